@@ -1,0 +1,159 @@
+"""What we intend: findings, and the edits that answer them.
+
+A plan is plain data. Edits name nodes by ``Anchor`` (file, kind, range), never hold them, so a plan can be
+reviewed, filtered and replayed. ``rewrite`` carries it out.
+
+Templates are Python source with ``{name}`` holes. A hole is either a string, put in as it is, or an ``Anchor``:
+what lands there is the *edited* form of that piece of the original.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import Enum
+from pathlib import Path
+
+from dp2ddp.source import Location, Span
+
+
+class Severity(Enum):
+    """How much a finding matters (SARIF's words)."""
+
+    ERROR = "error"
+    WARNING = "warning"
+    NOTE = "note"
+
+
+class Safety(Enum):
+    """What may be done about a finding without a person (ruff's words)."""
+
+    SAFE = "safe"
+    UNSAFE = "unsafe"
+    MANUAL = "manual"
+
+
+@dataclass(frozen=True, order=True)
+class Anchor:
+    """One node of one file. ``kind`` is ``"expr"`` or ``"stmt"``."""
+
+    path: Path
+    kind: str
+    span: Span
+
+
+Holes = Mapping[str, "Anchor | str"]
+
+
+@dataclass(frozen=True)
+class Replace:
+    """Put another expression in the place of an expression."""
+
+    at: Anchor
+    template: str
+    holes: Holes = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class SetArgument:
+    """Give a call's argument a value: the one at ``position`` or named ``keyword``, else a new ``keyword=``."""
+
+    at: Anchor
+    keyword: str
+    template: str
+    holes: Holes = field(default_factory=dict)
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class DropArgument:
+    """Remove a call's argument, if it is there."""
+
+    at: Anchor
+    keyword: str
+    position: int | None = None
+
+
+@dataclass(frozen=True)
+class Insert:
+    """Put statements before or after a statement, in its block."""
+
+    at: Anchor
+    template: str
+    holes: Holes = field(default_factory=dict)
+    after: bool = False
+
+
+@dataclass(frozen=True)
+class Enclose:
+    """Put consecutive statements of one block, ``first`` to ``last``, under a header such as ``if x:``."""
+
+    first: Anchor
+    last: Anchor
+    header: str
+    holes: Holes = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Remove:
+    """Remove a statement; a block left empty goes too."""
+
+    at: Anchor
+
+
+@dataclass(frozen=True)
+class Unwrap:
+    """Put the body of an ``if`` in its place."""
+
+    at: Anchor
+
+
+@dataclass(frozen=True)
+class AddImport:
+    """Add an import line, once, where the file's imports stand: ``own`` ones as a block of their own."""
+
+    path: Path
+    statement: str
+
+
+@dataclass(frozen=True)
+class DropImport:
+    """Remove the import that binds ``name``, if nothing uses the name any more."""
+
+    path: Path
+    name: str
+
+
+Edit = Replace | SetArgument | DropArgument | Insert | Enclose | Remove | Unwrap | AddImport | DropImport
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A fact about the code, with what is done about it.
+
+    ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person.
+    """
+
+    rule: str
+    location: Location
+    message: str
+    help: str = ""
+    severity: Severity = Severity.NOTE
+    safety: Safety = Safety.SAFE
+    edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """All findings of a run, in the order of files and lines."""
+
+    findings: tuple[Finding, ...] = ()
+
+    @property
+    def blocked(self) -> bool:
+        """Whether an error keeps the project from being converted."""
+        return any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    @property
+    def edits(self) -> tuple[Edit, ...]:
+        return tuple(edit for finding in self.findings for edit in finding.edits)
