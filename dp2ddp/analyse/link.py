@@ -1,0 +1,892 @@
+"""Who is who: follows values through all files of a project.
+
+Every expression is given the set of *values* it may have: classes, functions, modules, and objects named by the
+place that makes them. Names, attributes, arguments, return values and containers pass values on until nothing
+new arrives (a points-to analysis, insensitive to calling context). Names are sensitive to the order of
+statements: a use sees the assignments that can reach it.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dp2ddp.plan import Anchor
+from dp2ddp.source import Location, Project, SourceFile, span_of
+
+CANONICAL = {
+    "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.modules.parallel.DataParallel": "torch.nn.DataParallel",
+    "torch.nn.parallel.data_parallel.data_parallel": "torch.nn.parallel.data_parallel",
+    "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
+    "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
+    "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
+    "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torch.nn.modules.module.Module": "torch.nn.Module",
+    "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
+    "tqdm.auto.tqdm": "tqdm.tqdm",
+    "tqdm.autonotebook.tqdm": "tqdm.tqdm",
+    "tqdm.notebook.tqdm": "tqdm.tqdm",
+    "tqdm.std.tqdm": "tqdm.tqdm",
+    "tqdm.auto.trange": "tqdm.trange",
+}
+WRAP = "torch.nn.DataParallel"
+DDP_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "dp2ddp.runtime.DistributedDataParallel"}
+LOADER = "torch.utils.data.DataLoader"
+
+# Methods of modules and tensors that return the object itself, or its copy on another device or of another type.
+SAME_OBJECT = {
+    *("to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply".split()),
+    *("contiguous detach clone".split()),
+}
+# What hands out the elements of its first argument.
+ITERATORS = {
+    *("builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next".split()),
+    *("tqdm.tqdm itertools.islice rich.progress.track".split()),
+}
+
+
+@dataclass(frozen=True)
+class Ext:
+    """Something outside the project, by its full name."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class Mod:
+    """A module of the project."""
+
+    path: Path
+
+
+@dataclass(frozen=True)
+class Func:
+    """A function or lambda of the project."""
+
+    scope: int
+
+
+@dataclass(frozen=True)
+class Cls:
+    """A class of the project."""
+
+    scope: int
+
+
+@dataclass(frozen=True)
+class Inst:
+    """An object of a project's class, by the call that makes it."""
+
+    cls: Cls
+    site: int
+
+
+@dataclass(frozen=True)
+class Bound:
+    """A method of a project's class with its object."""
+
+    func: Func
+    owner: Value
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a call of something outside the project returns: its full name and the call."""
+
+    name: str
+    site: int
+
+
+@dataclass(frozen=True)
+class Member:
+    """An attribute of an object from outside the project."""
+
+    owner: Value
+    name: str
+
+
+@dataclass(frozen=True)
+class Coll:
+    """A tuple, list, set or dict display."""
+
+    site: int
+
+
+@dataclass(frozen=True)
+class Const:
+    """A literal."""
+
+    value: object
+
+
+Value = Ext | Mod | Func | Cls | Inst | Bound | Made | Member | Coll | Const
+Values = frozenset[Value]
+NOTHING: Values = frozenset()
+
+
+@dataclass
+class Scope:
+    """A module, class or function body, with the names it binds."""
+
+    index: int
+    node: ast.AST
+    file: SourceFile
+    parent: Scope | None
+    names: set[str] = field(default_factory=set)
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    stars: list[str | Path] = field(default_factory=list)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return isinstance(self.node, ast.Module)
+
+    @property
+    def body(self) -> list[ast.stmt]:
+        body = self.node.body  # type: ignore[attr-defined]
+        return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]
+
+    @property
+    def params(self) -> list[str]:
+        if not isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return []
+        args = self.node.args
+        return [arg.arg for arg in (*args.posonlyargs, *args.args)]
+
+
+@dataclass(frozen=True)
+class Call:
+    """A call: its node, the scope it stands in, and what it may call."""
+
+    node: ast.Call
+    scope: Scope
+    callees: Values
+
+    def argument(self, keyword: str, position: int | None = None) -> ast.expr | None:
+        """The expression given for a parameter, by name or by position; None where it is not given."""
+        for given in self.node.keywords:
+            if given.arg == keyword:
+                return given.value
+        if position is not None and position < len(self.node.args):
+            before = self.node.args[: position + 1]
+            if not any(isinstance(argument, ast.Starred) for argument in before):
+                return before[position]
+        return None
+
+    @property
+    def names(self) -> set[str]:
+        """Full names of the callees outside the project."""
+        return {name for callee in self.callees if (name := full_name(callee))}
+
+
+def full_name(value: Value) -> str:
+    """``torch.nn.DataParallel`` for the class, ``torch.nn.DataParallel.state_dict`` for a method of its object."""
+    if isinstance(value, Ext | Made):
+        return value.name
+    if isinstance(value, Member):
+        owner = full_name(value.owner)
+        return f"{owner}.{value.name}" if owner else ""
+    return ""
+
+
+class Program:
+    """A linked project: ask it for the values of an expression, the calls, and what stands round a node."""
+
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.scopes: list[Scope] = []
+        self.scope_of: dict[int, Scope] = {}
+        self.file_of: dict[int, SourceFile] = {}
+        self.parents: dict[int, ast.AST] = {}
+        self.nodes: dict[int, ast.AST] = {}
+        self.order: dict[int, int] = {}
+        self.modules: dict[Path, Scope] = {}
+        self.by_node: dict[int, Scope] = {}
+        self._definitions: dict[tuple[int, str], dict[int, set[Value]]] = defaultdict(dict)
+        self._definition_nodes: dict[int, ast.AST] = {}
+        self._fields: dict[tuple[Value, str], dict[int, set[Value]]] = defaultdict(dict)
+        self._returns: dict[int, set[Value]] = defaultdict(set)
+        self._values: dict[int, Values] = {}
+        self._calls: dict[int, Call] = {}
+        self._changed = False
+        for file in project.files.values():
+            self._collect(file.tree, file, None)
+        self._link()
+
+    # Structure
+
+    def _collect(self, tree: ast.Module, file: SourceFile, parent: Scope | None) -> None:
+        scope = self._scope(tree, file, parent)
+        self.modules[file.path] = scope
+        self._walk(tree, scope, file)
+
+    def _scope(self, node: ast.AST, file: SourceFile, parent: Scope | None) -> Scope:
+        scope = Scope(len(self.scopes), node, file, parent)
+        self.scopes.append(scope)
+        self.by_node[id(node)] = scope
+        return scope
+
+    def _walk(self, node: ast.AST, scope: Scope, file: SourceFile) -> None:
+        for child in ast.iter_child_nodes(node):
+            self.parents[id(child)] = node
+            self.nodes[id(child)] = child
+            self.order[id(child)] = len(self.order)
+            self.scope_of[id(child)] = scope
+            self.file_of[id(child)] = file
+            inner = scope
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+                if not isinstance(child, ast.Lambda):
+                    scope.names.add(child.name)
+                inner = self._scope(child, file, scope)
+                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                    every = ast.walk(child.args)
+                    inner.names.update(arg.arg for arg in every if isinstance(arg, ast.arg))
+            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store | ast.Del):
+                scope.names.add(child.id)
+            elif isinstance(child, ast.Import | ast.ImportFrom):
+                for alias in child.names:
+                    scope.names.add(alias.asname or alias.name.partition(".")[0])
+            elif isinstance(child, ast.ExceptHandler) and child.name:
+                scope.names.add(child.name)
+            elif isinstance(child, ast.Global):
+                scope.globals.update(child.names)
+            elif isinstance(child, ast.Nonlocal):
+                scope.nonlocals.update(child.names)
+            self._walk(child, inner, file)
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self.parents.get(id(node))
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What stands round a node, inside out."""
+        current = self.parent(node)
+        while current is not None:
+            yield current
+            current = self.parent(current)
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds a node."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[id(node)]
+        return node
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.scope_of[id(node)]
+
+    def file(self, node: ast.AST) -> SourceFile:
+        return self.file_of[id(node)]
+
+    def text(self, node: ast.AST) -> str:
+        return ast.unparse(node)
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement stands in."""
+        parent = self.parents[id(statement)]
+        for _, value in ast.iter_fields(parent):
+            if isinstance(value, list) and any(entry is statement for entry in value):
+                return value
+        raise LookupError(ast.dump(statement))
+
+    def anchor(self, node: ast.AST) -> Anchor:
+        file = self.file(node)
+        return Anchor(file.path, "stmt" if isinstance(node, ast.stmt) else "expr", span_of(node, file))
+
+    def location(self, node: ast.AST) -> Location:
+        file = self.file(node)
+        return Location(file.path, span_of(node, file))
+
+    def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node and all below it that run with it: bodies of nested functions and classes are left out."""
+        yield node
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            yield from self.descendants(child)
+
+    # Linking
+
+    def _link(self) -> None:
+        for _ in range(50):
+            self._changed = False
+            for scope in self.scopes:
+                for statement in scope.body:
+                    self._execute(statement, scope)
+            if not self._changed:
+                return
+
+    def _grow(self, target: set[Value], values: Iterable[Value]) -> None:
+        before = len(target)
+        target.update(values)
+        self._changed |= len(target) != before
+
+    def _define(self, scope: Scope, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        owner = self._owner(scope, name)
+        self._definition_nodes[id(node)] = node
+        self._grow(self._definitions[owner.index, name].setdefault(id(node), set()), values)
+
+    def _owner(self, scope: Scope, name: str) -> Scope:
+        if name in scope.globals:
+            return self.modules[scope.file.path]
+        if name in scope.nonlocals and scope.parent:
+            return self._owner(scope.parent, name)
+        return scope
+
+    def _execute(self, node: ast.AST, scope: Scope) -> None:
+        match node:
+            case ast.FunctionDef() | ast.AsyncFunctionDef():
+                for expression in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+                    self._evaluate(expression, scope)
+                inner = self.by_node[id(node)]
+                self._define(scope, node.name, node, [Func(inner.index)])
+                self._defaults(node.args, inner, scope)
+            case ast.ClassDef():
+                for expression in (*node.bases, *node.decorator_list, *(k.value for k in node.keywords)):
+                    self._evaluate(expression, scope)
+                self._define(scope, node.name, node, [Cls(self.by_node[id(node)].index)])
+            case ast.Import():
+                for alias in node.names:
+                    self._import(node, alias, scope)
+            case ast.ImportFrom():
+                for alias in node.names:
+                    self._import_from(node, alias, scope)
+            case ast.Assign():
+                values = self._evaluate(node.value, scope)
+                for target in node.targets:
+                    self._assign(target, values, scope, node)
+            case ast.AnnAssign():
+                if node.value is not None:
+                    self._assign(node.target, self._evaluate(node.value, scope), scope, node)
+            case ast.AugAssign():
+                values = self._evaluate(node.value, scope)
+                current = self._evaluate(node.target, scope)
+                self._assign(node.target, values | current, scope, node)
+            case ast.For() | ast.AsyncFor():
+                values = self._evaluate(node.iter, scope)
+                self._assign(node.target, self._elements(values), scope, node)
+                self._execute_all(node.body, scope)
+                self._execute_all(node.orelse, scope)
+            case ast.With() | ast.AsyncWith():
+                for item in node.items:
+                    values = self._evaluate(item.context_expr, scope)
+                    if item.optional_vars is not None:
+                        self._assign(item.optional_vars, values, scope, node)
+                self._execute_all(node.body, scope)
+            case ast.Return():
+                if node.value is not None:
+                    self._grow(self._returns[scope.index], self._evaluate(node.value, scope))
+            case _:
+                for child in ast.iter_child_nodes(node):
+                    if isinstance(child, ast.expr):
+                        self._evaluate(child, scope)
+                    else:
+                        self._execute(child, scope)
+
+    def _execute_all(self, nodes: Iterable[ast.AST], scope: Scope) -> None:
+        for node in nodes:
+            self._execute(node, scope)
+
+    def _defaults(self, args: ast.arguments, inner: Scope, scope: Scope) -> None:
+        named = [*args.posonlyargs, *args.args]
+        pairs = [*zip(reversed(named), reversed(args.defaults), strict=False)]
+        pairs += [(arg, value) for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value]
+        for arg, value in pairs:
+            self._define(inner, arg.arg, arg, self._evaluate(value, scope))
+
+    def _import(self, node: ast.Import, alias: ast.alias, scope: Scope) -> None:
+        whole = alias.name if alias.asname else alias.name.partition(".")[0]
+        found = self.project.resolve(scope.file.path, whole)
+        bound = alias.asname or whole
+        self._define(scope, bound, alias, [Mod(found) if found else Ext(_canonical(whole))])
+
+    def _import_from(self, node: ast.ImportFrom, alias: ast.alias, scope: Scope) -> None:
+        path = scope.file.path
+        found = self.project.resolve(path, node.module or "", node.level)
+        if alias.name == "*":
+            source: str | Path | None = found or node.module
+            if source and source not in scope.stars:
+                scope.stars.append(source)
+                self._changed = True
+            return
+        full = f"{node.module}.{alias.name}" if node.module else alias.name
+        submodule = self.project.resolve(path, full, node.level)
+        values: set[Value] = set()
+        if found:
+            values |= self._global(found, alias.name)
+        if submodule and not values:
+            values.add(Mod(submodule))
+        if not found and not submodule and not node.level:
+            values.add(Ext(_canonical(full)))
+        self._define(scope, alias.asname or alias.name, alias, values)
+
+    def _global(self, path: Path, name: str, seen: frozenset[Path] = frozenset()) -> Values:
+        """The values of a module's name, star imports included."""
+        module = self.modules.get(path)
+        if module is None or path in seen:
+            return NOTHING
+        if (module.index, name) in self._definitions:
+            return frozenset().union(*self._definitions[module.index, name].values())
+        return self._starred(module, name, seen | {path})
+
+    def _starred(self, module: Scope, name: str, seen: frozenset[Path]) -> Values:
+        for source in reversed(module.stars):
+            if isinstance(source, Path):
+                if values := self._global(source, name, seen):
+                    return values
+        outside = [source for source in module.stars if isinstance(source, str)]
+        if len(outside) == 1 and not hasattr(builtins, name):
+            return frozenset([Ext(_canonical(f"{outside[0]}.{name}"))])
+        return NOTHING
+
+    def _assign(self, target: ast.expr, values: Values, scope: Scope, at: ast.AST) -> None:
+        match target:
+            case ast.Name():
+                self._define(scope, target.id, target, values)
+                self._values[id(target)] = values
+            case ast.Attribute():
+                for owner in self._evaluate(target.value, scope):
+                    self._set_field(owner, target.attr, target, values)
+            case ast.Tuple() | ast.List():
+                for index, element in enumerate(target.elts):
+                    if isinstance(element, ast.Starred):
+                        self._assign(element.value, self._elements(values), scope, at)
+                    else:
+                        self._assign(element, self._item(values, str(index)), scope, at)
+            case ast.Subscript():
+                key = target.slice.value if isinstance(target.slice, ast.Constant) else "*"
+                for owner in self._evaluate(target.value, scope):
+                    self._set_field(owner, f"[{key}]", target, values)
+
+    def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        if isinstance(owner, Inst):
+            owner = owner.cls  # one set of fields for all objects of a class
+        if isinstance(owner, Mod):
+            module = self.modules[owner.path]
+            self._definition_nodes[id(node)] = node
+            self._grow(self._definitions[module.index, name].setdefault(id(node), set()), values)
+        elif not isinstance(owner, Const | Ext | Func):
+            self._definition_nodes[id(node)] = node
+            self._grow(self._fields[owner, name].setdefault(id(node), set()), values)
+
+    def _item(self, values: Values, key: str) -> Values:
+        found: set[Value] = set()
+        for value in values:
+            for name in (f"[{key}]", "[*]"):
+                for entry in self._fields.get((value, name), {}).values():
+                    found |= entry
+            if isinstance(value, Made) and value.name in ITERATORS:
+                found |= self._item(self._argument_values(value, 0), key)
+        return frozenset(found)
+
+    def _elements(self, values: Values) -> Values:
+        found: set[Value] = set()
+        for value in values:
+            if isinstance(value, Coll):
+                for (owner, name), entries in list(self._fields.items()):
+                    if owner == value and name.startswith("["):
+                        found.update(*entries.values())
+            elif isinstance(value, Made) and value.name in ITERATORS:
+                found |= self._elements(self._argument_values(value, 0))
+            elif isinstance(value, Made):
+                found.add(Member(value, "[]"))
+        return frozenset(found)
+
+    def _argument_values(self, made: Made, position: int) -> Values:
+        call = self._calls.get(made.site)
+        if call is None or position >= len(call.node.args):
+            return NOTHING
+        return self._values.get(id(call.node.args[position]), NOTHING)
+
+    def _evaluate(self, node: ast.expr, scope: Scope) -> Values:
+        values = self._compute(node, scope)
+        before = self._values.get(id(node), NOTHING)
+        if not values <= before:
+            self._values[id(node)] = before | values
+            self._changed = True
+        return self._values.get(id(node), NOTHING)
+
+    def _compute(self, node: ast.expr, scope: Scope) -> Values:
+        match node:
+            case ast.Constant():
+                return frozenset([Const(node.value)]) if isinstance(node.value, str | int | float | bool) else NOTHING
+            case ast.Name():
+                return self._name(node, scope)
+            case ast.Attribute():
+                owners = self._evaluate(node.value, scope)
+                return frozenset().union(*(self._attribute(owner, node.attr, node) for owner in owners))
+            case ast.Call():
+                return self._call(node, scope)
+            case ast.IfExp():
+                self._evaluate(node.test, scope)
+                return self._evaluate(node.body, scope) | self._evaluate(node.orelse, scope)
+            case ast.BoolOp():
+                return frozenset().union(*[self._evaluate(value, scope) for value in node.values])
+            case ast.NamedExpr():
+                values = self._evaluate(node.value, scope)
+                self._assign(node.target, values, scope, node)
+                return values
+            case ast.Tuple() | ast.List() | ast.Set():
+                collection = Coll(id(node))
+                for index, element in enumerate(node.elts):
+                    self._set_field(collection, f"[{index}]", element, self._evaluate(element, scope))
+                return frozenset([collection])
+            case ast.Dict():
+                collection = Coll(id(node))
+                for key, value in zip(node.keys, node.values, strict=True):
+                    if key is not None:
+                        self._evaluate(key, scope)
+                    name = key.value if isinstance(key, ast.Constant) else "*"
+                    self._set_field(collection, f"[{name}]", value, self._evaluate(value, scope))
+                return frozenset([collection])
+            case ast.Subscript():
+                owners = self._evaluate(node.value, scope)
+                self._evaluate(node.slice, scope)
+                if isinstance(node.slice, ast.Constant):
+                    found = self._item(owners, str(node.slice.value))
+                else:
+                    found = self._elements(owners)
+                return found or frozenset(Member(owner, "[]") for owner in owners if isinstance(owner, Made))
+            case ast.Starred() | ast.Await():
+                return self._evaluate(node.value, scope)
+            case ast.Lambda():
+                inner = self.by_node[id(node)]
+                self._grow(self._returns[inner.index], self._evaluate(node.body, inner))
+                return frozenset([Func(inner.index)])
+            case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+                return self._comprehension(node, scope)
+        for child in ast.iter_child_nodes(node):
+            if isinstance(child, ast.expr):
+                self._evaluate(child, scope)
+        return NOTHING
+
+    def _comprehension(self, node: ast.expr, scope: Scope) -> Values:
+        for generator in node.generators:  # type: ignore[attr-defined]
+            values = self._evaluate(generator.iter, scope)
+            self._assign(generator.target, self._elements(values), scope, node)
+            for condition in generator.ifs:
+                self._evaluate(condition, scope)
+        collection = Coll(id(node))
+        if isinstance(node, ast.DictComp):
+            self._evaluate(node.key, scope)
+            self._set_field(collection, "[*]", node.value, self._evaluate(node.value, scope))
+        else:
+            element = node.elt  # type: ignore[attr-defined]
+            self._set_field(collection, "[*]", element, self._evaluate(element, scope))
+        return frozenset([collection])
+
+    def _name(self, node: ast.Name, scope: Scope) -> Values:
+        name = node.id
+        owner: Scope | None = self._owner(scope, name)
+        direct = owner
+        while owner is not None:
+            if name in owner.names or (owner.index, name) in self._definitions:
+                if not (owner.is_class and owner is not direct):
+                    return self._reaching(owner, name, node, same=owner is self.scope_of.get(id(node)))
+            owner = owner.parent
+        module = self.modules[scope.file.path]
+        if values := self._starred(module, name, frozenset([module.file.path])):
+            return values
+        return frozenset([Ext(f"builtins.{name}")]) if hasattr(builtins, name) else NOTHING
+
+    def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
+        definitions = self._definitions.get((owner.index, name), {})
+        nodes = {key: self._definition_nodes[key] for key in definitions}
+        kept = self.reaching(nodes.values(), use) if same else list(nodes.values())
+        return frozenset().union(*(definitions[id(node)] for node in kept))
+
+    def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
+        """The definitions of one name that can reach a use in the same body.
+
+        An assignment in a block that also holds the use hides all that come before it; later ones count only
+        round a loop that holds both.
+        """
+        around = [use, *self.ancestors(use)]
+        loops = {id(node) for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)}
+        position = self.order.get(id(use), 0)
+        current = self.statement(use) if not isinstance(use, ast.stmt) else use
+        kept: list[ast.AST] = []
+        for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
+            holder = node if isinstance(node, ast.stmt) else self._holder(node)
+            if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
+                later = True  # `x = f(x)`: the right side is evaluated first
+            else:
+                later = self.order.get(id(node), 0) > position
+            shared = any(id(outer) in loops for outer in self.ancestors(node)) or id(holder) in loops
+            if later and not shared:
+                continue
+            if not later and self._hides(holder, around):
+                kept = [old for old in kept if self.order.get(id(old), 0) > position]
+            kept.append(node)
+        return kept
+
+    def _holder(self, node: ast.AST) -> ast.AST:
+        while not isinstance(node, ast.stmt) and id(node) in self.parents:
+            node = self.parents[id(node)]
+        return node
+
+    def _hides(self, holder: ast.AST, around: list[ast.AST]) -> bool:
+        if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor):
+            return False
+        return isinstance(holder, ast.stmt) and any(parent is self.parent(holder) for parent in around[1:])
+
+    def _attribute(self, owner: Value, name: str, node: ast.AST) -> Values:
+        match owner:
+            case Ext():
+                return frozenset([Ext(_canonical(f"{owner.name}.{name}"))])
+            case Mod():
+                if values := self._global(owner.path, name):
+                    return values
+                inner = self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
+                return frozenset([Mod(inner)]) if inner else NOTHING
+            case Inst() | Cls():
+                return self._member(owner, name, node)
+            case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
+                return self._argument_values(owner, 0)
+            case Made() | Member() | Coll():
+                stored: set[Value] = set()
+                for values in self._fields.get((owner, name), {}).values():
+                    stored |= values
+                depth = 0
+                at: Value = owner
+                while isinstance(at, Member):
+                    at, depth = at.owner, depth + 1
+                return frozenset(stored | ({Member(owner, name)} if depth < 4 else set()))
+        return NOTHING
+
+    def bases(self, cls: Cls) -> list[Value]:
+        """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
+        found: list[Value] = [cls]
+        for value in found:
+            if isinstance(value, Cls):
+                node = self.scopes[value.scope].node
+                for base in node.bases:  # type: ignore[attr-defined]
+                    found += [entry for entry in self._values.get(id(base), NOTHING) if entry not in found]
+        return found
+
+    def derives(self, value: Value, name: str) -> bool:
+        """Whether an object's class derives from a class outside the project, by its full name."""
+        if isinstance(value, Inst):
+            return any(isinstance(base, Ext) and base.name == name for base in self.bases(value.cls))
+        return False
+
+    def _member(self, owner: Inst | Cls, name: str, node: ast.AST) -> Values:
+        cls = owner.cls if isinstance(owner, Inst) else owner
+        family = [*self.bases(cls), *self._derived(cls)]
+        found: set[Value] = set()
+        for base in family:
+            stored = self._fields.get((base, name), {})
+            nodes = [self._definition_nodes[key] for key in stored]
+            # In the method that sets it, an attribute follows the order of statements as a name does.
+            near = [n for n in nodes if self.scope_of.get(id(n)) is self.scope_of.get(id(node))]
+            chosen = self.reaching(near, node) if near and isinstance(self.parent(node), ast.AST) else []
+            for entry in chosen or nodes:
+                found |= stored[id(entry)]
+        for base in self.bases(cls):
+            if isinstance(base, Cls) and (base.scope, name) in self._definitions:
+                for values in self._definitions[base.scope, name].values():
+                    for value in values:
+                        method = isinstance(value, Func) and isinstance(owner, Inst)
+                        found.add(Bound(value, owner) if method else value)  # type: ignore[arg-type]
+                break
+        if not found:
+            outside = [base for base in self.bases(cls) if isinstance(base, Ext)]
+            found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
+        return frozenset(found)
+
+    def _derived(self, cls: Cls) -> list[Cls]:
+        """Subclasses whose fields a method of the base may read."""
+        return [
+            Cls(scope.index)
+            for scope in self.scopes
+            if scope.is_class and scope.index != cls.scope and cls in self.bases(Cls(scope.index))
+        ]
+
+    def _call(self, node: ast.Call, scope: Scope) -> Values:
+        callees = self._evaluate(node.func, scope)
+        for argument in node.args:
+            self._evaluate(argument, scope)
+        for keyword in node.keywords:
+            self._evaluate(keyword.value, scope)
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+            return self._super(scope, node)
+        self._calls[id(node)] = Call(node, scope, callees)
+        found: set[Value] = set()
+        for callee in callees:
+            match callee:
+                case Func():
+                    found |= self._invoke(callee, None, node)
+                case Bound():
+                    found |= self._invoke(callee.func, callee.owner, node)
+                case Cls():
+                    made = Inst(callee, id(node))
+                    found.add(made)
+                    for method in self._member(made, "__init__", node):
+                        if isinstance(method, Bound):
+                            self._invoke(method.func, made, node)
+                case Inst():
+                    for name in ("__call__", "forward"):
+                        for method in self._member(callee, name, node):
+                            if isinstance(method, Bound):
+                                found |= self._invoke(method.func, callee, node)
+                case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
+                    found |= self._values.get(id(node.func.value), NOTHING)
+                case Ext(name="builtins.getattr") if len(node.args) > 1:
+                    found |= self._getattr(node)
+                case Ext() | Member():
+                    name = full_name(callee)
+                    if name:
+                        found.add(Made(name, id(node)))
+                case Made():
+                    found.add(Made(f"{callee.name}.__call__", id(node)))
+        return frozenset(found)
+
+    def _getattr(self, node: ast.Call) -> Values:
+        key = node.args[1]
+        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+            return NOTHING
+        owners = self._values.get(id(node.args[0]), NOTHING)
+        return frozenset().union(*(self._attribute(owner, key.value, node) for owner in owners))
+
+    def _super(self, scope: Scope, node: ast.Call) -> Values:
+        current: Scope | None = scope
+        while current is not None and not current.is_class:
+            current = current.parent
+        if current is None:
+            return NOTHING
+        own = Cls(current.index)
+        bases = [base for base in self.bases(own) if base != own]
+        return frozenset(Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node)) for base in bases)
+
+    def _invoke(self, func: Func, owner: Value | None, node: ast.Call) -> Values:
+        """Pass a call's arguments to the function's parameters; its return values come back."""
+        inner = self.scopes[func.scope]
+        params = inner.params
+        args = inner.node.args  # type: ignore[attr-defined]
+        named = {arg.arg: arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+        static = any(
+            isinstance(d, ast.Name) and d.id == "staticmethod" for d in getattr(inner.node, "decorator_list", [])
+        )
+        if owner is not None and params and not static:
+            self._define(inner, params[0], named[params[0]], [owner])
+            params = params[1:]
+        for index, argument in enumerate(node.args):
+            if isinstance(argument, ast.Starred):
+                break
+            values = self._values.get(id(argument), NOTHING)
+            if index < len(params):
+                self._define(inner, params[index], named[params[index]], values)
+        for keyword in node.keywords:
+            values = self._values.get(id(keyword.value), NOTHING)
+            if keyword.arg in named:
+                self._define(inner, keyword.arg, named[keyword.arg], values)
+            elif keyword.arg is None:
+                for name, arg in named.items():
+                    if name in params and (given := self._item(values, name)):
+                        self._define(inner, name, arg, given)
+            elif args.kwarg is not None:
+                collection = Coll(id(args.kwarg))
+                self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
+                self._define(inner, args.kwarg.arg, args.kwarg, [collection])
+        return frozenset(self._returns[func.scope])
+
+    # Questions
+
+    def values(self, node: ast.AST) -> Values:
+        """What an expression may be."""
+        return self._values.get(id(node), NOTHING)
+
+    def call(self, node: ast.AST) -> Call | None:
+        return self._calls.get(id(node))
+
+    @property
+    def calls(self) -> Iterable[Call]:
+        """Every call of the project, in source order."""
+        return sorted(self._calls.values(), key=lambda call: self.order[id(call.node)])
+
+    def node(self, site: int) -> ast.AST:
+        """The node that makes a value."""
+        return self.nodes[site]
+
+    def definitions(self, name: ast.AST) -> list[ast.AST]:
+        """The statements whose assignment to a name (or ``self.x``) can reach its use."""
+        if isinstance(name, ast.Name):
+            scope: Scope | None = self._owner(self.scope(name), name.id)
+            while scope is not None:
+                entries = self._definitions.get((scope.index, name.id))
+                if entries:
+                    nodes = [self._definition_nodes[key] for key in entries]
+                    own = scope is self.scope(name)
+                    return self.reaching(nodes, name) if own else nodes
+                scope = scope.parent
+        if isinstance(name, ast.Attribute):
+            found = []
+            for owner in self.values(name.value):
+                key = owner.cls if isinstance(owner, Inst) else owner
+                found += [self._definition_nodes[entry] for entry in self._fields.get((key, name.attr), {})]
+            near = [node for node in found if self.scope_of.get(id(node)) is self.scope(name)]
+            return self.reaching(near, name) if near else found
+        return []
+
+    def called_scopes(self, node: ast.AST) -> set[int]:
+        """The functions that running a piece of code may enter directly."""
+        found: set[int] = set()
+        for inner in self.descendants(node):
+            call = self._calls.get(id(inner))
+            if call is not None:
+                found |= self._entered(call)
+        return found
+
+    def _entered(self, call: Call) -> set[int]:
+        found: set[int] = set()
+        arguments = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+        passed = [value for argument in arguments for value in self.values(argument)]
+        outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
+        for value in (*call.callees, *(passed if outside else ())):
+            match value:
+                case Func():
+                    found.add(value.scope)
+                case Bound():
+                    found.add(value.func.scope)
+                case Cls():
+                    found |= self._methods(Inst(value, id(call.node)), "__init__", call.node)
+                case Inst() if value in call.callees:
+                    found |= self._methods(value, "__call__", call.node) | self._methods(value, "forward", call.node)
+        return found
+
+    def _methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
+        return {value.func.scope for value in self._member(owner, name, node) if isinstance(value, Bound)}
+
+    def entered(self, node: ast.AST) -> set[int]:
+        """The functions that running a piece of code may enter, at any depth."""
+        found: set[int] = set()
+        waiting = self.called_scopes(node)
+        while waiting:
+            index = waiting.pop()
+            if index not in found:
+                found.add(index)
+                for statement in self.scopes[index].body:
+                    waiting |= self.called_scopes(statement) - found
+        return found
+
+    def runs(self, node: ast.AST) -> Iterator[ast.AST]:
+        """All nodes that running a piece of code may run, at any depth of calls."""
+        yield from self.descendants(node)
+        for index in self.entered(node):
+            for statement in self.scopes[index].body:
+                yield from self.descendants(statement)
+
+
+def _canonical(name: str) -> str:
+    for known, canonical in CANONICAL.items():
+        if name == known or name.startswith(known + "."):
+            return canonical + name[len(known) :]
+    return name

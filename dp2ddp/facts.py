@@ -1,0 +1,212 @@
+"""What we know about a program: plain data, collected by ``analyse`` and read by ``rules``.
+
+Facts name pieces of code by ``Anchor``. ``ddp`` is the runtime's name in the file that a fact stands in.
+A fact with a ``problem`` could not be followed to the end: it says why and what to do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from dp2ddp.plan import Anchor
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Why a place cannot be converted, and what a person can do about it."""
+
+    message: str
+    help: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """Something found at one place of a file, where the runtime is called ``ddp``."""
+
+    at: Anchor
+    ddp: str
+
+    @property
+    def path(self) -> Path:
+        return self.at.path
+
+
+@dataclass(frozen=True)
+class Script(Fact):
+    """A program that trains with DataParallel: ``at`` is where its ranks start.
+
+    ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
+    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does.
+    """
+
+    form: str
+    reaches: frozenset[Path]
+    function: Anchor | None = None
+    arguments: tuple[tuple[str, Anchor], ...] = ()
+    devices: Anchor | str | None = None
+    after: bool = False
+    done: bool = False
+    problem: Problem | None = None
+
+    @property
+    def start(self) -> str:
+        return self.form
+
+
+@dataclass(frozen=True)
+class Condition:
+    """An ``if`` that decides whether the model is wrapped. The wrap moves behind it, or takes its place."""
+
+    at: Anchor
+    statement: Anchor
+    target: Anchor
+    unwrap: bool
+    keep: bool
+
+
+@dataclass(frozen=True)
+class Wrap(Fact):
+    """A model given to DataParallel. ``at`` is the whole expression, with the moves chained to it."""
+
+    module: Anchor
+    imported: str
+    device: Anchor | str | None = None
+    moves: tuple[Anchor, ...] = ()
+    condition: Condition | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Loader(Fact):
+    """A DataLoader that a training loop iterates over."""
+
+    statement: Anchor
+    dataset: Anchor
+    hoist: str | None
+    fetches: bool
+    batch_size: Anchor | None
+    shuffle: Anchor | bool
+    drop_last: Anchor | None
+    sampler: str
+    sampler_class: str
+    sampler_import: str | None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Workers(Fact):
+    """A number of worker processes given to a DataLoader."""
+
+
+@dataclass(frozen=True)
+class EpochLoop(Fact):
+    """A loop over epochs. ``at`` is the first statement of its body."""
+
+    sampler: str
+    variable: str
+    rename: Anchor | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Loss(Fact):
+    """A loss that is not known to be a mean over the samples of the batch."""
+
+    problem: Problem
+
+
+@dataclass(frozen=True)
+class Device(Fact):
+    """An expression that names the GPU, or asks how many there are.
+
+    ``kind``: "device" (the expression becomes this rank's device), "cpu" (a ``"cpu"`` beside one), "cuda"
+    (``x.cuda(…)``), "type" (a device compared with a string), "load" (``torch.load`` without ``map_location``),
+    "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
+    """
+
+    kind: str
+    operand: Anchor | None = None
+    extra: Anchor | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Effect(Fact):
+    """Something that one process must do alone.
+
+    ``kind``: "guard" (statements ``at`` to ``last``), "test" (an ``if`` whose whole body is such a thing; ``at`` is
+    its test), "writer" (an expression that opens a log), "print", "save", "progress".
+    """
+
+    kind: str
+    what: str
+    last: Anchor | None = None
+    operand: Anchor | None = None
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Fetch(Fact):
+    """Statements ``at`` to ``last`` fetch or cache something that one process should fetch first."""
+
+    what: str
+    last: Anchor
+
+
+@dataclass(frozen=True)
+class Reread(Fact):
+    """A statement that reads what the main process wrote earlier in the same run."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class StateDict(Fact):
+    """A use of a wrapped model's state.
+
+    ``kind``: "save" (``at`` is the model whose ``state_dict()`` is taken), "load" (``at`` is the state dict given to
+    ``load_state_dict``), "model" (``at`` is a wrapped model that stands where the bare one is meant), "prefix"
+    (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check).
+    """
+
+    kind: str
+    imported: str = ""
+    problem: Problem | None = None
+
+
+@dataclass(frozen=True)
+class Number(Fact):
+    """A number of the training loop that is reported: it is this rank's, not the whole batch's."""
+
+    what: str
+
+
+@dataclass(frozen=True)
+class Obstacle(Fact):
+    """Code that cannot be converted yet, or not by a program."""
+
+    problem: Problem
+    severity: str = "error"
+
+
+@dataclass(frozen=True)
+class Facts:
+    """Everything that is known about a project."""
+
+    scripts: tuple[Script, ...] = ()
+    wraps: tuple[Wrap, ...] = ()
+    loaders: tuple[Loader, ...] = ()
+    workers: tuple[Workers, ...] = ()
+    loops: tuple[EpochLoop, ...] = ()
+    losses: tuple[Loss, ...] = ()
+    devices: tuple[Device, ...] = ()
+    effects: tuple[Effect, ...] = ()
+    fetches: tuple[Fetch, ...] = ()
+    rereads: tuple[Reread, ...] = ()
+    states: tuple[StateDict, ...] = ()
+    numbers: tuple[Number, ...] = ()
+    obstacles: tuple[Obstacle, ...] = ()
+    idle: tuple[Path, ...] = ()
+    imports: Mapping[Path, frozenset[str]] = field(default_factory=dict)
