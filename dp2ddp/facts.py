@@ -57,13 +57,16 @@ class Script(Fact):
 
 @dataclass(frozen=True)
 class Condition:
-    """An ``if`` that decides whether the model is wrapped. The wrap moves behind it, or takes its place."""
+    """An ``if`` that decides whether the model is wrapped.
+
+    ``whole`` if it does nothing else; ``alternative`` if it has an ``else``.
+    """
 
     at: Anchor
     statement: Anchor
     target: Anchor
-    unwrap: bool
-    keep: bool
+    whole: bool
+    alternative: bool
 
 
 @dataclass(frozen=True)
@@ -166,14 +169,14 @@ class Reread(Fact):
 class StateDict(Fact):
     """A use of a wrapped model's state.
 
-    ``kind``: "save" (``at`` is the model whose ``state_dict()`` is taken), "load" (``at`` is the state dict given to
+    ``kind``: "save" (``at`` is the model whose state is taken or set), "load" (``at`` is the state dict given to
     ``load_state_dict``), "model" (``at`` is a wrapped model that stands where the bare one is meant), "prefix"
     (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check).
     """
 
     kind: str
+    operand: Anchor
     imported: str = ""
-    problem: Problem | None = None
 
 
 @dataclass(frozen=True)

@@ -143,6 +143,23 @@ class Finding:
     edits: tuple[Edit, ...] = ()
 
 
+def finding(
+    at: Anchor,
+    message: str,
+    help: str = "",
+    edits: tuple[Edit, ...] = (),
+    severity: Severity = Severity.NOTE,
+) -> Finding:
+    """A rule's finding at a node; the registry adds the rule's code."""
+    safety = Safety.SAFE if edits else Safety.MANUAL
+    return Finding("", Location(at.path, at.span), message, help, severity, safety, edits)
+
+
+def runtime_import(path: Path, name: str) -> AddImport:
+    """The import that gives a file the runtime under a name."""
+    return AddImport(path, "from dp2ddp import runtime" + ("" if name == "runtime" else f" as {name}"))
+
+
 @dataclass(frozen=True)
 class Plan:
     """All findings of a run, in the order of files and lines."""

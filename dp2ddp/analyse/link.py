@@ -46,7 +46,9 @@ SAME_OBJECT = {
 }
 # What hands out the elements of its first argument.
 ITERATORS = {
-    *("builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next".split()),
+    *(
+        "builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next".split()
+    ),
     *("tqdm.tqdm itertools.islice rich.progress.track".split()),
 }
 
@@ -185,8 +187,12 @@ class Call:
 
     @property
     def names(self) -> set[str]:
-        """Full names of the callees outside the project."""
-        return {name for callee in self.callees if (name := full_name(callee))}
+        """Full names of the callees outside the project; calling an object is calling its ``__call__``."""
+        return {
+            f"{name}.__call__" if isinstance(callee, Made) else name
+            for callee in self.callees
+            if (name := full_name(callee))
+        }
 
 
 def full_name(value: Value) -> str:
@@ -344,7 +350,11 @@ class Program:
     def _execute(self, node: ast.AST, scope: Scope) -> None:
         match node:
             case ast.FunctionDef() | ast.AsyncFunctionDef():
-                for expression in (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults)):
+                for expression in (
+                    *node.decorator_list,
+                    *node.args.defaults,
+                    *filter(None, node.args.kw_defaults),
+                ):
                     self._evaluate(expression, scope)
                 inner = self.by_node[id(node)]
                 self._define(scope, node.name, node, [Func(inner.index)])
@@ -517,7 +527,11 @@ class Program:
     def _compute(self, node: ast.expr, scope: Scope) -> Values:
         match node:
             case ast.Constant():
-                return frozenset([Const(node.value)]) if isinstance(node.value, str | int | float | bool) else NOTHING
+                return (
+                    frozenset([Const(node.value)])
+                    if isinstance(node.value, str | int | float | bool)
+                    else NOTHING
+                )
             case ast.Name():
                 return self._name(node, scope)
             case ast.Attribute():
@@ -616,7 +630,9 @@ class Program:
         kept: list[ast.AST] = []
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
             holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
+            if holder is current and not isinstance(
+                current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith
+            ):
                 later = True  # `x = f(x)`: the right side is evaluated first
             else:
                 later = self.order.get(id(node), 0) > position
@@ -645,7 +661,9 @@ class Program:
             case Mod():
                 if values := self._global(owner.path, name):
                     return values
-                inner = self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
+                inner = (
+                    self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
+                )
                 return frozenset([Mod(inner)]) if inner else NOTHING
             case Inst() | Cls():
                 return self._member(owner, name, node)
@@ -764,7 +782,10 @@ class Program:
             return NOTHING
         own = Cls(current.index)
         bases = [base for base in self.bases(own) if base != own]
-        return frozenset(Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node)) for base in bases)
+        return frozenset(
+            Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
+            for base in bases
+        )
 
     def _invoke(self, func: Func, owner: Value | None, node: ast.Call) -> Values:
         """Pass a call's arguments to the function's parameters; its return values come back."""
@@ -773,7 +794,8 @@ class Program:
         args = inner.node.args  # type: ignore[attr-defined]
         named = {arg.arg: arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
         static = any(
-            isinstance(d, ast.Name) and d.id == "staticmethod" for d in getattr(inner.node, "decorator_list", [])
+            isinstance(d, ast.Name) and d.id == "staticmethod"
+            for d in getattr(inner.node, "decorator_list", [])
         )
         if owner is not None and params and not static:
             self._define(inner, params[0], named[params[0]], [owner])
@@ -836,6 +858,23 @@ class Program:
             return self.reaching(near, name) if near else found
         return []
 
+    def parameter_values(self, scope: Scope, name: str) -> Values:
+        """What a parameter may be given."""
+        return frozenset().union(*self._definitions.get((scope.index, name), {}).values())
+
+    def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
+        """The attributes of an object, with their values."""
+        for base in self.bases(owner.cls):
+            for (holder, name), entries in self._fields.items():
+                if holder == base:
+                    yield name, frozenset().union(*entries.values())
+
+    def module_names(self, module: Scope) -> Iterator[tuple[str, Values]]:
+        """The names of a module, with their values."""
+        for (index, name), entries in self._definitions.items():
+            if index == module.index:
+                yield name, frozenset().union(*entries.values())
+
     def called_scopes(self, node: ast.AST) -> set[int]:
         """The functions that running a piece of code may enter directly."""
         found: set[int] = set()
@@ -859,7 +898,9 @@ class Program:
                 case Cls():
                     found |= self._methods(Inst(value, id(call.node)), "__init__", call.node)
                 case Inst() if value in call.callees:
-                    found |= self._methods(value, "__call__", call.node) | self._methods(value, "forward", call.node)
+                    found |= self._methods(value, "__call__", call.node) | self._methods(
+                        value, "forward", call.node
+                    )
         return found
 
     def _methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:

@@ -1,0 +1,40 @@
+"""Project → Facts: link the project once, then let each collector say what it sees."""
+
+from __future__ import annotations
+
+from dp2ddp.analyse import checkpoints, devices, effects, entry, loaders, loops, metrics, models
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import Program
+from dp2ddp.facts import Facts
+from dp2ddp.source import Project
+
+
+def analyse(project: Project) -> Facts:
+    """Collect what is known about a project's programs that train with DataParallel."""
+    context = Context(Program(project))
+    batch_loops = loops.batch_loops(context)
+    training = loops.training_loaders(batch_loops)
+    wrapped = models.collect(context)
+    made = loaders.collect(context, training)
+    acts = effects.collect(context)
+    return Facts(
+        scripts=entry.collect(context),
+        wraps=wrapped,
+        loaders=made,
+        workers=loaders.workers(context),
+        loops=loops.collect(context, batch_loops, made),
+        losses=metrics.collect(context),
+        devices=devices.collect(context, models.moves(context)),
+        effects=acts,
+        fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
+        rereads=effects.rereads(context),
+        states=checkpoints.collect(context, acts),
+        numbers=metrics.numbers(context, batch_loops),
+        obstacles=(
+            *models.obstacles(context),
+            *loops.obstacles(context, batch_loops),
+            *metrics.obstacles(context, batch_loops),
+            *devices.obstacles(context),
+            *checkpoints.obstacles(context),
+        ),
+    )

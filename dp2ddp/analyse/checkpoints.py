@@ -1,0 +1,158 @@
+"""Where a wrapped model's state is saved and loaded, and where its class is asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Const, Ext, Made
+from dp2ddp.facts import Effect, Obstacle, Problem, StateDict
+
+
+def collect(context: Context, effects: tuple[Effect, ...]) -> tuple[StateDict, ...]:
+    """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
+    found: dict[int, StateDict] = {}
+    project = bool(context.scripts)
+    for call in context.program.calls if project else ():
+        for node, fact in _states(context, call):
+            found.setdefault(id(node), fact)
+    if project:
+        for node in context.program.nodes.values():
+            if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
+                found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
+    for node in _under_guards(context, effects):
+        found.setdefault(id(node), _state(context, "model", node))
+    return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
+
+
+def _state(
+    context: Context, kind: str, node: ast.AST, whole: ast.AST | None = None, imported: str = ""
+) -> StateDict:
+    anchor = context.program.anchor(whole or node)
+    operand = context.program.anchor(node)
+    return StateDict(anchor, context.ddp(anchor.path), kind, operand, imported)
+
+
+def _states(context: Context, call: Call) -> Iterator[tuple[ast.AST, StateDict]]:
+    program = context.program
+    function = call.node.func
+    if isinstance(function, ast.Attribute) and function.attr == "state_dict":
+        if context.is_wrapped(program.values(function.value)):
+            yield function.value, _state(context, "save", function.value)
+    elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
+        values = program.values(function.value)
+        if context.is_wrapped(values):
+            yield function.value, _state(context, "save", function.value)
+            yield from _load(context, call.node.args[0])
+        elif any(context.module_class(value) for value in values) and not _optimizer(values):
+            if _from_file(context, call.node.args[0]):
+                # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
+                if any(isinstance(value, Made) and value.name == WRAP for value in values):
+                    yield function.value, _state(context, "save", function.value)
+                yield from _load(context, call.node.args[0])
+    elif "torch.save" in call.names and call.node.args:
+        whole = call.node.args[0]
+        if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
+            yield whole, _state(context, "model", whole)
+    elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
+        second = call.node.args[1]
+        for node in second.elts if isinstance(second, ast.Tuple) else [second]:
+            if Ext(WRAP) in program.values(node) and not _others(context, second):
+                name = node.id if isinstance(node, ast.Name) else ""
+                yield node, _state(context, "class", node, imported=name)
+
+
+def _others(context: Context, node: ast.expr) -> bool:
+    """Whether DistributedDataParallel stands beside DataParallel in a type check already."""
+    return any(
+        isinstance(v, Ext) and v.name in DDP_WRAPS for n in ast.walk(node) for v in context.program.values(n)
+    )
+
+
+def _optimizer(values: object) -> bool:
+    return any(getattr(value, "name", "").startswith("torch.optim") for value in values)  # type: ignore[attr-defined]
+
+
+def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDict]]:
+    call = context.program.call(given) if isinstance(given, ast.Call) else None
+    if call is None or "dp2ddp.runtime.strip_module_prefix" not in call.names:
+        yield given, _state(context, "load", given)
+
+
+def _from_file(context: Context, given: ast.expr) -> bool:
+    """Whether a state dict comes from torch.load, directly or out of a checkpoint."""
+    return any(_root(value) == "torch.load" for value in context.program.values(given))
+
+
+def _root(value: object) -> str:
+    while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
+        value = value.owner
+    return getattr(value, "name", "") if isinstance(value, Made) else ""
+
+
+def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
+    """``key[7:]``, where the key is one of a state dict's."""
+    match node:
+        case ast.Subscript(
+            value=ast.Name(id=name),
+            slice=ast.Slice(lower=ast.Constant(value=7), upper=None, step=None),
+            ctx=ast.Load(),
+        ):
+            pass
+        case _:
+            return False
+    for definition in context.program.definitions(node.value):
+        for around in context.program.ancestors(definition):
+            source = around.iter if isinstance(around, ast.For | ast.comprehension) else None
+            if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+                return source.func.attr in ("items", "keys")
+            if isinstance(source, ast.Name):
+                return bool(name)
+    return False
+
+
+def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
+    """Wrapped models used in statements that only the main process runs: there the bare model must do."""
+    program = context.program
+    ranges = [
+        (effect.path, effect.at.span, (effect.last or effect.at).span)
+        for effect in effects
+        if effect.kind == "guard"
+    ]
+    for call in program.calls:
+        anchor = program.anchor(call.node)
+        inside = any(
+            anchor.path == path and first <= anchor.span and anchor.span.end_line <= last.end_line
+            for path, first, last in ranges
+        )
+        if not inside:
+            continue
+        for node in (*call.node.args, *(keyword.value for keyword in call.node.keywords), call.node.func):
+            if isinstance(node, ast.Name | ast.Attribute) and context.is_wrapped(program.values(node)):
+                yield node
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Calls that run a wrapped model's layers past the wrap while it trains."""
+    backwards = {id(node) for node in context.backwards}
+    for call in context.program.calls:
+        function = call.node.func
+        if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
+            continue
+        bypass = (
+            function.attr == "forward" and context.is_wrapped(context.program.values(function.value))
+        ) or (function.attr == "module" and context.is_wrapped(context.program.values(function.value)))
+        if bypass and _trains(context, call, backwards):
+            anchor = context.program.anchor(call.node)
+            problem = Problem(
+                "this call runs the model past its wrap: gradients would not be averaged",
+                "call the wrapped model itself",
+            )
+            yield Obstacle(anchor, context.ddp(anchor.path), problem)
+
+
+def _trains(context: Context, call: Call, backwards: set[int]) -> bool:
+    """Whether the function that a call stands in also runs a backward()."""
+    scope = call.scope.node
+    return any(id(node) in backwards for node in ast.walk(scope))

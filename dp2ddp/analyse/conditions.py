@@ -1,0 +1,125 @@
+"""Conditions: which ones ask for a GPU, and which ones every process answers alike."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import Const
+
+AVAILABLE = "torch.cuda.is_available"
+COUNT = "torch.cuda.device_count"
+
+
+def is_cuda_string(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(":")[0] == "cuda"
+    )
+
+
+def is_call_of(context: Context, node: ast.AST, *names: str) -> bool:
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and bool(call.names & set(names))
+
+
+def asks_for_gpus(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition says no more than that there is a GPU, or that there are several.
+
+    ``device_count() > 1``, ``is_available()``, ``device.type == "cuda"``, and names that such a thing was assigned to.
+    A flag beside them counts where the same condition also decides the device (``use_cuda``).
+    """
+    if depth > 4:
+        return False
+    match test:
+        case ast.Call():
+            return is_call_of(context, test, AVAILABLE)
+        case ast.BoolOp(op=ast.And()):
+            return all(asks_for_gpus(context, value, depth + 1) for value in test.values) or (
+                decides_device(context, test)
+                and any(asks_for_gpus(context, v, depth + 1) for v in test.values)
+            )
+        case ast.Compare(ops=[operator], comparators=[right]):
+            if counts_gpus(context, test.left) and isinstance(operator, ast.Gt | ast.GtE | ast.NotEq):
+                return isinstance(right, ast.Constant)
+            if isinstance(operator, ast.Eq) and is_cuda_string(right):
+                return is_device(context, test.left)
+            if isinstance(operator, ast.NotEq) and isinstance(right, ast.Constant) and right.value == "cpu":
+                return is_device(context, test.left)
+            return False
+        case ast.Name() | ast.Attribute():
+            if decides_device(context, test) and _known(context, test):
+                return True
+            sources = assigned(context, test)
+            return bool(sources) and all(asks_for_gpus(context, source, depth + 1) for source in sources)
+    return False
+
+
+def _known(context: Context, test: ast.expr) -> bool:
+    """Whether a flag that decides the device is true only where there is a GPU."""
+    sources = assigned(context, test)
+    return bool(sources) and all(
+        any(is_call_of(context, inner, AVAILABLE) for inner in ast.walk(source)) for source in sources
+    )
+
+
+def counts_gpus(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is the number of GPUs."""
+    if is_call_of(context, node, COUNT):
+        return True
+    if isinstance(node, ast.Name | ast.Attribute):
+        sources = assigned(context, node)
+        return bool(sources) and all(is_call_of(context, source, COUNT) for source in sources)
+    return False
+
+
+def is_device(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a device, its string or its ``.type``."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        node = node.value
+    values = context.program.values(node)
+    return any(
+        (isinstance(value, Const) and isinstance(value.value, str) and value.value.split(":")[0] == "cuda")
+        or getattr(value, "name", "") in ("torch.device", "dp2ddp.runtime.device")
+        for value in values
+    )
+
+
+def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The right sides of the assignments that a name or attribute may come from; empty where one is unknown."""
+    found: list[ast.expr] = []
+    program = context.program
+    for definition in program.definitions(node):
+        statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
+        if isinstance(statement, ast.Assign) and definition in statement.targets:
+            found.append(statement.value)
+        else:
+            return []
+    if not found and isinstance(node, ast.Attribute):
+        # `args.cuda = …` on a parser's namespace, wherever it was set.
+        name = node.attr
+        for file in program.project.files.values():
+            for inner in ast.walk(file.tree):
+                if isinstance(inner, ast.Assign) and len(inner.targets) == 1:
+                    target = inner.targets[0]
+                    if isinstance(target, ast.Attribute) and target.attr == name:
+                        if program.values(target.value) & program.values(node.value):
+                            found.append(inner.value)
+    return found
+
+
+def decides_device(context: Context, test: ast.expr) -> bool:
+    """Whether the same condition also chooses between ``"cuda"`` and ``"cpu"``, or stands round ``.cuda()``."""
+    text = ast.dump(test)
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.IfExp) and ast.dump(node.test) == text:
+            if is_cuda_string(node.body) or is_cuda_string(node.orelse):
+                return True
+        if isinstance(node, ast.If) and ast.dump(node.test) == text:
+            for inner in ast.walk(node):
+                if (
+                    isinstance(inner, ast.Call)
+                    and isinstance(inner.func, ast.Attribute)
+                    and inner.func.attr == "cuda"
+                ):
+                    return True
+    return False

@@ -1,0 +1,171 @@
+"""What all collectors need: the linked program, the programs in it that train, and free names."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Program, Value, Values, full_name
+from dp2ddp.source import SourceFile
+
+RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
+LOOPS = (ast.For, ast.AsyncFor, ast.While)
+
+
+@dataclass
+class Context:
+    """A linked program with what the collectors ask of it again and again."""
+
+    program: Program
+    _names: dict[Path, set[str]] = field(default_factory=dict)
+    _entered: dict[int, set[int]] = field(default_factory=dict)
+
+    # Names
+
+    def names(self, path: Path) -> set[str]:
+        """Every identifier that a file uses, and the ones promised to new code."""
+        if path not in self._names:
+            self._names[path] = _identifiers(self.program.project.files[path])
+        return self._names[path]
+
+    def fresh(self, path: Path, wanted: str) -> str:
+        """A name for new code that nothing in the file uses yet."""
+        taken = self.names(path)
+        name, count = wanted, 2
+        while name in taken:
+            name, count = f"{wanted}_{count}", count + 1
+        taken.add(name)
+        return name
+
+    def ddp(self, path: Path) -> str:
+        """What the runtime is called in a file: as it was imported there, else ``ddp`` if that name is free."""
+        file = self.program.project.files[path]
+        for node in ast.walk(file.tree):
+            if isinstance(node, ast.ImportFrom) and node.module == "dp2ddp":
+                for alias in node.names:
+                    if alias.name == "runtime":
+                        return alias.asname or alias.name
+        taken = self.names(path)
+        return next(name for name in RUNTIME_NAMES if name not in taken)
+
+    # Programs
+
+    @cached_property
+    def wraps(self) -> list[Call]:
+        """Every place that gives a model to nn.DataParallel."""
+        return [call for call in self.program.calls if WRAP in call.names]
+
+    @cached_property
+    def backwards(self) -> list[ast.Call]:
+        """Every ``loss.backward()``."""
+        return [
+            call.node
+            for call in self.program.calls
+            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "backward"
+        ]
+
+    @cached_property
+    def loaders(self) -> list[Call]:
+        """Every DataLoader that is made."""
+        return [call for call in self.program.calls if LOADER in call.names]
+
+    def runs(self, node: ast.AST) -> set[int]:
+        """Identities of all nodes that running a piece of code may run, through calls too."""
+        found = {id(inner) for inner in self.program.descendants(node)}
+        for index in self.program.entered(node):
+            if index not in self._entered:
+                statements = self.program.scopes[index].body
+                inner = {
+                    id(child) for statement in statements for child in self.program.descendants(statement)
+                }
+                self._entered[index] = inner
+            found |= self._entered[index]
+        return found
+
+    def program_runs(self, file: SourceFile) -> set[int]:
+        """All nodes that running a file as a program may run."""
+        return (
+            set().union(*(self.runs(statement) for statement in file.tree.body)) if file.tree.body else set()
+        )
+
+    @cached_property
+    def scripts(self) -> list[SourceFile]:
+        """The files that, run as programs, wrap a model in DataParallel and train it."""
+        wraps = {id(call.node) for call in self.wraps}
+        backwards = {id(node) for node in self.backwards}
+        found = []
+        for file in self.program.project.files.values():
+            runs = self.program_runs(file)
+            if runs & wraps and runs & backwards:
+                found.append(file)
+        return found
+
+    @cached_property
+    def trained(self) -> set[int]:
+        """All nodes that a program which trains with DataParallel may run."""
+        return set().union(*(self.program_runs(file) for file in self.scripts)) if self.scripts else set()
+
+    @cached_property
+    def reached(self) -> set[Path]:
+        """All files that such a program imports, its own included."""
+        project = self.program.project
+        return set().union(*(project.reaches(file.path) for file in self.scripts)) if self.scripts else set()
+
+    def runs_in_training(self, node: ast.AST) -> bool:
+        return id(node) in self.trained
+
+    # Values
+
+    def is_wrapped(self, values: Values) -> bool:
+        """Whether an expression may be a model that DataParallel wraps in a program that trains it."""
+        sites = {id(call.node) for call in self.wraps if self.runs_in_training(call.node)}
+        return any(isinstance(value, Made) and value.name == WRAP and value.site in sites for value in values)
+
+    def iterated(self, values: Values) -> Values:
+        """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
+        found: set[Value] = set()
+        for value in values:
+            if isinstance(value, Made) and value.name in WRAPPERS:
+                call = self.program.call(self.program.node(value.site))
+                if call and call.node.args:
+                    found |= self.iterated(self.program.values(call.node.args[0]))
+            else:
+                found.add(value)
+        return frozenset(found)
+
+    def made(self, values: Values, name: str) -> set[int]:
+        """Where the objects of an outside class among some values are made."""
+        return {value.site for value in values if isinstance(value, Made) and value.name == name}
+
+    def module_class(self, value: Value) -> bool:
+        """Whether a value is a neural network module."""
+        if isinstance(value, Inst):
+            return self.program.derives(value, "torch.nn.Module")
+        name = full_name(value)
+        return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
+            "torch.nn.functional"
+        )
+
+
+WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
+
+
+def _identifiers(file: SourceFile) -> set[str]:
+    found: set[str] = set()
+    for node in ast.walk(file.tree):
+        match node:
+            case ast.Name():
+                found.add(node.id)
+            case ast.arg():
+                found.add(node.arg)
+            case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
+                found.add(node.name)
+            case ast.alias():
+                found.add((node.asname or node.name).partition(".")[0])
+            case ast.ExceptHandler(name=str()):
+                found.add(node.name)
+            case ast.Global() | ast.Nonlocal():
+                found.update(node.names)
+    return found

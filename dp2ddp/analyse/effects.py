@@ -1,0 +1,533 @@
+"""What one process must do alone: files, directories, logs, plots, downloads, prints and progress bars."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.link import Call, Cls, Inst, full_name
+from dp2ddp.facts import Effect, Fetch, Problem, Reread
+
+# Calls that write, by full name or, with a dot at the end, by its beginning.
+WRITES = {
+    *(
+        "os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink".split()
+    ),
+    *(
+        "os.link os.system shutil. subprocess. distutils. zipfile.ZipFile.extractall tarfile.open.extractall".split()
+    ),
+    *("numpy.save numpy.savez numpy.savez_compressed numpy.savetxt scipy.io.savemat".split()),
+    *("pickle.dump cPickle.dump dill.dump joblib.dump json.dump yaml.dump yaml.safe_dump toml.dump".split()),
+    *("torchvision.utils.save_image torch.onnx.export torch.jit.save torchvision.io.write_png".split()),
+    *(
+        "imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave".split()
+    ),
+    *("scipy.misc.imsave matplotlib.image.imsave matplotlib.pyplot.imsave torchvision.io.write_jpeg".split()),
+    *(
+        "matplotlib.pyplot.savefig matplotlib.pyplot.show logging.basicConfig logging.config. wandb. mlflow.".split()
+    ),
+    *("swanlab. clearml. tensorboard_logger. aim. sys.stdout.write sys.stdout.flush".split()),
+}
+# Methods that write, by the class or function that makes the object and the method's name.
+WRITING_METHODS = {
+    "pathlib.": {
+        "mkdir",
+        "write_text",
+        "write_bytes",
+        "touch",
+        "unlink",
+        "rename",
+        "replace",
+        "rmdir",
+        "symlink_to",
+    },
+    "PIL.": {"save"},
+    "matplotlib.": {"savefig", "show", "save"},
+    "seaborn.": {"savefig"},
+    "pandas.": {"to_csv", "to_json", "to_pickle", "to_excel", "to_hdf", "to_parquet"},
+    "logging.": {"addHandler"},
+    "plotly.": {"write_html", "write_image", "show"},
+}
+# What makes an object that writes whenever it is used.
+WRITERS = {
+    "torch.utils.tensorboard.SummaryWriter",
+    "torch.utils.tensorboard.FileWriter",
+    "tensorboardX.SummaryWriter",
+    "tensorboardX.FileWriter",
+    "tensorboard_logger.Logger",
+    "wandb.init",
+    "comet_ml.Experiment",
+    "comet_ml.OfflineExperiment",
+    "comet_ml.ExistingExperiment",
+    "comet_ml.start",
+    "neptune.init",
+    "neptune.init_run",
+    "neptune.new.init",
+    "neptune.create_experiment",
+    "mlflow.start_run",
+    "visdom.Visdom",
+    "logging.FileHandler",
+    "logging.handlers.RotatingFileHandler",
+    "csv.writer",
+    "csv.DictWriter",
+    "swanlab.init",
+    "clearml.Task.init",
+    "aim.Run",
+}
+READS = {
+    "torch.load",
+    "numpy.load",
+    "numpy.loadtxt",
+    "pickle.load",
+    "json.load",
+    "joblib.load",
+    "yaml.safe_load",
+}
+SAVES = {"torch.save", "dp2ddp.runtime.save"}
+BARS = {"tqdm.tqdm", "tqdm.trange", "rich.progress.track"}
+FETCHES = {
+    "torch.hub.load",
+    "torch.hub.load_state_dict_from_url",
+    "torch.hub.download_url_to_file",
+    "torch.utils.model_zoo.load_url",
+    "torchvision.datasets.utils.download_url",
+    "torchvision.datasets.utils.download_and_extract_archive",
+    "torchvision.models.utils.load_state_dict_from_url",
+    "urllib.request.urlretrieve",
+    "gdown.download",
+    "huggingface_hub.hf_hub_download",
+    "huggingface_hub.snapshot_download",
+    "datasets.load_dataset",
+}
+PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone", "progress"} - {"progress"}
+
+
+def is_write(name: str) -> bool:
+    """Whether a call of something outside the project, by its full name, writes or logs."""
+    if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
+        return True
+    owner, _, method = name.rpartition(".")
+    if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
+        return True
+    return any(name.startswith(writer + ".") for writer in WRITERS)
+
+
+def _opens_for_writing(call: Call) -> bool:
+    mode = call.argument("mode", 1)
+    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
+        return any(letter in mode.value for letter in "wax+")
+    return False
+
+
+def _is_writer(context: Context, node: ast.AST) -> bool:
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and (
+        bool(call.names & WRITERS) or ("builtins.open" in call.names and _opens_for_writing(call))
+    )
+
+
+def _writes(context: Context, node: ast.AST) -> bool:
+    """Whether a call writes, through a function or through an object that writes."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None or not call.names:
+        return False
+    if any(name.startswith("builtins.open.") for name in call.names):
+        return any(_is_writer(context, context.program.node(site)) for site in _opened(call))
+    return any(is_write(name) for name in call.names)
+
+
+def _opened(call: Call) -> Iterator[int]:
+    for callee in call.callees:
+        owner = getattr(callee, "owner", None)
+        if full_name(owner) == "builtins.open" and hasattr(owner, "site"):
+            yield owner.site  # type: ignore[union-attr]
+
+
+def _guardable(context: Context, statement: ast.stmt) -> bool:
+    """A statement that only writes: it can be left out on other ranks, and nothing later misses it."""
+    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
+        return _writes(context, statement.value) or _is_writer(context, statement.value)
+    if isinstance(statement, ast.With) and len(statement.items) == 1:
+        return _is_writer(context, statement.items[0].context_expr)
+    return False
+
+
+def collect(context: Context) -> tuple[Effect, ...]:
+    """Everything in programs that train with DataParallel which one process must do alone."""
+    program = context.program
+    nodes = [node for node in program.nodes.values() if context.runs_in_training(node)]
+    guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
+    guarded = {key for key in guarded if not _already(context, program.nodes[key])}
+    inner = {
+        key
+        for key in guarded
+        if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
+    }
+    found: list[Effect] = []
+    found += _tests(context, guarded - inner)
+    found += _groups(context, guarded - inner)
+    for node in nodes:
+        if isinstance(node, ast.Call) and program.statement(node) is not None:
+            found += _calls(context, node, guarded)
+    return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
+
+
+def _already(context: Context, statement: ast.AST) -> bool:
+    """Whether a statement stands under ``if ddp.is_main_process()`` already."""
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.If) and any(
+            isinstance(node, ast.Call)
+            and (call := context.program.call(node)) is not None
+            and "dp2ddp.runtime.is_main_process" in call.names
+            for node in ast.walk(around.test)
+        ):
+            return True
+    return False
+
+
+def _effect(context: Context, kind: str, node: ast.AST, what: str, **more: object) -> Effect:
+    anchor = context.program.anchor(node)
+    return Effect(at=anchor, ddp=context.ddp(anchor.path), kind=kind, what=what, **more)  # type: ignore[arg-type]
+
+
+def _what(context: Context, statement: ast.AST) -> str:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            return f"{ast.unparse(node.func)}()"
+    return "this"
+
+
+def _tests(context: Context, guarded: set[int]) -> Iterator[Effect]:
+    """Conditions whose whole body only writes: the guard joins the condition."""
+    program = context.program
+    seen: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key]):
+        parent = program.parent(program.nodes[key])
+        if not isinstance(parent, ast.If) or id(parent) in seen or not _whole(context, parent, guarded):
+            continue
+        seen.add(id(parent))
+        yield _effect(context, "test", parent.test, _what(context, parent.body[0]))
+
+
+def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
+    from dp2ddp.analyse.entry import is_main_guard
+
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and not is_main_guard(node.test)
+        and all(id(statement) in guarded for statement in node.body)
+    )
+
+
+def _groups(context: Context, guarded: set[int]) -> Iterator[Effect]:
+    """Neighbouring statements that only write: one guard for all of them."""
+    program = context.program
+    seen: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key]):
+        statement = program.nodes[key]
+        if key in seen or _whole(context, program.parent(statement), guarded):
+            continue
+        block = program.block(statement)  # type: ignore[arg-type]
+        index = block.index(statement)  # type: ignore[arg-type]
+        last = index
+        while last + 1 < len(block) and id(block[last + 1]) in guarded:
+            last += 1
+        seen.update(id(part) for part in block[index : last + 1])
+        problem = next(
+            (found for part in block[index : last + 1] if (found := _unsafe(context, part)) is not None), None
+        )
+        yield _effect(
+            context,
+            "guard",
+            statement,
+            _what(context, statement),
+            last=program.anchor(block[last]),
+            problem=problem,
+        )
+
+
+def _unsafe(context: Context, statement: ast.stmt) -> Problem | None:
+    """Why a statement can't be left to one process."""
+    program = context.program
+    wraps = {id(call.node) for call in context.wraps}
+    for index in program.entered(statement):
+        for part in program.scopes[index].body:
+            for node in program.descendants(part):
+                if isinstance(node, ast.Call) and (call := program.call(node)) is not None:
+                    if any(getattr(callee, "site", None) in wraps for callee in call.callees):
+                        return Problem(
+                            "this statement runs the wrapped model while only the main process may write",
+                            "run the model first, in a statement of its own, and write the result after it",
+                        )
+    if isinstance(statement, ast.With):
+        bound = {n.id for part in statement.body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        opened = statement.items[0].optional_vars
+        used = _used_after(context, statement)
+        if bound & used - ({opened.id} if isinstance(opened, ast.Name) else set()):
+            return Problem(
+                "a file is written and values are computed for later in the same block",
+                "compute them before the file is opened",
+            )
+        for node in ast.walk(statement):
+            if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue) or (
+                isinstance(node, ast.Call) and context.is_wrapped(program.values(node.func))
+            ):
+                return Problem(
+                    "the training goes on while a file is open for writing",
+                    "open the file by an assignment, `log = open(…)`, and close it at the end",
+                )
+    return None
+
+
+def _used_after(context: Context, statement: ast.stmt) -> set[str]:
+    position = max(
+        context.program.order[id(node)] for node in ast.walk(statement) if id(node) in context.program.order
+    )
+    scope = context.program.scope(statement)
+    return {
+        node.id
+        for node in ast.walk(scope.node)
+        if isinstance(node, ast.Name)
+        and isinstance(node.ctx, ast.Load)
+        and context.program.order.get(id(node), 0) > position
+    }
+
+
+def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effect]:
+    program = context.program
+    call = program.call(node)
+    if call is None:
+        return
+    statement = program.statement(node)
+    covered = id(statement) in guarded or any(id(around) in guarded for around in program.ancestors(node))
+    if "builtins.print" in call.names and isinstance(node.func, ast.Name):
+        if call.names == {"builtins.print"}:
+            yield _effect(context, "print", node.func, "print()")
+    elif "torch.save" in call.names:
+        yield _effect(context, "save", node.func, "torch.save()")
+    elif call.names & BARS:
+        disable = call.argument("disable")
+        if disable is None or "is_main_process" not in ast.dump(disable):
+            operand = program.anchor(disable) if disable is not None else None
+            yield _effect(context, "progress", node, f"{ast.unparse(node.func)}()", operand=operand)
+    elif covered or _already(context, node):
+        return
+    elif _is_writer(context, node):
+        if not _chosen(context, node):
+            yield _effect(context, "writer", node, f"{ast.unparse(node.func)}()")
+    elif _writes(context, node):
+        problem = Problem(
+            f"the result of {ast.unparse(node.func)}() is used, which only the main process may call",
+            "call it in a statement of its own",
+        )
+        yield _effect(context, "guard", statement, f"{ast.unparse(node.func)}()", problem=problem)
+
+
+def _chosen(context: Context, node: ast.Call) -> bool:
+    """Whether a writer is made under ``… if ddp.is_main_process() else None`` already."""
+    parent = context.program.parent(node)
+    return isinstance(parent, ast.IfExp) and "is_main_process" in ast.dump(parent.test)
+
+
+# Downloads and caches
+
+
+def fetches(context: Context, node: ast.AST) -> list[str]:
+    """What an expression or statement fetches or caches, by the names of the calls."""
+    found = []
+    for inner in context.program.descendants(node):
+        call = context.program.call(inner) if isinstance(inner, ast.Call) else None
+        if call is not None and _fetch(context, call):
+            found.append(f"{ast.unparse(call.node.func)}()")
+    return found
+
+
+def _fetch(context: Context, call: Call) -> bool:
+    if call.names & FETCHES or any(name.endswith(".from_pretrained") for name in call.names):
+        return True
+    outside = any(
+        name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")) for name in call.names
+    )
+    for keyword in call.node.keywords:
+        given = not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
+        if outside and given and keyword.arg in {"download", *PRETRAINED}:
+            return True
+    for name in call.names:
+        if name.startswith("torchvision.datasets.") and _positional_download(name, call):
+            return True
+        if name.startswith("torchvision.models.") and call.node.args:
+            first = call.node.args[0]
+            if not isinstance(first, ast.Constant) or first.value is True:
+                return True
+    return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
+
+
+def _positional_download(name: str, call: Call) -> bool:
+    """MNIST(root, train, transform, target_transform, download), and the data sets like it."""
+    last = call.node.args[4] if len(call.node.args) > 4 else None
+    return last is not None and not (isinstance(last, ast.Constant) and last.value is not True)
+
+
+def _caches(context: Context, cls: Cls, call: Call) -> bool:
+    """A data set of the project whose ``__init__`` writes files."""
+    program = context.program
+    made = Inst(cls, id(call.node))
+    if not any(
+        program.derives(made, f"torch.utils.data.{base}")
+        or program.derives(made, f"torchvision.datasets.{base}")
+        for base in ("Dataset", "ImageFolder", "VisionDataset", "MNIST", "CIFAR10", "DatasetFolder")
+    ):
+        return False
+    for index in program.entered(call.node):
+        for part in program.scopes[index].body:
+            for node in program.descendants(part):
+                inner = program.call(node) if isinstance(node, ast.Call) else None
+                if inner is not None and (
+                    inner.names & SAVES or _writes(context, node) or _is_writer(context, node)
+                ):
+                    if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
+                        return True
+    return False
+
+
+def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
+    """Statements that fetch or cache, neighbours together. ``hoisted``: expressions that get a statement of their own."""
+    program = context.program
+    statements: dict[int, list[str]] = {}
+    for node in program.nodes.values():
+        if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
+            continue
+        call = program.call(node)
+        if (
+            call is None
+            or not _fetch(context, call)
+            or any(id(n) in hoisted for n in (node, *program.ancestors(node)))
+        ):
+            continue
+        statement = program.statement(node)
+        if not _under_main_first(context, statement) and not _in_dataset(context, node):
+            statements.setdefault(id(statement), []).append(f"{ast.unparse(node.func)}()")
+    found: list[Fetch] = []
+    seen: set[int] = set()
+    for key in sorted(statements, key=lambda key: program.order[key]):
+        if key in seen:
+            continue
+        first: ast.stmt = program.nodes[key]  # type: ignore[assignment]
+        block = program.block(first)
+        index = last = block.index(first)
+        while last + 1 < len(block) and id(block[last + 1]) in statements:
+            last += 1
+        seen.update(id(part) for part in block[index : last + 1])
+        anchor = program.anchor(first)
+        found.append(Fetch(anchor, context.ddp(anchor.path), statements[key][0], program.anchor(block[last])))
+    return tuple(found)
+
+
+def _in_dataset(context: Context, node: ast.AST) -> bool:
+    """Inside a data set's own class: the place that makes the data set waits, and it alone."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.ClassDef):
+            cls = Cls(context.program.by_node[id(around)].index)
+            return any(full_name(base).endswith("Dataset") for base in context.program.bases(cls))
+    return False
+
+
+def _under_main_first(context: Context, statement: ast.stmt) -> bool:
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.With) and any(
+            "main_process_first" in ast.dump(i.context_expr) for i in around.items
+        ):
+            return True
+    return False
+
+
+# Reading what was written
+
+
+def rereads(context: Context) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one."""
+    program = context.program
+    writes = {
+        id(call.node)
+        for call in program.calls
+        if call.names & SAVES or any(_writes_file(name) for name in call.names)
+    }
+    found: dict[int, Reread] = {}
+    for call in program.calls:
+        if not (call.names & READS and context.runs_in_training(call.node)):
+            continue
+        statement = _place(context, call.node, writes, set())
+        if statement is not None and id(statement) not in found and not _after_barrier(context, statement):
+            anchor = program.anchor(statement)
+            found[id(statement)] = Reread(
+                anchor, context.ddp(anchor.path), f"{ast.unparse(call.node.func)}()"
+            )
+    return tuple(found.values())
+
+
+def _writes_file(name: str) -> bool:
+    return is_write(name) and name.startswith(
+        ("numpy.", "pickle.", "json.", "shutil.copy", "shutil.move", "joblib.")
+    )
+
+
+def _place(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> ast.stmt | None:
+    """The statement before which all processes must wait: after the one that writes, outside conditions."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while True:
+        block = program.block(inside)
+        parent = program.parent(inside)
+        index = block.index(inside)
+        around_loop = isinstance(parent, LOOPS)
+        others = block[:index] + (block[index + 1 :] if around_loop else [])
+        if any(context.runs(other) & writes for other in others):
+            if not (
+                isinstance(parent, ast.If)
+                and context.runs(parent.test) is not None
+                and _in_function(context, parent)
+            ):
+                return inside
+            if _any_before(context, parent, writes):
+                inside = parent
+                continue
+            return inside
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = program.by_node[id(parent)].index
+            if scope in seen:
+                return None
+            for call in program.calls:
+                if scope in program.called_scopes(call.node) and context.runs_in_training(call.node):
+                    if (place := _place(context, call.node, writes, seen | {scope})) is not None:
+                        return place
+            return None
+        if not isinstance(parent, ast.stmt):
+            return None
+        inside = parent
+
+
+def _in_function(context: Context, node: ast.AST) -> bool:
+    from dp2ddp.analyse.entry import is_main_guard
+
+    return isinstance(node, ast.If) and not is_main_guard(node.test)
+
+
+def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool:
+    block = context.program.block(statement)
+    return any(context.runs(other) & writes for other in block[: block.index(statement)])
+
+
+def _after_barrier(context: Context, statement: ast.stmt) -> bool:
+    block = context.program.block(statement)
+    index = block.index(statement)
+    before = block[index - 1] if index else None
+    return (
+        isinstance(before, ast.Expr)
+        and isinstance(before.value, ast.Call)
+        and (
+            (call := context.program.call(before.value)) is not None
+            and "dp2ddp.runtime.barrier" in call.names
+        )
+    )

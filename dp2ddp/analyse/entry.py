@@ -1,0 +1,357 @@
+"""Where a program's ranks start: at the call of its main function, or at its first side effect."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.conditions import COUNT, is_call_of
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, full_name
+from dp2ddp.facts import Problem, Script
+from dp2ddp.source import SourceFile
+
+# Calls that change nothing outside the process and draw no random numbers.
+PURE = (
+    "argparse.",
+    "builtins.",
+    "collections.",
+    "dataclasses.",
+    "enum.",
+    "functools.",
+    "itertools.",
+    "logging.getLogger",
+    "math.",
+    "matplotlib.use",
+    "multiprocessing.cpu_count",
+    "os.cpu_count",
+    "os.environ",
+    "os.getcwd",
+    "os.getenv",
+    "os.path.",
+    "pathlib.",
+    "re.",
+    "sys.path.",
+    "time.",
+    "datetime.",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.device",
+    "torch.nn.functional.",
+    "torch.set_default_dtype",
+    "torchvision.transforms.",
+    "typing.",
+    "warnings.",
+    "dp2ddp.runtime.device",
+    "dp2ddp.runtime.get_",
+    "dp2ddp.runtime.is_main_process",
+)
+IMPURE = {
+    "builtins.print",
+    "builtins.open",
+    "builtins.input",
+    "builtins.exec",
+    "builtins.eval",
+    "builtins.exit",
+}
+IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
+STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def collect(context: Context) -> tuple[Script, ...]:
+    """The start of every program that trains with DataParallel."""
+    return tuple(_script(context, file) for file in context.scripts)
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The expression that chooses the devices, and the statements that must have run before it counts."""
+
+    expression: ast.expr | None
+    deciders: tuple[ast.stmt, ...]
+
+
+def _script(context: Context, file: SourceFile) -> Script:
+    program = context.program
+    ddp = context.ddp(file.path)
+    reaches = frozenset(program.project.reaches(file.path))
+    statements = list(_top_level(file.tree.body))
+    devices = _devices(context, file)
+
+    def fact(node: ast.AST, form: str, **more: object) -> Script:
+        return Script(at=program.anchor(node), ddp=ddp, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
+
+    for statement in statements:
+        if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
+            return fact(statement, "init", done=True)
+    first = next((statement for statement in statements if not _pure(context, statement)), None)
+    if first is None:
+        first = statements[-1]
+    inside = [decider for decider in devices.deciders if not _above(context, decider, statements)]
+    late = [
+        decider
+        for decider in devices.deciders
+        if decider in statements and _not_before(context, decider, first)
+    ]
+    if late:
+        return _problem(fact(first, "init"), program.location(late[0]).span.line, file)
+    call = _main_call(context, first)
+    chosen = program.anchor(devices.expression) if devices.expression is not None else None
+    if call is None:
+        if inside:
+            return _problem(fact(first, "init"), program.location(inside[0]).span.line, file)
+        return fact(first, "init", devices=chosen)
+    function, target = call
+    body = program.scopes[target].body
+    own_names = _local_names(context, devices.expression, target)
+    if inside or own_names:
+        outside = [decider for decider in inside if decider not in body]
+        if outside:
+            return _problem(fact(first, "init"), program.location(outside[0]).span.line, file)
+        deciders = [decider for decider in devices.deciders if decider in body]
+        begin = _first_in(context, body, deciders)
+        if begin is None:
+            return _problem(fact(first, "init"), program.location(deciders[-1]).span.line, file)
+        return fact(begin, "init", devices=chosen)
+    arguments = tuple(
+        [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
+        + [
+            (f"{keyword.arg}=" if keyword.arg else "**", program.anchor(keyword.value))
+            for keyword in function.keywords
+        ]
+    )
+    return fact(
+        function, "launch", function=program.anchor(function.func), arguments=arguments, devices=chosen
+    )
+
+
+def _problem(script: Script, line: int, file: SourceFile) -> Script:
+    problem = Problem(
+        f"the devices are chosen at line {line}, after the first side effect that only ranks may have",
+        "choose the devices (device_ids, args.gpus, CUDA_VISIBLE_DEVICES) before anything is printed, written, "
+        "downloaded or drawn",
+    )
+    return Script(**{**script.__dict__, "problem": problem})
+
+
+def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
+    """Statements that run when the file is run, those under the main guard in place of the guard."""
+    for statement in body:
+        if isinstance(statement, ast.If) and is_main_guard(statement.test):
+            yield from statement.body
+        else:
+            yield statement
+
+
+def is_main_guard(test: ast.expr) -> bool:
+    match test:
+        case ast.Compare(
+            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
+        ):
+            return True
+        case ast.Compare(
+            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
+        ):
+            return True
+    return False
+
+
+def _not_before(context: Context, decider: ast.stmt, first: ast.stmt) -> bool:
+    return context.program.order[id(decider)] > context.program.order[id(first)]
+
+
+def _above(context: Context, decider: ast.stmt, statements: list[ast.stmt]) -> bool:
+    return any(decider is statement or decider in ast.walk(statement) for statement in statements)
+
+
+def _pure(context: Context, statement: ast.stmt) -> bool:
+    """Whether running a statement twice does no harm: nothing written, printed, drawn or fetched."""
+    if isinstance(
+        statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ):
+        return True
+    return not any(_effect(context, node) for node in context.program.descendants(statement)) and not any(
+        _effect(context, node)
+        for index in context.program.entered(statement)
+        for part in context.program.scopes[index].body
+        for node in context.program.descendants(part)
+    )
+
+
+def _effect(context: Context, node: ast.AST) -> bool:
+    if not isinstance(node, ast.Call):
+        return False
+    call = context.program.call(node)
+    if call is None or not call.callees:
+        return not (isinstance(node.func, ast.Attribute) and _on_plain_data(context, node.func))
+    return any(_impure(context, callee, call) for callee in call.callees)
+
+
+def _on_plain_data(context: Context, function: ast.Attribute) -> bool:
+    """Methods of strings, lists and dicts: ``"a,b".split(",")``, ``args.gpus.split(",")``."""
+    plain = {
+        "split",
+        "strip",
+        "join",
+        "format",
+        "lower",
+        "upper",
+        "replace",
+        "append",
+        "update",
+        "get",
+        "items",
+    }
+    plain |= {"keys", "values", "startswith", "endswith", "extend", "pop", "setdefault", "copy"}
+    return function.attr in plain
+
+
+def _impure(context: Context, callee: object, call: Call) -> bool:
+    if isinstance(callee, Func | Bound):
+        return False  # what it runs is looked at on its own
+    if isinstance(callee, Cls):
+        outside = [base for base in context.program.bases(callee) if isinstance(base, Ext)]
+        return any(not base.name.startswith(PURE) for base in outside)
+    name = full_name(callee)  # type: ignore[arg-type]
+    if not name:
+        function = call.node.func
+        return not (isinstance(function, ast.Attribute) and _on_plain_data(context, function))
+    last = name.rpartition(".")[2]
+    if name in IMPURE or (name.startswith("pathlib.") and last in IMPURE_METHODS):
+        return True
+    return not name.startswith(PURE)
+
+
+def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | None:
+    """The call that a statement consists of, ``main()`` or ``sys.exit(main())``, if it runs the training."""
+    match statement:
+        case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call):
+            pass
+        case _:
+            return None
+    if is_call_of(context, call, "sys.exit", "builtins.exit") and len(call.args) == 1:
+        if not isinstance(call.args[0], ast.Call):
+            return None
+        call = call.args[0]
+    found = context.program.call(call)
+    functions = [callee for callee in found.callees if isinstance(callee, Func)] if found else []
+    if len(functions) != 1 or len(found.callees) != 1:  # type: ignore[union-attr]
+        return None
+    runs = context.runs(call)
+    if not any(id(wrap.node) in runs for wrap in context.wraps):
+        return None
+    if any(
+        not _plain_argument(context, argument) for argument in (*call.args, *(k.value for k in call.keywords))
+    ):
+        return None
+    return call, functions[0].scope
+
+
+def _plain_argument(context: Context, argument: ast.expr) -> bool:
+    return not any(_effect(context, node) for node in ast.walk(argument))
+
+
+def _devices(context: Context, file: SourceFile) -> _Devices:
+    """What chooses the devices: ``device_ids`` of the wrap, assignments to CUDA_VISIBLE_DEVICES."""
+    program = context.program
+    runs = context.program_runs(file)
+    expression: ast.expr | None = None
+    deciders: list[ast.stmt] = []
+    for call in context.wraps:
+        given = call.argument("device_ids", 1)
+        if id(call.node) in runs and given is not None and not _all_devices(context, given):
+            expression = _source(context, given)
+            for node in ast.walk(expression):
+                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    deciders += [
+                        program.statement(found) for found in program.definitions(node) if _is_code(found)
+                    ]
+                    deciders += _attribute_sets(context, node, runs)
+    for node in program.nodes.values():
+        if id(node) in runs and isinstance(node, ast.Assign) and VISIBLE in ast.dump(node.targets[0]):
+            deciders.append(node)
+    return _Devices(expression, tuple(deciders))
+
+
+def _is_code(node: ast.AST) -> bool:
+    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)
+
+
+def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast.stmt]:
+    """``args.gpus = …`` on an object that is not of the project."""
+    if not isinstance(node, ast.Attribute):
+        return []
+    return [
+        inner
+        for inner in context.program.nodes.values()
+        if id(inner) in runs
+        and isinstance(inner, ast.Assign)
+        and any(isinstance(t, ast.Attribute) and ast.dump(t.value) == ast.dump(node.value) and t.attr == node.attr
+                for t in inner.targets)
+    ]  # fmt: skip
+
+
+def _all_devices(context: Context, given: ast.expr) -> bool:
+    """``None``, or every visible device: ``range(torch.cuda.device_count())``."""
+    if isinstance(given, ast.Constant) and given.value is None:
+        return True
+    inner = given
+    while isinstance(inner, ast.Call) and is_call_of(
+        context, inner, "builtins.list", "builtins.range", "builtins.tuple"
+    ):
+        if len(inner.args) != 1:
+            return False
+        inner = inner.args[0]
+    if isinstance(inner, ast.Name):
+        from dp2ddp.analyse.conditions import assigned
+
+        sources = assigned(context, inner)
+        return bool(sources) and all(
+            _all_devices(context, source) or is_call_of(context, source, COUNT) for source in sources
+        )
+    return inner is not given and is_call_of(context, inner, COUNT)
+
+
+def _source(context: Context, given: ast.expr) -> ast.expr:
+    """The expression itself; for a parameter, the argument that is given for it where that is one place."""
+    if isinstance(given, ast.Name):
+        definitions = context.program.definitions(given)
+        if len(definitions) == 1 and isinstance(definitions[0], ast.arg):
+            calls = [
+                argument
+                for call in context.program.calls
+                for callee in call.callees
+                if isinstance(callee, Func | Bound)
+                and (argument := _given(context, call, callee, given.id)) is not None
+            ]
+            if len(calls) == 1:
+                return _source(context, calls[0])
+    return given
+
+
+def _given(context: Context, call: Call, callee: Func | Bound, name: str) -> ast.expr | None:
+    func = callee.func if isinstance(callee, Bound) else callee
+    params = context.program.scopes[func.scope].params[1 if isinstance(callee, Bound) else 0 :]
+    return call.argument(name, params.index(name)) if name in params else None
+
+
+def _local_names(context: Context, expression: ast.expr | None, scope: int) -> bool:
+    """Whether an expression uses names of a function."""
+    if expression is None:
+        return False
+    inner = context.program.scopes[scope]
+    return any(isinstance(node, ast.Name) and node.id in inner.names for node in ast.walk(expression))
+
+
+def _first_in(context: Context, body: list[ast.stmt], deciders: list[ast.stmt]) -> ast.stmt | None:
+    """The first statement after all deciders, if nothing before it has a side effect."""
+    last = max((body.index(decider) for decider in deciders), default=-1)
+    for index, statement in enumerate(body):
+        if index > last:
+            if not _pure(context, statement):
+                return statement
+        elif not _pure(context, statement):
+            return None
+    return None

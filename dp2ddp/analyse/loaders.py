@@ -1,0 +1,259 @@
+"""Which DataLoaders feed the training, and with what arguments."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.effects import fetches
+from dp2ddp.analyse.link import Call, Ext, Inst
+from dp2ddp.facts import Loader, Problem, Workers
+from dp2ddp.plan import Anchor
+
+SAMPLERS = "torch.utils.data.distributed"
+POSITIONS = {
+    "dataset": 0,
+    "batch_size": 1,
+    "shuffle": 2,
+    "sampler": 3,
+    "batch_sampler": 4,
+    "num_workers": 5,
+    "drop_last": 8,
+}
+
+
+def collect(context: Context, training: set[int]) -> tuple[Loader, ...]:
+    """The loaders that training loops iterate over."""
+    return tuple(_loader(context, call) for call in context.loaders if id(call.node) in training)
+
+
+def workers(context: Context) -> tuple[Workers, ...]:
+    """Numbers of worker processes that are not 0, of all loaders that a training program makes."""
+    found: dict[Anchor, Workers] = {}
+    for call in context.loaders:
+        if not context.runs_in_training(call.node):
+            continue
+        for value in _given(context, call, "num_workers"):
+            if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
+                anchor = context.program.anchor(value)
+                found[anchor] = Workers(anchor, context.ddp(anchor.path))
+    return tuple(found.values())
+
+
+def _is_local(context: Context, value: ast.expr) -> bool:
+    call = context.program.call(value) if isinstance(value, ast.Call) else None
+    return call is not None and "dp2ddp.runtime.local_workers" in call.names
+
+
+def _given(context: Context, call: Call, name: str) -> list[ast.expr]:
+    """What a loader's argument may be: written in the call, or in a dict that is passed as ``**kwargs``."""
+    argument = call.argument(name, POSITIONS[name])
+    if argument is not None:
+        return [argument]
+    return [value for display in _displays(context, call) or () for key, value in display if key == name]
+
+
+def _displays(context: Context, call: Call) -> list[list[tuple[str, ast.expr]]] | None:
+    """The entries of the dicts passed as ``**kwargs``; None where one can't be followed."""
+    found = []
+    for keyword in call.node.keywords:
+        if keyword.arg is not None:
+            continue
+        sources = _sources(context, keyword.value)
+        if not sources:
+            return None
+        for source in sources:
+            entries = _entries(context, source)
+            if entries is None:
+                return None
+            found.append(entries)
+    return found
+
+
+def _sources(context: Context, node: ast.expr) -> list[ast.expr]:
+    if isinstance(node, ast.Dict | ast.Call):
+        return [node]
+    if isinstance(node, ast.IfExp):
+        return _sources(context, node.body) + _sources(context, node.orelse)
+    found: list[ast.expr] = []
+    for definition in context.program.definitions(node):
+        statement = context.program.statement(definition) if not isinstance(definition, ast.arg) else None
+        if not isinstance(statement, ast.Assign) or _is_updated(context, node):
+            return []
+        found += _sources(context, statement.value)
+    return found
+
+
+def _is_updated(context: Context, node: ast.expr) -> bool:
+    """``kwargs["shuffle"] = …`` and ``kwargs.update(…)``."""
+    text = ast.unparse(node)
+    for other in ast.walk(context.program.file(node).tree):
+        if (
+            isinstance(other, ast.Subscript)
+            and isinstance(other.ctx, ast.Store)
+            and ast.unparse(other.value) == text
+        ):
+            return True
+        if isinstance(other, ast.Attribute) and other.attr in ("update", "setdefault", "pop"):
+            if ast.unparse(other.value) == text:
+                return True
+    return False
+
+
+def _entries(context: Context, node: ast.expr) -> list[tuple[str, ast.expr]] | None:
+    if isinstance(node, ast.Dict):
+        entries = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                return None
+            entries.append((key.value, value))
+        return entries
+    if isinstance(node, ast.Call):
+        call = context.program.call(node)
+        if call and call.names == {"builtins.dict"} and not node.args and all(k.arg for k in node.keywords):
+            return [(str(keyword.arg), keyword.value) for keyword in node.keywords]
+    return None
+
+
+def _loader(context: Context, call: Call) -> Loader:
+    program = context.program
+    path = program.file(call.node).path
+    statement = program.statement(call.node)
+    dataset = call.argument("dataset", 0)
+    name = _name(context, call.node)
+    sampler = _beside(name, "sampler")
+    problem = _problem(context, call, dataset, statement)
+    if dataset is None or problem:
+        anchor = program.anchor(call.node)
+        problem = problem or Problem(
+            "the data set can't be seen in this call", "pass it as the first argument"
+        )
+        return Loader(
+            anchor,
+            context.ddp(path),
+            anchor,
+            anchor,
+            None,
+            False,
+            None,
+            False,
+            None,
+            sampler,
+            "",
+            None,
+            problem,
+        )
+    hoist = None
+    if not isinstance(dataset, ast.Name | ast.Attribute):
+        hoist = context.fresh(path, _beside(name, "set" if name.endswith("loader") else "dataset"))
+    spelled, statement_import = _sampler_class(context, call)
+    batch_size = call.argument("batch_size", 1)
+    drop_last = call.argument("drop_last", 8)
+    if isinstance(drop_last, ast.Constant) and drop_last.value is False:
+        drop_last = None
+    return Loader(
+        at=program.anchor(call.node),
+        ddp=context.ddp(path),
+        statement=program.anchor(statement),
+        dataset=program.anchor(dataset),
+        hoist=hoist,
+        fetches=bool(fetches(context, dataset)),
+        batch_size=program.anchor(batch_size) if batch_size is not None else None,
+        shuffle=_flag(context, call.argument("shuffle", 2)),
+        drop_last=program.anchor(drop_last) if drop_last is not None else None,
+        sampler=context.fresh(path, sampler),
+        sampler_class=spelled,
+        sampler_import=statement_import,
+    )
+
+
+def _flag(context: Context, node: ast.expr | None) -> Anchor | bool:
+    if node is None:
+        return False
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | None):
+        return bool(node.value)
+    return context.program.anchor(node)
+
+
+def _name(context: Context, node: ast.expr) -> str:
+    """What the loader is called: the name or attribute that it is assigned to, else the function that returns it."""
+    parent = context.program.parent(node)
+    if isinstance(parent, ast.Assign):
+        target = parent.targets[0]
+        if isinstance(target, ast.Name):
+            return target.id
+        if isinstance(target, ast.Attribute):
+            return target.attr
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef):
+            return "train_loader" if "train" in around.name else "loader"
+    return "train_loader"
+
+
+def _beside(name: str, word: str) -> str:
+    """``train_loader`` → ``train_sampler``, ``trainloader`` → ``train_sampler``, ``dl`` → ``dl_sampler``."""
+    for ending in ("data_loader", "dataloader", "loader"):
+        if name.lower().endswith(ending):
+            stem = name[: len(name) - len(ending)].rstrip("_")
+            return f"{stem}_{word}" if stem else (word if word != "set" else "dataset")
+    return f"{name}_{word}"
+
+
+def _sampler_class(context: Context, call: Call) -> tuple[str, str | None]:
+    """``DistributedSampler`` in the spelling of the loader beside it, and the import that this needs."""
+    function = call.node.func
+    if isinstance(function, ast.Attribute):
+        owners = context.program.values(function.value)
+        if owners == {Ext("torch.utils.data")}:
+            return f"{ast.unparse(function.value)}.DistributedSampler", None
+    return "DistributedSampler", f"from {SAMPLERS} import DistributedSampler"
+
+
+def _problem(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> Problem | None:
+    program = context.program
+    for name in ("sampler", "batch_sampler"):
+        for value in _given(context, call, name):
+            if not (isinstance(value, ast.Constant) and value.value is None):
+                return Problem(
+                    f"this training loader has a {name} of its own",
+                    "sharding such loaders is not supported yet",
+                )
+    displays = _displays(context, call)
+    if displays is None:
+        return Problem(
+            "arguments of this training loader come from a collection that can't be followed",
+            "write them out",
+        )
+    hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {"num_workers"}
+    if hidden:
+        return Problem(
+            f"{', '.join(sorted(hidden))} of this training loader stand in a collection",
+            "write them in the call",
+        )
+    if any(isinstance(argument, ast.Starred) for argument in call.node.args):
+        return Problem("arguments of this training loader come from a collection", "write them out")
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+        return Problem("this training loader is made inside a larger statement", "assign it to a name first")
+    for around in program.ancestors(call.node):
+        if isinstance(around, ast.ListComp | ast.DictComp | ast.GeneratorExp | ast.Lambda | ast.IfExp):
+            return Problem(
+                "this training loader is made inside a larger expression", "assign it to a name first"
+            )
+        if isinstance(around, ast.stmt):
+            break
+    batch_size = call.argument("batch_size", 1)
+    if isinstance(batch_size, ast.Constant) and batch_size.value is None:
+        return Problem("the data set makes the batches itself", "sharding such loaders is not supported yet")
+    if dataset is not None:
+        for value in program.values(dataset):
+            if isinstance(value, Inst) and program.derives(value, "torch.utils.data.IterableDataset"):
+                return Problem(
+                    "an IterableDataset has no sampler", "sharding such loaders is not supported yet"
+                )
+    return None
+
+
+def hoisted(context: Context, training: set[int]) -> set[int]:
+    """Identities of data sets written inside a training loader's call: they get a statement of their own."""
+    given = [call.argument("dataset", 0) for call in context.loaders if id(call.node) in training]
+    return {id(node) for node in given if node is not None and not isinstance(node, ast.Name | ast.Attribute)}

@@ -1,0 +1,359 @@
+"""Which models DataParallel wraps, where they are moved to the device, and under which condition."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.conditions import asks_for_gpus
+from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext
+from dp2ddp.facts import Condition, Obstacle, Problem, Wrap
+from dp2ddp.plan import Anchor
+
+FUNCTION = "torch.nn.parallel.data_parallel"
+
+
+def collect(context: Context) -> tuple[Wrap, ...]:
+    """Every wrap that a program runs and trains."""
+    return tuple(_wrap(context, call) for call in context.wraps if context.runs_in_training(call.node))
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Other ways to use several GPUs, which are not converted."""
+    program = context.program
+    for call in context.program.calls:
+        if FUNCTION in call.names:
+            yield _obstacle(
+                context,
+                call,
+                "data_parallel() replicates the model at every call",
+                "wrap the model once with nn.DataParallel, then convert",
+            )
+        for callee in call.callees:
+            if isinstance(callee, Cls) and any(_is_wrap(base) for base in program.bases(callee)):
+                yield _obstacle(
+                    context,
+                    call,
+                    f"{program.scopes[callee.scope].node.name} is a DataParallel of its own",  # type: ignore[attr-defined]
+                    "use nn.DataParallel itself, or convert this model by hand",
+                )
+            if isinstance(callee, Ext) and _looks_alike(callee.name):
+                yield _obstacle(
+                    context,
+                    call,
+                    f"{callee.name} is not torch's DataParallel",
+                    "use nn.DataParallel itself, or convert this model by hand",
+                )
+        if call.names & DDP_WRAPS and context.runs_in_training(call.node):
+            yield _obstacle(
+                context,
+                call,
+                "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
+                "remove the branch that is not used, then convert; or start the DistributedDataParallel branch as it is",
+            )
+    trained = {id(node) for node in context.backwards}
+    for call in context.wraps:
+        if not context.runs_in_training(call.node) and not context.scripts and trained:
+            yield _obstacle(
+                context,
+                call,
+                "no program that runs this wrap and trains was found",
+                "pass the script that is started, too",
+            )
+
+
+def _is_wrap(base: object) -> bool:
+    return isinstance(base, Ext) and base.name == WRAP
+
+
+def _looks_alike(name: str) -> bool:
+    last = name.rpartition(".")[2]
+    return (
+        "DataParallel" in last and name != WRAP and name not in DDP_WRAPS and not name.startswith("dp2ddp.")
+    )
+
+
+def _obstacle(context: Context, call: Call, message: str, help: str) -> Obstacle:
+    anchor = context.program.anchor(call.node)
+    return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
+
+
+@dataclass(frozen=True)
+class _Outer:
+    """A wrap with the moves chained to it: ``nn.DataParallel(net).cuda()``."""
+
+    node: ast.expr
+    device: ast.expr | None
+    moved: bool
+
+
+def _wrap(context: Context, call: Call) -> Wrap:
+    program = context.program
+    anchor = program.anchor(call.node)
+    ddp = context.ddp(anchor.path)
+    module = call.argument("module", 0)
+    imported = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
+    if module is None:
+        return _bad(
+            anchor, ddp, imported, anchor, "the wrapped model can't be seen in this call", "name it first"
+        )
+    inner = program.anchor(module)
+    dim = call.argument("dim", 3)
+    if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
+        return _bad(
+            anchor,
+            ddp,
+            imported,
+            inner,
+            "batches are split along another dimension than 0",
+            "convert this model by hand",
+        )
+    if any(isinstance(argument, ast.Starred) for argument in call.node.args) or any(
+        keyword.arg is None for keyword in call.node.keywords
+    ):
+        return _bad(anchor, ddp, imported, inner, "arguments come from a collection", "write them out")
+    outer = _outermost(context, call.node)
+    statement = program.statement(call.node)
+    condition = _condition(context, call.node, module, statement)
+    if isinstance(condition, Problem):
+        return Wrap(anchor, ddp, inner, imported, problem=condition)
+    device, moves = _device(context, outer, module, statement, ddp)
+    return Wrap(program.anchor(outer.node), ddp, inner, imported, device, moves, condition)
+
+
+def _bad(anchor: Anchor, ddp: str, imported: str, module: Anchor, message: str, help: str) -> Wrap:
+    return Wrap(anchor, ddp, module, imported, problem=Problem(message, help))
+
+
+def is_move(node: ast.AST) -> bool:
+    """``x.to(device)`` or ``x.cuda()``."""
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and (node.func.attr == "cuda" or (node.func.attr == "to" and len(node.args) >= 1))
+    )
+
+
+def move_device(node: ast.Call) -> ast.expr | None:
+    """The device that ``x.to(device)`` names; None for ``x.cuda()``."""
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        return node.args[0]
+    return None
+
+
+def _outermost(context: Context, node: ast.expr) -> _Outer:
+    device, moved = None, False
+    while True:
+        attribute = context.program.parent(node)
+        call = context.program.parent(attribute) if isinstance(attribute, ast.Attribute) else None
+        if not (isinstance(call, ast.Call) and call.func is attribute and is_move(call)):
+            return _Outer(node, device, moved)
+        node, moved = call, True
+        device = move_device(call) or device
+
+
+def _device(
+    context: Context, outer: _Outer, module: ast.expr, statement: ast.stmt, ddp: str
+) -> tuple[Anchor | str | None, tuple[Anchor, ...]]:
+    """Where the model must be moved before the wrap, and the later moves that this makes idle."""
+    program = context.program
+    here = f"{ddp}.device()"
+    later = list(_moves_after(context, statement))
+    removed = tuple(program.anchor(move) for move, _ in later)
+    if outer.moved:
+        return (program.anchor(outer.device) if outer.device is not None else here), removed
+    if _is_moved(context, module, statement):
+        return None, removed
+    for _, device in later:
+        if device is not None and _bound_before(context, device, statement):
+            return program.anchor(device), removed
+    return here, removed
+
+
+def _is_moved(context: Context, module: ast.expr, statement: ast.stmt) -> bool:
+    """Whether the model is on its device already: in the expression, or by a statement that always runs before."""
+    if any(is_move(node) for node in _chain(module)):
+        return True
+    text = _key(module)
+    for before in _before(context, statement):
+        moved = is_move(getattr(before, "value", None))
+        if isinstance(before, ast.Expr) and moved and _key(before.value.func.value) == text:  # type: ignore[attr-defined]
+            return True
+        if isinstance(before, ast.Assign) and any(_key(target) == text for target in before.targets):
+            return moved
+    return False
+
+
+def _chain(node: ast.expr) -> Iterator[ast.expr]:
+    while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        yield node
+        node = node.func.value
+
+
+def _key(node: ast.AST) -> str:
+    """What tells two expressions apart, read or written."""
+    return ast.unparse(node)
+
+
+def _before(context: Context, statement: ast.stmt) -> Iterator[ast.stmt]:
+    """Statements that have run whenever this one runs, nearest first; of conditions, those that ask for a GPU."""
+    node: ast.AST = statement
+    while isinstance(node, ast.stmt) and not isinstance(
+        node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ):
+        block = context.program.block(node)
+        for before in reversed(block[: block.index(node)]):
+            yield before
+            if isinstance(before, ast.If) and asks_for_gpus(context, before.test):
+                yield from reversed(before.body)
+        parent = context.program.parent(node)
+        if not isinstance(parent, ast.stmt):
+            return
+        node = parent
+
+
+def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+    """Later statements of the same block, or of the block round its ``if``, that only move the wrapped model."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return
+    target = _key(statement.targets[0])
+    node: ast.stmt = statement
+    while True:
+        block = context.program.block(node)
+        for after in block[block.index(node) + 1 :]:
+            if _only_moves(context, after, target):
+                yield after, move_device(after.value)  # type: ignore[attr-defined]
+            elif isinstance(after, ast.Assign) and any(
+                _key(assigned) == target for assigned in after.targets
+            ):
+                return
+        parent = context.program.parent(node)
+        if not (isinstance(parent, ast.If) and asks_for_gpus(context, parent.test)):
+            return
+        node = parent
+
+
+def _only_moves(context: Context, statement: ast.stmt, target: str) -> bool:
+    """``x.to(device)`` or ``x = x.to(device)``."""
+    if not isinstance(statement, ast.Expr | ast.Assign) or not is_move(statement.value):
+        return False
+    move: ast.Call = statement.value  # type: ignore[assignment]
+    if isinstance(statement, ast.Assign) and any(_key(assigned) != target for assigned in statement.targets):
+        return False
+    return _key(move.func.value) == target and _is_device_move(context, move)  # type: ignore[attr-defined]
+
+
+def _is_device_move(context: Context, move: ast.Call) -> bool:
+    """Not a change of type: ``.to(torch.float16)``."""
+    device = move_device(move)
+    return device is None or not any(
+        isinstance(value, Ext) and not value.name.startswith("torch.device")
+        for value in context.program.values(device)
+    )
+
+
+def _bound_before(context: Context, device: ast.expr, statement: ast.stmt) -> bool:
+    order = context.program.order
+    for node in ast.walk(device):
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            found = context.program.definitions(node)
+            same = [
+                n for n in found if context.program.scope_of.get(id(n)) is context.program.scope(statement)
+            ]
+            if same and all(order[id(n)] > order[id(statement)] for n in same):
+                return False
+    return True
+
+
+def _condition(
+    context: Context, call: ast.expr, module: ast.expr, statement: ast.stmt
+) -> Condition | Problem | None:
+    """The ``if`` that decides whether the model is wrapped; None if it always is."""
+    program = context.program
+    for around in program.ancestors(call):
+        if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
+            return Problem(
+                "the model is wrapped in one branch of an expression", "wrap it in a statement of its own"
+            )
+        if isinstance(around, ast.stmt):
+            break
+    ifs: list[tuple[ast.If, ast.AST]] = []
+    inside: ast.AST = statement
+    for around in program.ancestors(statement):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
+            break
+        if isinstance(around, LOOPS):
+            return Problem("the model is wrapped in a loop", "wrap it once, before the loop")
+        if isinstance(around, ast.If):
+            from dp2ddp.analyse.entry import is_main_guard
+
+            if is_main_guard(around.test):
+                break
+            ifs.append((around, inside))
+        inside = around
+    if not ifs:
+        return None
+    if len(ifs) > 1:
+        return Problem(
+            "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
+        )
+    condition, branch = ifs[0]
+    if branch not in condition.body or not asks_for_gpus(context, condition.test):
+        return Problem(
+            f"whether the model is wrapped depends on `{program.text(condition.test)}`, which is not only "
+            "about the GPUs that there are",
+            "wrap the model always, or under `torch.cuda.device_count() > 1`",
+        )
+    if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return Problem(
+            "the wrap is not an assignment of its own under its condition", "assign the wrapped model there"
+        )
+    return _movable(context, condition, statement, module)
+
+
+def _movable(
+    context: Context, condition: ast.If, statement: ast.Assign, module: ast.expr
+) -> Condition | Problem:
+    program = context.program
+    target = _key(statement.targets[0])
+    moves = [move for move, _ in _moves_after(context, statement)]
+    rest = [other for other in condition.body if other is not statement and other not in moves]
+    for later in rest[condition.body.index(statement) :]:
+        if any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(later)):
+            return Problem(
+                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+            )
+    otherwise = [other for other in condition.orelse if not _only_moves(context, other, target)]
+    if otherwise and any(
+        isinstance(n, ast.expr) and _key(n) == target for other in otherwise for n in ast.walk(other)
+    ):
+        return Problem(
+            "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
+        )
+    if condition.orelse and _key(module) != target:
+        return Problem(
+            "the model has another name where it is wrapped", "wrap it under the name that is used later"
+        )
+    return Condition(
+        at=program.anchor(condition),
+        statement=program.anchor(statement),
+        target=program.anchor(statement.targets[0]),
+        whole=not rest and not otherwise,
+        alternative=bool(condition.orelse),
+    )
+
+
+def moves(context: Context) -> set[int]:
+    """Identities of the moves that a wrap takes over: those chained to it, and later ones of the same model."""
+    found: set[int] = set()
+    for call in context.wraps:
+        if not context.runs_in_training(call.node):
+            continue
+        node: ast.AST | None = _outermost(context, call.node).node
+        while isinstance(node, ast.Call) and node is not call.node:
+            found.add(id(node))
+            node = node.func.value if isinstance(node.func, ast.Attribute) else None
+        found |= {id(move.value) for move, _ in _moves_after(context, context.program.statement(call.node))}  # type: ignore[attr-defined]
+    return found

@@ -1,0 +1,48 @@
+"""The rules, one file each: this folder is their registry.
+
+A rule's file name gives its code and its name (``ddp101_single_process_program``: DDP101). The file holds the
+explanation (its docstring), ``check(facts)`` and ``EXAMPLES``: programs that the rule finds something in, which
+``dp2ddp explain`` shows converted and the tests run.
+"""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Plan
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pattern of code, what it means in a distributed program, and what is done about it."""
+
+    code: str
+    name: str
+    explanation: str
+    check: Callable[[Facts], Iterator[Finding]]
+    examples: tuple[str, ...]
+
+
+def _load() -> Mapping[str, Rule]:
+    rules = {}
+    for info in sorted(pkgutil.iter_modules(__path__), key=lambda info: info.name):
+        code, _, name = info.name.partition("_")
+        module = importlib.import_module(f"{__name__}.{info.name}")
+        explanation = (module.__doc__ or "").strip()
+        rules[code.upper()] = Rule(
+            code.upper(), name.replace("_", "-"), explanation, module.check, tuple(module.EXAMPLES)
+        )
+    return rules
+
+
+RULES: Mapping[str, Rule] = _load()
+
+
+def check(facts: Facts) -> Plan:
+    """Facts → Plan: what every rule finds, by file and line."""
+    found = [replace(finding, rule=rule.code) for rule in RULES.values() for finding in rule.check(facts)]
+    return Plan(tuple(sorted(found, key=lambda finding: (finding.location, finding.rule))))

@@ -1,0 +1,62 @@
+"""A program that trains with DataParallel runs in one process.
+
+DistributedDataParallel runs one process for each GPU. ``ddp.launch(main)`` starts them and calls ``main`` in each;
+where the training code is no function, or devices are chosen first, ``ddp.init()`` stands before the first side
+effect instead. Everything above that line runs in the starting process too, so only imports, definitions and
+options may stand there. Under ``torchrun`` both join the processes that are there, and with one GPU or none
+both just go on.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Script
+from dp2ddp.plan import Anchor, Finding, Insert, Replace, Severity, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def main():
+    model = nn.DataParallel(nn.Linear(8, 2).cuda())
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = torch.utils.data.TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            criterion(model(inputs.cuda()), targets.cuda()).backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for script in facts.scripts:
+        if script.problem:
+            yield finding(script.at, script.problem.message, script.problem.help, severity=Severity.ERROR)
+        elif not script.done:
+            yield finding(script.at, "this program trains in one process", "", _edits(script))
+
+
+def _edits(script: Script) -> tuple:
+    holes: dict[str, Anchor | str] = {"ddp": script.ddp}
+    given = []
+    for index, (prefix, argument) in enumerate(script.arguments):
+        holes[f"a{index}"] = argument
+        given.append(f"{prefix}{{a{index}}}")
+    if script.devices is not None:
+        holes["devices"] = script.devices
+        given.append("devices={devices}")
+    added = runtime_import(script.path, script.ddp)
+    if script.function is None:
+        return (Insert(script.at, f"{{ddp}}.init({', '.join(given)})", holes), added)
+    holes["main"] = script.function
+    return (Replace(script.at, f"{{ddp}}.launch({', '.join(['{main}', *given])})", holes), added)

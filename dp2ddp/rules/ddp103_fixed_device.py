@@ -1,0 +1,70 @@
+"""Code names a GPU by itself: ``"cuda"``, ``"cuda:0"``, ``.cuda()``, a checkpoint loaded to where it was saved.
+
+Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
+``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes:
+the process is bound to its device when it starts.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Device, Facts
+from dp2ddp.plan import Edit, Finding, Remove, Replace, SetArgument, finding, runtime_import
+
+MESSAGES = {
+    "device": "this device is the same in every process",
+    "cpu": "this device is given as a string",
+    "cuda": "this moves to the current GPU",
+    "type": "this compares a device with a string",
+    "load": "this loads to the device that the checkpoint was saved from",
+    "current": "this binds the process to a GPU by its number",
+}
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.cuda.set_device(0)
+model = nn.Linear(8, 2).cuda()
+model.load_state_dict(torch.load("start.pt"))
+model = nn.DataParallel(model)
+criterion = nn.CrossEntropyLoss().to("cuda:0")
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+for epoch in range(2):
+    for inputs, targets in DataLoader(data, batch_size=16):
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda(non_blocking=True)), targets.cuda(0)).backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for device in facts.devices:
+        if device.kind in MESSAGES:
+            yield finding(device.at, MESSAGES[device.kind], "", tuple(_edits(device)))
+
+
+def _edits(device: Device) -> Iterator[Edit]:
+    ddp = {"ddp": device.ddp}
+    match device.kind:
+        case "device":
+            yield Replace(device.at, "{ddp}.device()", ddp)
+        case "cpu":
+            yield Replace(device.at, "torch.device({name})", {"name": device.at})
+        case "cuda" if device.extra is not None and device.operand is not None:
+            holes = {**ddp, "x": device.operand, "blocking": device.extra}
+            yield Replace(device.at, "{x}.to({ddp}.device(), non_blocking={blocking})", holes)
+        case "cuda" if device.operand is not None:
+            yield Replace(device.at, "{x}.to({ddp}.device())", {**ddp, "x": device.operand})
+        case "type" if device.operand is not None:
+            yield Replace(device.operand, "{x}.type", {"x": device.operand})
+            if device.extra is not None:
+                yield Replace(device.extra, '"cuda"')
+        case "load":
+            yield SetArgument(device.at, "map_location", "{ddp}.device()", ddp, position=1)
+        case "current":
+            yield Remove(device.at)
+    if device.kind in ("device", "cuda", "load"):
+        yield runtime_import(device.path, device.ddp)

@@ -1,0 +1,40 @@
+"""The number of GPUs stands for the number of model replicas.
+
+DataParallel has one replica for each GPU of one machine; now there is one for each process, on all machines:
+``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Replace, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+print("Let's use", torch.cuda.device_count(), "GPUs!")
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16 * torch.cuda.device_count())
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for device in facts.devices:
+        if device.kind == "count":
+            edits = (
+                Replace(device.at, "{ddp}.get_world_size()", {"ddp": device.ddp}),
+                runtime_import(device.path, device.ddp),
+            )
+            yield finding(device.at, "this counts the replicas by the GPUs of this machine", "", edits)

@@ -1,0 +1,84 @@
+"""A training loader gives every process the whole data set.
+
+A DistributedSampler deals each process its part: ``shuffle`` and ``drop_last`` move to it, its seed follows the user's
+(``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process takes
+``ddp.local_batch_size(n)`` of it, so steps and learning rate keep their meaning. The last batch of an epoch may
+see at most as many samples twice as there are processes, less one.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Loader
+from dp2ddp.plan import (
+    AddImport,
+    Anchor,
+    Edit,
+    Finding,
+    Insert,
+    Replace,
+    SetArgument,
+    Severity,
+    finding,
+    runtime_import,
+)
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True, num_workers=4, drop_last=True)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for loader in facts.loaders:
+        if loader.problem:
+            yield finding(loader.at, loader.problem.message, loader.problem.help, severity=Severity.ERROR)
+        else:
+            yield finding(loader.at, "this training loader is not sharded", "", tuple(_edits(loader)))
+
+
+def _edits(loader: Loader) -> Iterator[Edit]:
+    holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "dataset": loader.dataset}
+    lines = []
+    dataset = "{dataset}"
+    if loader.hoist is not None:
+        dataset = loader.hoist
+        made = f"{loader.hoist} = {{dataset}}"
+        lines.append(f"with {{ddp}}.main_process_first():\n    {made}" if loader.fetches else made)
+        yield Replace(loader.dataset, loader.hoist)
+    arguments = [dataset]
+    if isinstance(loader.shuffle, Anchor):
+        holes["shuffle"] = loader.shuffle
+        arguments.append("shuffle={shuffle}")
+    else:
+        arguments.append(f"shuffle={loader.shuffle}")
+    if loader.shuffle is not False:
+        arguments.append("seed={ddp}.shared_seed()")
+    if loader.drop_last is not None:
+        holes["drop_last"] = loader.drop_last
+        arguments.append("drop_last={drop_last}")
+    lines.append(f"{loader.sampler} = {loader.sampler_class}({', '.join(arguments)})")
+    yield Insert(loader.statement, "\n".join(lines), holes)
+    size: Anchor | str = loader.batch_size if loader.batch_size is not None else "1"
+    yield SetArgument(
+        loader.at, "batch_size", "{ddp}.local_batch_size({n})", {"ddp": loader.ddp, "n": size}, position=1
+    )
+    if loader.shuffle is not False:
+        yield SetArgument(loader.at, "shuffle", "False", position=2)
+    yield SetArgument(loader.at, "sampler", loader.sampler, position=3)
+    yield runtime_import(loader.path, loader.ddp)
+    if loader.sampler_import is not None:
+        yield AddImport(loader.path, loader.sampler_import)

@@ -1,0 +1,58 @@
+"""Files, directories, logs or plots are written by every process.
+
+Only the main process writes: ``if ddp.is_main_process():``. An object that writes whenever it is used (a summary
+writer, an open log file) is made on the main process alone, and its uses stand under the guard.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Effect, Facts
+from dp2ddp.plan import Edit, Enclose, Finding, Replace, Severity, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if not os.path.isdir("plots"):
+    os.mkdir("plots")
+log = open("log.txt", "w")
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+    log.write(f"epoch {epoch} done")
+log.close()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for effect in facts.effects:
+        if effect.kind not in ("guard", "test", "writer"):
+            continue
+        if effect.problem:
+            yield finding(effect.at, effect.problem.message, effect.problem.help, severity=Severity.ERROR)
+        else:
+            edits = (_edit(effect), runtime_import(effect.path, effect.ddp))
+            yield finding(effect.at, f"{effect.what} would run in every process", "", edits)
+
+
+def _edit(effect: Effect) -> Edit:
+    ddp = {"ddp": effect.ddp}
+    match effect.kind:
+        case "test":
+            return Replace(effect.at, "{ddp}.is_main_process() and {test}", {**ddp, "test": effect.at})
+        case "writer":
+            template = "{made} if {ddp}.is_main_process() else None"
+            return Replace(effect.at, template, {**ddp, "made": effect.at})
+    return Enclose(effect.at, effect.last or effect.at, "if {ddp}.is_main_process():", ddp)

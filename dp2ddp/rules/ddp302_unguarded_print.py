@@ -1,0 +1,40 @@
+"""Every process prints.
+
+``ddp.print`` is print on the main process and nothing on the others. It is no collective: it may stand anywhere.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Replace, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+    print(f"epoch {epoch} done")
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for effect in facts.effects:
+        if effect.kind == "print":
+            edits = (
+                Replace(effect.at, "{ddp}.print", {"ddp": effect.ddp}),
+                runtime_import(effect.path, effect.ddp),
+            )
+            yield finding(effect.at, "every process would print this", "", edits)

@@ -1,0 +1,39 @@
+"""Every process downloads or caches the same files at the same time.
+
+``with ddp.main_process_first():`` lets the main process do it, then one process of each other machine, then the
+rest, who find the files there.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Enclose, Finding, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for fetch in facts.fetches:
+        edits = (
+            Enclose(fetch.at, fetch.last, "with {ddp}.main_process_first():", {"ddp": fetch.ddp}),
+            runtime_import(fetch.path, fetch.ddp),
+        )
+        yield finding(fetch.at, f"every process would fetch what {fetch.what} needs", "", edits)

@@ -1,0 +1,38 @@
+"""A file is read that the main process wrote earlier in the same run.
+
+The other processes may be there before it is written: a barrier lets them wait. It stands where every process
+passes, outside conditions that may differ.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Insert, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "model.pt")
+model.load_state_dict(torch.load("model.pt"))
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for read in facts.rereads:
+        edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
+        yield finding(read.at, f"{read.what} reads what the main process may still be writing", "", edits)

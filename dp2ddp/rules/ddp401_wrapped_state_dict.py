@@ -1,0 +1,59 @@
+"""A wrapped model's state has ``module.`` before every key.
+
+The state is taken from the bare model, ``model.module.state_dict()``, so that a checkpoint loads in a model that
+is not wrapped. Loading takes both: ``ddp.strip_module_prefix`` removes the prefix of old checkpoints, and leaves new
+ones alone. Code that cut the prefix by its length (``key[7:]``) removes it only where it is.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, StateDict
+from dp2ddp.plan import Edit, Finding, Replace, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.load_state_dict(torch.load("start.pt"))
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+torch.save(model.state_dict(), "model.pt")
+""",
+)
+
+
+MESSAGES = {
+    "save": "this state belongs to the wrapped model",
+    "model": "this is the wrapped model where the bare one is meant",
+    "load": "this state dict may have the prefix of a wrapped model, or not",
+    "prefix": "this cuts a prefix that newer checkpoints don't have",
+}
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for state in facts.states:
+        if state.kind in MESSAGES:
+            yield finding(state.at, MESSAGES[state.kind], "", tuple(_edits(state)))
+
+
+def _edits(state: StateDict) -> Iterator[Edit]:
+    holes = {"ddp": state.ddp, "x": state.operand}
+    match state.kind:
+        case "save" | "model":
+            yield Replace(state.at, "{x}.module", holes)
+        case "load":
+            yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
+            yield runtime_import(state.path, state.ddp)
+        case "prefix":
+            yield Replace(state.at, '{x}.removeprefix("module.")', holes)

@@ -1,0 +1,36 @@
+"""The loss is not known to be a mean over the samples of the batch.
+
+DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
+the whole batch where the loss is a mean over samples. Sums, weighted means and losses that compare the samples of
+a batch with each other are something else: such a program is not converted.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Severity, finding
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for loss in facts.losses:
+        yield finding(loss.at, loss.problem.message, loss.problem.help, severity=Severity.ERROR)
