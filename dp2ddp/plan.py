@@ -9,7 +9,7 @@ what lands there is the *edited* form of that piece of the original.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -141,6 +141,17 @@ class Finding:
     severity: Severity = Severity.NOTE
     safety: Safety = Safety.SAFE
     edits: tuple[Edit, ...] = ()
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One pattern of code: its explanation, the check that finds it in Facts, and programs that have it."""
+
+    code: str
+    name: str
+    explanation: str
+    check: Callable[..., Iterator[Finding]]
+    examples: tuple[str, ...]
 
 
 def finding(

@@ -312,12 +312,15 @@ class Program:
         return Location(file.path, span_of(node, file))
 
     def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
-        """A node and all below it that run with it: bodies of nested functions and classes are left out."""
+        """A node and all below it that run with it: the bodies of functions are left out."""
         yield node
-        for child in ast.iter_child_nodes(node):
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                continue
+        for child in _run_with(node):
             yield from self.descendants(child)
+
+    def body(self, scope: Scope) -> Iterator[ast.AST]:
+        """All nodes that run when a module, class or function runs."""
+        for statement in scope.body:
+            yield from self.descendants(statement)
 
     # Linking
 
@@ -922,8 +925,17 @@ class Program:
         """All nodes that running a piece of code may run, at any depth of calls."""
         yield from self.descendants(node)
         for index in self.entered(node):
-            for statement in self.scopes[index].body:
-                yield from self.descendants(statement)
+            yield from self.body(self.scopes[index])
+
+
+def _run_with(node: ast.AST) -> Iterator[ast.AST]:
+    """The children of a node that run when it does."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
+    elif isinstance(node, ast.Lambda):
+        yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
+    else:
+        yield from ast.iter_child_nodes(node)
 
 
 def _canonical(name: str) -> str:

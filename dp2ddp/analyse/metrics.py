@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Call, Made, full_name
+from dp2ddp.analyse.link import Call, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.facts import Loss, Number, Obstacle, Problem
 
@@ -189,19 +189,19 @@ def numbers(context: Context, loops: list[BatchLoop]) -> tuple[Number, ...]:
     """Reports of what the training loop measured: on rank 0 they speak of rank 0's part of the batches."""
     program = context.program
     tainted: dict[int, set[str]] = {}
-    waiting: list[tuple[ast.AST, set[str]]] = []
+    waiting: list[tuple[Scope, set[str]]] = []
     for loop in loops:
         if loop.trains:
-            waiting.append((program.scope(loop.node).node, _measured(context, loop.node)))
+            waiting.append((program.scope(loop.node), _measured(context, loop.node)))
     found: dict[int, Number] = {}
     while waiting:
-        body, names = waiting.pop()
-        known = tainted.setdefault(id(body), set())
+        scope, names = waiting.pop()
+        known = tainted.setdefault(scope.index, set())
         if names <= known:
             continue
         known |= names
-        _spread(context, body, known)
-        for node in program.descendants(body):
+        _spread(context, scope, known)
+        for node in program.body(scope):
             if isinstance(node, ast.Call) and _reports(context, node):
                 what = _mentions(node, known)
                 if what and not _combined(context, node, what):
@@ -209,9 +209,7 @@ def numbers(context: Context, loops: list[BatchLoop]) -> tuple[Number, ...]:
                     anchor = program.anchor(statement)
                     found.setdefault(id(statement), Number(anchor, context.ddp(anchor.path), what))
             elif isinstance(node, ast.Return) and node.value is not None and _mentions(node.value, known):
-                scope = program.by_node.get(id(body))
-                if scope is not None:
-                    waiting += _receivers(context, scope.index, node.value, known)
+                waiting += _receivers(context, scope.index, node.value, known)
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
 
 
@@ -234,11 +232,11 @@ def _measured(context: Context, loop: ast.For) -> set[str]:
     return names
 
 
-def _spread(context: Context, body: ast.AST, known: set[str]) -> None:
+def _spread(context: Context, scope: Scope, known: set[str]) -> None:
     """Follow measured values through the assignments of a function, and into the meters they are given to."""
     while True:
         before = len(known)
-        for node in context.program.descendants(body):
+        for node in context.program.body(scope):
             if isinstance(node, ast.Assign | ast.AugAssign) and _mentions(node.value, known):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 known |= {
@@ -299,7 +297,7 @@ def _combined(context: Context, node: ast.Call, what: str) -> bool:
 
 def _receivers(
     context: Context, scope: int, returned: ast.expr, known: set[str]
-) -> Iterator[tuple[ast.AST, set[str]]]:
+) -> Iterator[tuple[Scope, set[str]]]:
     """The names that callers give to measured return values."""
     program = context.program
     for call in program.calls:
@@ -320,4 +318,4 @@ def _receivers(
                     names.add(name.id)
         else:
             names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
-        yield program.scope(parent).node, names
+        yield program.scope(parent), names

@@ -9,22 +9,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import replace
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Plan
-
-
-@dataclass(frozen=True)
-class Rule:
-    """One pattern of code, what it means in a distributed program, and what is done about it."""
-
-    code: str
-    name: str
-    explanation: str
-    check: Callable[[Facts], Iterator[Finding]]
-    examples: tuple[str, ...]
+from dp2ddp.plan import Plan, Rule
 
 
 def _load() -> Mapping[str, Rule]:
