@@ -1,0 +1,43 @@
+"""What converted scripts import: ``from dp2ddp import runtime as ddp``.
+
+Depends on torch alone (2.4 or newer) and on nothing else of dp2ddp: the folder can be copied into a repository.
+In a plain process everything works as if it were not there.
+"""
+
+from .checkpoint import strip_module_prefix
+from .combine import gather, mean, sum
+from .data import local_batch_size, local_workers, shared_seed
+from .model import DistributedDataParallel
+from .process import barrier, main_process_first, print, save
+from .ranks import (
+    device,
+    get_local_rank,
+    get_local_world_size,
+    get_rank,
+    get_world_size,
+    is_main_process,
+)
+from .start import init, launch
+
+__all__ = [
+    "DistributedDataParallel",
+    "barrier",
+    "device",
+    "gather",
+    "get_local_rank",
+    "get_local_world_size",
+    "get_rank",
+    "get_world_size",
+    "init",
+    "is_main_process",
+    "launch",
+    "local_batch_size",
+    "local_workers",
+    "main_process_first",
+    "mean",
+    "print",
+    "save",
+    "shared_seed",
+    "strip_module_prefix",
+    "sum",
+]

@@ -1,0 +1,73 @@
+"""Keeping the global batch: sizes, workers, the seed of the order."""
+
+from __future__ import annotations
+
+import builtins
+import sys
+
+import torch
+import torch.distributed as dist
+
+from . import ranks, rendezvous
+
+
+def local_batch_size(n: int) -> int:
+    """This rank's part of a global batch of ``n`` samples: ``n / world size``.
+
+    Steps per epoch and learning rate then keep their meaning: with a DistributedSampler every rank takes
+    ceil(ceil(L / W) / (n / W)) = ceil(L / n) steps over L samples on W ranks.
+
+    Args:
+        n: the global batch size, in samples.
+
+    Raises:
+        SystemExit: ``n`` can't be divided by the world size; code 2, and the choices on standard error, once. Parts
+            of different size would give the ranks different numbers of steps, and the job would hang.
+    """
+    world = ranks.get_world_size()
+    if n >= world and n % world == 0:
+        return n // world
+    if _speaks_first("local_batch_size"):
+        builtins.print(f"dp2ddp: {_choices(n, world)}", file=sys.stderr, flush=True)
+    raise SystemExit(2)
+
+
+def _choices(n: int, world: int) -> str:
+    if n < 1:
+        return f"a batch size of {n} can't be divided among {world} processes: it must be 1 or more"
+    divisors = [str(d) for d in range(1, min(n, 2 * world) + 1) if n % d == 0]
+    below, above = n // world * world, -(-n // world) * world
+    sizes = " or ".join(str(size) for size in (below, above) if size)
+    reason = "there are more processes than samples in a batch" if n < world else "it leaves a rest"
+    return (
+        f"a batch size of {n} can't be divided among {world} processes: {reason}. "
+        f"Choose a number of processes that divides it ({', '.join(divisors)}) or another batch size ({sizes})"
+    )
+
+
+def _speaks_first(key: str) -> bool:
+    """Whether this rank is the one to say what every rank has found out: the first, before any of them ends."""
+    if ranks.is_helper() or not ranks.has_group() or dist.get_world_size() == 1:
+        return ranks.is_main_process()
+    return rendezvous.claim(key)
+
+
+def local_workers(n: int) -> int:
+    """This rank's part of ``n`` DataLoader workers on this machine, rounded up; 0 stays 0."""
+    return -(-n // ranks.get_local_world_size())
+
+
+def shared_seed() -> int:
+    """A seed on which all ranks agree: rank 0's ``torch.initial_seed()``, so what the user gave ``torch.manual_seed``.
+
+    All ranks must call it. For ``DistributedSampler(seed=…)``, whose own default deals every run the same order.
+
+    Returns:
+        An int from 0 to 2**63 - 1 (initial_seed's lower 63 bits): ``seed + epoch`` still seeds a generator.
+    """
+    seed = torch.initial_seed() % 2**63
+    if ranks.is_alone("shared_seed()"):
+        return seed
+    agreed = [seed]
+    dist.broadcast_object_list(agreed, src=0)
+    return agreed[0]

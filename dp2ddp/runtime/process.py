@@ -1,0 +1,140 @@
+"""One process, or one after the other: printing, saving, waiting."""
+
+from __future__ import annotations
+
+import builtins
+import os
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+from . import ranks, rendezvous
+
+
+def print(*values: Any, **options: Any) -> None:  # noqa: A001
+    """Python's ``print`` on rank 0; nothing on the others. No collective: it may stand under any condition."""
+    if ranks.is_main_process():
+        builtins.print(*values, **options)
+
+
+def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+    """``torch.save`` on rank 0; nothing on the others. No collective: it may stand under any condition.
+
+    A path gets the whole file or none: a temporary file in the same folder, then a rename. Call ``barrier`` before
+    another rank reads it.
+
+    Args:
+        obj, f, *args, **kwargs: as in ``torch.save``; ``f`` is a path or a file-like object.
+
+    Raises:
+        Exception: whatever ``torch.save`` raises; then the file is as it was and no temporary file is left.
+    """
+    if not ranks.is_main_process():
+        return
+    if not isinstance(f, str | os.PathLike):
+        torch.save(obj, f, *args, **kwargs)
+        return
+    target = os.path.realpath(f)  # a link stays a link
+    folder, name = os.path.split(os.fsdecode(target))
+    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            torch.save(obj, file, *args, **kwargs)
+        os.chmod(temporary, _mode(target))
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def _mode(path: str) -> int:
+    """The permissions that opening ``path`` for writing would have left."""
+    try:
+        return os.stat(path).st_mode & 0o7777
+    except FileNotFoundError:
+        mask = os.umask(0)
+        os.umask(mask)
+        return 0o666 & ~mask
+
+
+def barrier() -> None:
+    """Wait until every rank is here, however long one of them works: the collectives' timeout does not apply.
+
+    Does nothing in a plain process.
+
+    Raises:
+        RuntimeError: a rank has ended without coming here, or the process group does not exist yet.
+    """
+    if ranks.is_alone("barrier()"):
+        return
+    number, world, rank = rendezvous.next_call("barrier"), ranks.get_world_size(), ranks.get_rank()
+    store = rendezvous.store()
+    store.add(f"barrier/{number}", 1)
+
+    def missing() -> str | None:
+        if rendezvous.ended_count() == 0:
+            return None
+        for other in range(world):
+            report = rendezvous.ended(other)
+            if report and report["calls"].get("barrier", 0) < number:
+                return f"rank {other} has ended, but rank {rank} still needs it (at a barrier)"
+        return None
+
+    rendezvous.wait(lambda: store.add(f"barrier/{number}", 0) >= world, missing)
+
+
+@contextmanager
+def main_process_first() -> Iterator[None]:
+    """Run a block on rank 0 first, then on the other machines' first ranks, then on all others.
+
+    For what one rank fetches or writes and the others find: a download, a cache. Right with and without a disk that
+    machines share. All ranks must pass here. However long the block takes, the collectives' timeout does not apply.
+    In a plain process the block simply runs.
+
+    Raises:
+        RuntimeError: on every other rank, which then does not run the block, if it raised on rank 0 (on the ranks of
+            one machine, if it raised on that machine's first); or rank 0 has ended without coming here.
+    """
+    if ranks.is_alone("main_process_first()"):
+        yield
+        return
+    number, rank = rendezvous.next_call("first"), ranks.get_rank()
+    machine = os.environ.get("GROUP_RANK", "0")
+    main, local = f"first/{number}", f"first/{number}/{machine}"
+    if rank == 0:
+        announce = [main, local]
+    else:
+        _wait_for_first(main, 0, number)
+        announce = [local] if ranks.get_local_rank() == 0 else []
+        if not announce:
+            _wait_for_first(local, rank - ranks.get_local_rank(), number)
+    outcome = ""
+    try:
+        yield
+    except BaseException as error:
+        outcome = f"{type(error).__name__}: {error}"
+        raise
+    finally:
+        for key in announce:
+            rendezvous.store().set(key, f"!{outcome}" if outcome else "done")
+
+
+def _wait_for_first(key: str, first: int, number: int) -> None:
+    """Wait until rank ``first`` has run the block that ``key`` stands for."""
+    store = rendezvous.store()
+
+    def missing() -> str | None:
+        report = rendezvous.ended(first)
+        if report and report["calls"].get("first", 0) < number:
+            return (
+                f"rank {first} has ended, but rank {ranks.get_rank()} still needs it (in main_process_first)"
+            )
+        return None
+
+    rendezvous.wait(lambda: store.check([key]), missing)
+    outcome = store.get(key).decode()
+    if outcome.startswith("!"):
+        raise RuntimeError(f"rank {first} raised {outcome[1:]} in main_process_first()")

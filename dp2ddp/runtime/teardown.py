@@ -1,0 +1,221 @@
+"""How a rank ends: quietly with the others, or soon and by name.
+
+- A rank that ends reports it in the store, with the number of collectives it took part in, and waits for the others.
+  When all have ended, they leave the process group together.
+- A thread in every rank watches for such reports. A rank that started more collectives than one that has ended will
+  wait for it in vain: it says so and ends the job.
+- A rank that fails says so first, so that the ranks which fail because of it stay quiet.
+
+Why not simply a barrier at exit: a rank that ends early would cost the whole collective timeout. Why not simply
+``destroy_process_group``: with gloo it ended in SIGABRT in about 2 of 100 two-process jobs, and in none of 100 after
+a barrier.
+"""
+
+from __future__ import annotations
+
+import atexit
+import builtins
+import ctypes
+import os
+import sys
+import threading
+import time
+
+import torch
+import torch.distributed as dist
+
+from . import ranks, rendezvous
+
+WATCH_PERIOD = 0.5  # seconds
+COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
+
+_pid: int | None = None  # of the rank whose end is cared for here: not that of a process forked from it
+_failed = False
+_stop = threading.Event()
+_watcher: threading.Thread | None = None
+
+
+def watch() -> None:
+    """Care for this rank's end from now on."""
+    global _pid, _failed, _watcher
+    _pid, _failed = os.getpid(), False
+    if ranks.get_world_size() > 1:
+        _stop.clear()
+        _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
+        _watcher.start()
+        _install_hook()
+    atexit.register(_end)
+
+
+def fail(error: BaseException) -> None:
+    """Note that this rank is ending in ``error``, and name the rank in the error's traceback."""
+    global _failed
+    _failed = True
+    if hasattr(error, "add_note") and not isinstance(error, SystemExit):
+        note = f"on {_name()}"
+        if note not in getattr(error, "__notes__", ()):
+            error.add_note(note)
+
+
+def unfail() -> None:
+    """Forget a noted failure: the program handled it."""
+    global _failed
+    _failed = False
+
+
+def _name() -> str:
+    return f"rank {ranks.get_rank()} of {ranks.get_world_size()}"
+
+
+def _say(text: str) -> None:
+    builtins.print(f"dp2ddp: {text}", file=sys.stderr, flush=True)
+
+
+def _sequences() -> int:
+    """How many collectives this rank has started in the default group, over all its backends."""
+    group = dist.group.WORLD
+    try:
+        backends = {id(b): b for b in (group._get_backend(kind) for kind in group._device_types)}.values()
+        return sum(backend._get_sequence_number_for_group() for backend in backends)
+    except (AttributeError, RuntimeError):
+        return group._get_sequence_number_for_group()
+
+
+def _watch_others() -> None:
+    seen = 0
+    left = set(range(ranks.get_world_size())) - {ranks.get_rank()}
+    gone: dict[int, int] = {}
+    while not _stop.wait(WATCH_PERIOD):
+        try:
+            if not dist.is_initialized():
+                return
+            count = rendezvous.ended_count()
+            if count > seen:
+                reports = {rank: rendezvous.ended(rank) for rank in left}
+                gone |= {rank: report["sequence"] for rank, report in reports.items() if report}
+                left -= gone.keys()
+                seen = len(gone)
+            mine = _sequences() if gone else 0
+            for rank, theirs in gone.items():
+                if mine > theirs:
+                    _accuse(rank)
+        except Exception:  # the store is gone, and the agent with it: whoever started us ends us
+            return
+
+
+def _accuse(rank: int) -> None:
+    """End the job because of a rank which has ended while this one waits for it in a collective."""
+    rendezvous.store().set(f"needed/{rank}", str(ranks.get_rank()))
+    if rendezvous.claim(f"accuse/{rank}"):
+        _say(f"rank {rank} has ended, but {_name()} still needs it (in a collective): ending the job")
+    if not _stop.wait(COURTESY):
+        sys.stdout.flush()
+        os._exit(1)
+
+
+def _install_hook() -> None:
+    previous = sys.excepthook
+
+    def hook(kind, error, trace):
+        if os.getpid() != _pid:
+            return previous(kind, error, trace)
+        fail(error)
+        if isinstance(error, KeyboardInterrupt) and "DP2DDP_AGENT" in os.environ:
+            return None
+        try:
+            consequence = _is_lost_connection(error)
+            if consequence:
+                _wait_for_cause()
+            first = rendezvous.claim("failure")
+        except Exception:
+            first, consequence = True, False
+        if not first:
+            if not consequence:
+                _say(f"{_name()} failed too: {kind.__name__}: {error}")
+            _wait_until_said()
+            return None
+        if not hasattr(error, "add_note"):
+            _say(f"{_name()} failed:")
+        previous(kind, error, trace)
+        sys.stderr.flush()
+        try:
+            rendezvous.store().set("failure/said", "1")
+        except Exception:
+            pass
+
+    sys.excepthook = hook
+
+
+def _is_lost_connection(error: BaseException) -> bool:
+    """Whether an error looks like the consequence of another rank's end."""
+    if not isinstance(error, RuntimeError):
+        return False
+    text = str(error).lower()
+    signs = ("connection closed", "connection reset", "broken pipe", "gloo", "nccl", "has ended, but rank")
+    return isinstance(error, dist.DistError) or any(sign in text for sign in signs)
+
+
+def _wait_for_cause() -> None:
+    """Give the rank at fault time to say why, and the agent time to end this one."""
+    end = time.monotonic() + COURTESY
+    while time.monotonic() < end and not rendezvous.store().check(["claim/failure"]):
+        time.sleep(0.05)
+
+
+def _wait_until_said() -> None:
+    """Stay until the first failure is on the screen: this rank's exit makes the agent end the others."""
+    try:
+        end = time.monotonic() + COURTESY
+        while time.monotonic() < end and not rendezvous.store().check(["failure/said"]):
+            time.sleep(0.02)
+    except Exception:
+        pass
+
+
+def _end() -> None:
+    """Leave the process group with the others, when this process exits."""
+    if os.getpid() != _pid:
+        return
+    together = False
+    try:
+        if not dist.is_initialized():  # the program left the group itself
+            if ranks.get_world_size() > 1 and not _failed:
+                rendezvous.report_end(sys.maxsize)
+        elif dist.get_world_size() == 1:
+            together = True
+        elif not _failed:
+            together = _wait_for_others()
+    except Exception:  # the store is gone, and the agent with it
+        pass
+    _stop.set()
+    if _watcher is not None:
+        _watcher.join(5)
+    rendezvous.disconnect()
+    if dist.is_initialized():
+        _leave(together)
+
+
+def _wait_for_others() -> bool:
+    """Report this rank's end and wait until all have; False if one needs this rank, or the store is gone."""
+    rendezvous.report_end(_sequences())
+    pause = 0.005
+    while rendezvous.ended_count() < dist.get_world_size():
+        if rendezvous.store().check([f"needed/{ranks.get_rank()}"]):
+            return False
+        time.sleep(pause)
+        pause = min(pause * 1.5, 0.2)
+    return True
+
+
+def _leave(together: bool) -> None:
+    group = dist.group.WORLD
+    if together:
+        try:
+            if dist.get_world_size() > 1 and torch.device("cpu") in group._device_types:
+                dist.all_reduce(torch.zeros(1))  # over gloo: the barrier before
+            dist.destroy_process_group()
+            return
+        except Exception:
+            pass
+    # Keep the group's C++ object from being destroyed while its threads run: that would be std::terminate.
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
