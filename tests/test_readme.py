@@ -58,7 +58,9 @@ def generated(text: str) -> str:
         made = {"rules": rules, "runtime": runtime_names}.get(kind, lambda: diff(argument))()
         return f"<!-- {match['what']} -->\n{made}\n<!-- end -->"
 
-    return re.sub(r"<!-- (?P<what>rules|runtime|diff: [\w/]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL)
+    return re.sub(
+        r"<!-- (?P<what>rules|runtime|diff: [\w/]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL
+    )
 
 
 def test_readme_is_current(request: pytest.FixtureRequest) -> None:

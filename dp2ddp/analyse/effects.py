@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import Call, Cls, Inst, full_name
+from dp2ddp.analyse.link import Call, Cls, Ext, Inst, full_name
 from dp2ddp.facts import Effect, Fetch, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
@@ -100,7 +100,7 @@ FETCHES = {
     "huggingface_hub.snapshot_download",
     "datasets.load_dataset",
 }
-PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone", "progress"} - {"progress"}
+PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
 
 
 def is_write(name: str) -> bool:
@@ -345,29 +345,29 @@ def fetches(context: Context, node: ast.AST) -> list[str]:
 
 
 def _fetch(context: Context, call: Call) -> bool:
-    if call.names & FETCHES or any(name.endswith(".from_pretrained") for name in call.names):
+    names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
+    if names & FETCHES or any(name.endswith(".from_pretrained") for name in names):
         return True
-    outside = any(
-        name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")) for name in call.names
-    )
-    for keyword in call.node.keywords:
-        given = not (isinstance(keyword.value, ast.Constant) and not keyword.value.value)
-        if outside and given and keyword.arg in {"download", *PRETRAINED}:
-            return True
-    for name in call.names:
-        if name.startswith("torchvision.datasets.") and _positional_download(name, call):
-            return True
-        if name.startswith("torchvision.models.") and call.node.args:
-            first = call.node.args[0]
-            if not isinstance(first, ast.Constant) or first.value is True:
+    for name in names:
+        if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
+            given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
+            if {"download", *PRETRAINED} & set(given):
                 return True
+        if name.startswith("torchvision.datasets.") and _positional_download(call):
+            return True
+        if name.startswith("torchvision.models.") and call.node.args and not _is_off(call.node.args[0]):
+            return True
     return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
 
 
-def _positional_download(name: str, call: Call) -> bool:
+def _is_off(node: ast.expr) -> bool:
+    """A literal that asks for nothing: False, None, 0."""
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _positional_download(call: Call) -> bool:
     """MNIST(root, train, transform, target_transform, download), and the data sets like it."""
-    last = call.node.args[4] if len(call.node.args) > 4 else None
-    return last is not None and not (isinstance(last, ast.Constant) and last.value is not True)
+    return len(call.node.args) > 4 and not _is_off(call.node.args[4])
 
 
 def _caches(context: Context, cls: Cls, call: Call) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.conditions import COUNT, is_call_of
+from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, full_name
 from dp2ddp.facts import Problem, Script
@@ -86,7 +86,16 @@ def _script(context: Context, file: SourceFile) -> Script:
     for statement in statements:
         if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
             return fact(statement, "init", done=True)
-    first = next((statement for statement in statements if not _pure(context, statement)), None)
+    chosen = program.anchor(devices.expression) if devices.expression is not None else None
+    first = next(
+        (
+            statement
+            for statement in statements
+            # Which device is this rank's is known once the devices are chosen.
+            if not _pure(context, statement) or (chosen is not None and _names_device(statement))
+        ),
+        None,
+    )
     if first is None:
         first = statements[-1]
     inside = [decider for decider in devices.deciders if not _above(context, decider, statements)]
@@ -98,7 +107,6 @@ def _script(context: Context, file: SourceFile) -> Script:
     if late:
         return _problem(fact(first, "init"), program.location(late[0]).span.line, file)
     call = _main_call(context, first)
-    chosen = program.anchor(devices.expression) if devices.expression is not None else None
     if call is None:
         if inside:
             return _problem(fact(first, "init"), program.location(inside[0]).span.line, file)
@@ -178,6 +186,12 @@ def _pure(context: Context, statement: ast.stmt) -> bool:
         for part in context.program.scopes[index].body
         for node in context.program.descendants(part)
     )
+
+
+def _names_device(statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(is_cuda_string(node) for node in ast.walk(statement))
 
 
 def _effect(context: Context, node: ast.AST) -> bool:
@@ -305,8 +319,6 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
             return False
         inner = inner.args[0]
     if isinstance(inner, ast.Name):
-        from dp2ddp.analyse.conditions import assigned
-
         sources = assigned(context, inner)
         return bool(sources) and all(
             _all_devices(context, source) or is_call_of(context, source, COUNT) for source in sources

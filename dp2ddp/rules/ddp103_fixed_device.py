@@ -31,8 +31,9 @@ model = nn.DataParallel(model)
 criterion = nn.CrossEntropyLoss().to("cuda:0")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
 for epoch in range(2):
-    for inputs, targets in DataLoader(data, batch_size=16):
+    for inputs, targets in loader:
         optimizer.zero_grad()
         criterion(model(inputs.cuda(non_blocking=True)), targets.cuda(0)).backward()
         optimizer.step()
