@@ -1,0 +1,28 @@
+"""What all tests share: the lab that runs programs, and who may be skipped, with the reason."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import mnist
+import pytest
+import torch
+from parity.harness import Lab
+
+
+@pytest.fixture(scope="session")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
+    """Runs fixtures before and after their conversion, each run once per session."""
+    lab = Lab(tmp_path_factory.mktemp("lab"))
+    yield lab
+    lab.close()
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Skip what this machine cannot show."""
+    gpus = torch.cuda.device_count()
+    for item in items:
+        if item.get_closest_marker("gpu") and gpus < 2:
+            item.add_marker(pytest.mark.skip(reason=f"needs two GPUs, this machine has {gpus}"))
+        if item.get_closest_marker("mnist") and mnist.real_root() is None:
+            item.add_marker(pytest.mark.skip(reason="needs the real MNIST: set MNIST_ROOT to its folder"))
