@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import pickle
 from typing import Any, TypeVar
 
 import torch
@@ -13,7 +14,7 @@ from . import ranks
 Value = TypeVar("Value", int, float, torch.Tensor)
 
 
-def sum(value: Value) -> Value:  # noqa: A001
+def sum(value: Value) -> Value:
     """The sum of ``value`` over all ranks.
 
     Args:
@@ -63,6 +64,17 @@ def gather(value: Any) -> list[Any]:
     """
     if ranks.is_alone("gather()"):
         return [value]
-    values: list[Any] = [None] * ranks.get_world_size()
-    dist.all_gather_object(values, value)
-    return values
+    mine = torch.frombuffer(bytearray(pickle.dumps(value)), dtype=torch.uint8).to(ranks.talk_device())
+    sizes = [torch.zeros_like(mine[:1], dtype=torch.long) for _ in range(ranks.get_world_size())]
+    dist.all_gather(sizes, torch.tensor([len(mine)], device=mine.device))
+    longest = max(int(size) for size in sizes)
+    parts = [mine.new_empty(longest) for _ in sizes]
+    dist.all_gather(parts, torch.cat([mine, mine.new_zeros(longest - len(mine))]))
+    return [_unpickle(part[: int(size)]) for part, size in zip(parts, sizes, strict=True)]
+
+
+def _unpickle(pickled: torch.Tensor) -> Any:
+    # torch.distributed's own all_gather_object needs numpy in torch 2.4
+    buffer = bytearray(len(pickled))
+    torch.frombuffer(buffer, dtype=torch.uint8).copy_(pickled)
+    return pickle.loads(buffer)

@@ -68,6 +68,6 @@ def shared_seed() -> int:
     seed = torch.initial_seed() % 2**63
     if ranks.is_alone("shared_seed()"):
         return seed
-    agreed = [seed]
-    dist.broadcast_object_list(agreed, src=0)
-    return agreed[0]
+    agreed = torch.tensor([seed], device=ranks.talk_device())
+    dist.broadcast(agreed, src=0)
+    return int(agreed)

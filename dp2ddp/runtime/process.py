@@ -14,7 +14,7 @@ import torch
 from . import ranks, rendezvous
 
 
-def print(*values: Any, **options: Any) -> None:  # noqa: A001
+def print(*values: Any, **options: Any) -> None:
     """Python's ``print`` on rank 0; nothing on the others. No collective: it may stand under any condition."""
     if ranks.is_main_process():
         builtins.print(*values, **options)

@@ -74,6 +74,12 @@ def has_group() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
+def talk_device() -> torch.device:
+    """Where a small tensor lies best that ranks exchange: the CPU, if the group can talk from there."""
+    cpu = torch.device("cpu")
+    return cpu if cpu in dist.group.WORLD._device_types else device()
+
+
 def is_helper() -> bool:
     """Whether multiprocessing started this process: a DataLoader's worker, say. Such a process is no rank."""
     return multiprocessing.parent_process() is not None

@@ -33,7 +33,7 @@ def connect() -> None:
         timeout=timedelta(seconds=60),
         wait_for_workers=False,
     )
-    _store = dist.PrefixStore(f"dp2ddp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', 0)}", server)
+    _store = dist.PrefixStore(f"dp2ddp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
 
 
 def disconnect() -> None:

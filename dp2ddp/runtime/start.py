@@ -149,7 +149,7 @@ def _join_alone(devices: Devices) -> None:
     """Make a process group of this process alone: no port, no other process."""
     indices = _indices(devices)
     if indices and ranks.is_foreign():  # a program that a rank started computes where the rank does
-        indices = [indices[int(os.environ.get("LOCAL_RANK", 0)) % len(indices)]]
+        indices = [indices[int(os.environ.get("LOCAL_RANK", "0")) % len(indices)]]
     ranks.choose_device(indices[0] if indices else None)
     with _gloo_on_loopback():
         dist.init_process_group(
@@ -216,9 +216,9 @@ def _start(count: int, devices: Devices) -> NoReturn:
     except SignalException as error:
         code = 128 + int(error.sigval)
         _say(f"stopped by {signal.Signals(error.sigval).name}")
-    except BaseException:
-        sys.excepthook(*sys.exc_info())
     finally:
+        if sys.exc_info()[0] is not None:
+            sys.excepthook(*sys.exc_info())
         shutil.rmtree(logs, ignore_errors=True)
         # Not SystemExit: code around the call would see it. What the code above it registered still runs.
         atexit._run_exitfuncs()

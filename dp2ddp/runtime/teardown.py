@@ -20,6 +20,7 @@ import os
 import sys
 import threading
 import time
+from contextlib import suppress
 
 import torch
 import torch.distributed as dist
@@ -99,7 +100,7 @@ def _watch_others() -> None:
             for rank, theirs in gone.items():
                 if mine > theirs:
                     _accuse(rank)
-        except Exception:  # the store is gone, and the agent with it: whoever started us ends us
+        except RuntimeError:  # the store is gone, and the agent with it: whoever started us ends us
             return
 
 
@@ -127,7 +128,7 @@ def _install_hook() -> None:
             if consequence:
                 _wait_for_cause()
             first = rendezvous.claim("failure")
-        except Exception:
+        except RuntimeError:  # the store is gone
             first, consequence = True, False
         if not first:
             if not consequence:
@@ -138,10 +139,8 @@ def _install_hook() -> None:
             _say(f"{_name()} failed:")
         previous(kind, error, trace)
         sys.stderr.flush()
-        try:
+        with suppress(RuntimeError):
             rendezvous.store().set("failure/said", "1")
-        except Exception:
-            pass
 
     sys.excepthook = hook
 
@@ -164,12 +163,10 @@ def _wait_for_cause() -> None:
 
 def _wait_until_said() -> None:
     """Stay until the first failure is on the screen: this rank's exit makes the agent end the others."""
-    try:
+    with suppress(RuntimeError):
         end = time.monotonic() + COURTESY
         while time.monotonic() < end and not rendezvous.store().check(["failure/said"]):
             time.sleep(0.02)
-    except Exception:
-        pass
 
 
 def _end() -> None:
@@ -177,7 +174,7 @@ def _end() -> None:
     if os.getpid() != _pid:
         return
     together = False
-    try:
+    with suppress(RuntimeError):  # the store may be gone, and the agent with it
         if not dist.is_initialized():  # the program left the group itself
             if ranks.get_world_size() > 1 and not _failed:
                 rendezvous.report_end(sys.maxsize)
@@ -185,8 +182,6 @@ def _end() -> None:
             together = True
         elif not _failed:
             together = _wait_for_others()
-    except Exception:  # the store is gone, and the agent with it
-        pass
     _stop.set()
     if _watcher is not None:
         _watcher.join(5)
@@ -210,12 +205,10 @@ def _wait_for_others() -> bool:
 def _leave(together: bool) -> None:
     group = dist.group.WORLD
     if together:
-        try:
+        with suppress(RuntimeError):
             if dist.get_world_size() > 1 and torch.device("cpu") in group._device_types:
                 dist.all_reduce(torch.zeros(1))  # over gloo: the barrier before
             dist.destroy_process_group()
             return
-        except Exception:
-            pass
     # Keep the group's C++ object from being destroyed while its threads run: that would be std::terminate.
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
