@@ -59,7 +59,8 @@ class Script(Fact):
 class Condition:
     """An ``if`` that decides whether the model is wrapped.
 
-    ``whole`` if it does nothing else; ``alternative`` if it has an ``else``.
+    ``whole`` if it does nothing else; ``alternative`` if it has an ``else``; ``option`` if an option of the user's
+    has a part in it, which also decides the device: then moves to the device stay under it.
     """
 
     at: Anchor
@@ -67,16 +68,22 @@ class Condition:
     target: Anchor
     whole: bool
     alternative: bool
+    option: bool
 
 
 @dataclass(frozen=True)
 class Wrap(Fact):
-    """A model given to DataParallel. ``at`` is the whole expression, with the moves chained to it."""
+    """A model given to DataParallel. ``at`` is the whole expression, with the moves chained to it.
+
+    ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
+    a move is chained to the wrap.
+    """
 
     module: Anchor
     imported: str
     device: Anchor | str | None = None
     moves: tuple[Anchor, ...] = ()
+    moved: bool = False
     condition: Condition | None = None
     problem: Problem | None = None
 

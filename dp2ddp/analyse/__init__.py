@@ -24,7 +24,7 @@ def analyse(project: Project) -> Facts:
         workers=loaders.workers(context),
         loops=loops.collect(context, batch_loops, made),
         losses=metrics.collect(context),
-        devices=devices.collect(context, models.moves(context)),
+        devices=devices.collect(context, models.moves(context, wrapped)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),

@@ -22,11 +22,11 @@ def is_call_of(context: Context, node: ast.AST, *names: str) -> bool:
     return call is not None and bool(call.names & set(names))
 
 
-def asks_for_gpus(context: Context, test: ast.expr, depth: int = 0) -> bool:
+def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: int = 0) -> bool:
     """Whether a condition says no more than that there is a GPU, or that there are several.
 
     ``device_count() > 1``, ``is_available()``, ``device.type == "cuda"``, and names that such a thing was assigned to.
-    A flag beside them counts where the same condition also decides the device (``use_cuda``).
+    With ``flags``, an option beside them counts where the same condition also decides the device (``use_cuda``).
     """
     if depth > 4:
         return False
@@ -47,10 +47,10 @@ def asks_for_gpus(context: Context, test: ast.expr, depth: int = 0) -> bool:
                 return is_device(context, test.left)
             return False
         case ast.Name() | ast.Attribute():
-            if decides_device(context, test) and _known(context, test):
-                return True
             sources = assigned(context, test)
-            return bool(sources) and all(asks_for_gpus(context, source, depth + 1) for source in sources)
+            if sources and all(asks_for_gpus(context, source, flags, depth + 1) for source in sources):
+                return True
+            return flags and _known(context, test) and decides_device(context, test)
     return False
 
 
@@ -109,17 +109,4 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
 
 def decides_device(context: Context, test: ast.expr) -> bool:
     """Whether the same condition also chooses between ``"cuda"`` and ``"cpu"``, or stands round ``.cuda()``."""
-    text = ast.dump(test)
-    for node in context.program.nodes.values():
-        if isinstance(node, ast.IfExp) and ast.dump(node.test) == text:
-            if is_cuda_string(node.body) or is_cuda_string(node.orelse):
-                return True
-        if isinstance(node, ast.If) and ast.dump(node.test) == text:
-            for inner in ast.walk(node):
-                if (
-                    isinstance(inner, ast.Call)
-                    and isinstance(inner.func, ast.Attribute)
-                    and inner.func.attr == "cuda"
-                ):
-                    return True
-    return False
+    return ast.dump(test) in context.device_tests

@@ -116,6 +116,19 @@ class Context:
     def runs_in_training(self, node: ast.AST) -> bool:
         return id(node) in self.trained
 
+    @cached_property
+    def device_tests(self) -> set[str]:
+        """Conditions that choose between ``"cuda"`` and ``"cpu"``, or stand round ``.cuda()``."""
+        found = set()
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.IfExp):
+                branches = [branch.value for branch in (node.body, node.orelse) if isinstance(branch, ast.Constant)]
+                if any(isinstance(value, str) and value.startswith("cuda") for value in branches):
+                    found.add(ast.dump(node.test))
+            elif isinstance(node, ast.Attribute) and node.attr == "cuda":
+                found |= {ast.dump(around.test) for around in self.program.ancestors(node) if isinstance(around, ast.If)}
+        return found
+
     # Values
 
     def is_wrapped(self, values: Values) -> bool:

@@ -119,8 +119,9 @@ def _wrap(context: Context, call: Call) -> Wrap:
     condition = _condition(context, call.node, module, statement)
     if isinstance(condition, Problem):
         return Wrap(anchor, ddp, inner, imported, problem=condition)
-    device, moves = _device(context, outer, module, statement, ddp)
-    return Wrap(program.anchor(outer.node), ddp, inner, imported, device, moves, condition)
+    kept = isinstance(condition, Condition) and condition.option
+    device, moves = _device(context, outer, module, statement, ddp, kept)
+    return Wrap(program.anchor(outer.node), ddp, inner, imported, device, moves, outer.moved, condition)
 
 
 def _bad(anchor: Anchor, ddp: str, imported: str, module: Anchor, message: str, help: str) -> Wrap:
@@ -155,12 +156,20 @@ def _outermost(context: Context, node: ast.expr) -> _Outer:
 
 
 def _device(
-    context: Context, outer: _Outer, module: ast.expr, statement: ast.stmt, ddp: str
+    context: Context, outer: _Outer, module: ast.expr, statement: ast.stmt, ddp: str, kept: bool
 ) -> tuple[Anchor | str | None, tuple[Anchor, ...]]:
-    """Where the model must be moved before the wrap, and the later moves that this makes idle."""
+    """Where the model must be moved before the wrap, and the later moves that this makes idle.
+
+    ``kept``: moves under the condition of the wrap stay there.
+    """
     program = context.program
     here = f"{ddp}.device()"
     later = list(_moves_after(context, statement))
+    if kept:
+        inside = [move for move, _ in later if program.parent(move) is program.parent(statement)]
+        later = [(move, device) for move, device in later if move not in inside]
+        if inside and not outer.moved:
+            return None, tuple(program.anchor(move) for move, _ in later)
     removed = tuple(program.anchor(move) for move, _ in later)
     if outer.moved:
         return (program.anchor(outer.device) if outer.device is not None else here), removed
@@ -332,7 +341,8 @@ def _movable(
         return Problem(
             "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
         )
-    if condition.orelse and _key(module) != target:
+    option = not asks_for_gpus(context, condition.test, flags=False)
+    if (condition.orelse or option) and _key(module) != target:
         return Problem(
             "the model has another name where it is wrapped", "wrap it under the name that is used later"
         )
@@ -342,11 +352,13 @@ def _movable(
         target=program.anchor(statement.targets[0]),
         whole=not rest and not otherwise,
         alternative=bool(condition.orelse),
+        option=option,
     )
 
 
-def moves(context: Context) -> set[int]:
+def moves(context: Context, wraps: tuple[Wrap, ...]) -> set[int]:
     """Identities of the moves that a wrap takes over: those chained to it, and later ones of the same model."""
+    removed = {anchor for wrap in wraps for anchor in wrap.moves}
     found: set[int] = set()
     for call in context.wraps:
         if not context.runs_in_training(call.node):
@@ -355,5 +367,7 @@ def moves(context: Context) -> set[int]:
         while isinstance(node, ast.Call) and node is not call.node:
             found.add(id(node))
             node = node.func.value if isinstance(node.func, ast.Attribute) else None
-        found |= {id(move.value) for move, _ in _moves_after(context, context.program.statement(call.node))}  # type: ignore[attr-defined]
+        for move, _ in _moves_after(context, context.program.statement(call.node)):
+            if context.program.anchor(move) in removed:
+                found.add(id(move.value))  # type: ignore[attr-defined]
     return found

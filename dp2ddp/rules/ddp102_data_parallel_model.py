@@ -7,7 +7,7 @@ case like any other. ``device_ids`` chooses the devices of the processes (DDP101
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Wrap
+from dp2ddp.facts import Condition, Facts, Wrap
 from dp2ddp.plan import (
     Anchor,
     DropImport,
@@ -64,6 +64,8 @@ def _edits(wrap: Wrap) -> Iterator[Edit]:
     condition = wrap.condition
     if condition is None:
         yield Replace(wrap.at, template, holes)
+    elif condition.option:
+        yield from _after_option(wrap, condition, module, holes)
     elif condition.whole and not condition.alternative:
         yield Replace(wrap.at, template, holes)
         yield Unwrap(condition.at)
@@ -76,3 +78,13 @@ def _edits(wrap: Wrap) -> Iterator[Edit]:
     yield runtime_import(wrap.path, wrap.ddp)
     if wrap.imported:
         yield DropImport(wrap.path, wrap.imported)
+
+
+def _after_option(wrap: Wrap, condition: Condition, module: str, holes: dict[str, Anchor | str]) -> Iterator[Edit]:
+    """The option goes on deciding whether the model is moved; it is wrapped either way."""
+    if wrap.device is not None:
+        yield Replace(wrap.at, module, holes)
+    else:
+        yield Remove(condition.statement)
+    assignment = "{target} = {ddp}.DistributedDataParallel({target})"
+    yield Insert(condition.at, assignment, {"ddp": wrap.ddp, "target": condition.target}, after=True)
