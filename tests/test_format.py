@@ -1,0 +1,67 @@
+"""Formatting: only where the file was formatted before, and as it was."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.format import format_like
+
+CLEAN = 'x = f("a", b)\n'
+AFTER = "x = f('a',b)\ny = call(first_argument, second_argument, third_argument, fourth_argument_which_is_long_too)\n"
+FORMATTED = 'x = f("a", b)\ny = call(\n    first_argument, second_argument, third_argument, fourth_argument_which_is_long_too\n)\n'
+
+
+def configured(folder: Path, text: str) -> Path:
+    (folder / ".git").mkdir()
+    (folder / "pyproject.toml").write_text(text)
+    inner = folder / "package"
+    inner.mkdir()
+    return inner / "train.py"
+
+
+def test_a_clean_file_stays_clean(tmp_path: Path) -> None:
+    assert format_like(CLEAN, AFTER, configured(tmp_path, "")) == FORMATTED
+
+
+def test_any_other_file_is_left_alone(tmp_path: Path) -> None:
+    path = configured(tmp_path, "")
+    assert format_like("x = f('a', b)\n", AFTER, path) == AFTER
+    assert format_like("", AFTER, path) == AFTER
+    assert format_like("x = (\n", AFTER, path) == AFTER
+
+
+def test_what_is_clean_already_or_cannot_be_parsed(tmp_path: Path) -> None:
+    path = configured(tmp_path, "")
+    assert format_like(CLEAN, FORMATTED, path) == FORMATTED
+    assert format_like(CLEAN, "x = (\n", path) == "x = (\n"
+
+
+@pytest.mark.parametrize(
+    ("options", "before", "after", "expected"),
+    [
+        ("line-length = 120", CLEAN, AFTER, AFTER.replace("'a',b", '"a", b')),
+        ("skip-string-normalization = true", "x = 'a'\n", "x = 'a';y = 1\n", "x = 'a'\ny = 1\n"),
+        ("skip-magic-trailing-comma = true", "f(a)\n", "f(a,)\ng(b,)\n", "f(a)\ng(b)\n"),
+        ('target-version = ["py311"]\npreview = true', CLEAN, "x  =  1\n", "x = 1\n"),
+        ('target-version = ["py99"]', CLEAN, "x  =  1\n", "x = 1\n"),
+    ],
+)
+def test_the_projects_own_configuration(
+    options: str, before: str, after: str, expected: str, tmp_path: Path
+) -> None:
+    path = configured(tmp_path, f"[tool.black]\n{options}\n")
+    assert format_like(before, after, path) == expected
+
+
+def test_a_broken_configuration_is_no_configuration(tmp_path: Path) -> None:
+    assert format_like(CLEAN, "x  =  1\n", configured(tmp_path, "[tool.black\n")) == "x = 1\n"
+
+
+def test_line_ends(tmp_path: Path) -> None:
+    path = configured(tmp_path, "")
+    windows = [text.replace("\n", "\r\n") for text in (CLEAN, AFTER, FORMATTED)]
+    assert format_like(windows[0], windows[1], path) == windows[2]
+    mixed = windows[1] + "z = 1\n"
+    assert format_like(windows[0], mixed, path) == mixed
