@@ -14,8 +14,9 @@ def collect(context: Context, effects: tuple[Effect, ...]) -> tuple[StateDict, .
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
     project = bool(context.scripts)
+    stored = _stored(context)
     for call in context.program.calls if project else ():
-        for node, fact in _states(context, call):
+        for node, fact in _states(context, call, stored):
             found.setdefault(id(node), fact)
     if project:
         for node in context.program.nodes.values():
@@ -34,12 +35,42 @@ def _state(
     return StateDict(anchor, context.ddp(anchor.path), kind, operand, imported)
 
 
-def _states(context: Context, call: Call) -> Iterator[tuple[ast.AST, StateDict]]:
+def _stored(context: Context) -> set[int]:
+    """Calls of ``state_dict()`` whose result goes into a checkpoint, or back into a model."""
+    found: set[int] = set()
+    for call in context.program.calls:
+        function = call.node.func
+        loads = isinstance(function, ast.Attribute) and function.attr == "load_state_dict"
+        if call.node.args and ("torch.save" in call.names or loads):
+            for value in context.program.contents(context.program.values(call.node.args[0])):
+                if isinstance(value, Made) and value.name.endswith(".state_dict"):
+                    found.add(value.site)
+    return found
+
+
+def _changed(context: Context, call: ast.Call) -> bool:
+    """Whether the keys of a state dict are looked at: iterated over, asked for, or updated from others."""
+    parent = context.program.parent(call)
+    if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
+        return not isinstance(parent, ast.Call | ast.Dict | ast.keyword | ast.Assign)
+    name = parent.targets[0].id
+    for node in ast.walk(context.program.scope(call).node):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
+            if node.attr in ("items", "keys", "update", "pop", "get"):
+                return True
+        if isinstance(node, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+            if any(isinstance(other, ast.Name) and other.id == name for other in node.comparators):
+                return True
+    return False
+
+
+def _states(context: Context, call: Call, stored: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
     program = context.program
     function = call.node.func
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         if context.is_wrapped(program.values(function.value)):
-            yield function.value, _state(context, "save", function.value)
+            if id(call.node) in stored and not _changed(context, call.node):
+                yield function.value, _state(context, "save", function.value)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
         if context.is_wrapped(values):
@@ -134,10 +165,26 @@ def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """Calls that run a wrapped model's layers past the wrap while it trains."""
+    """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
+    stored = _stored(context)
     for call in context.program.calls:
         function = call.node.func
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr == "state_dict"
+            and context.runs_in_training(call.node)
+        ):
+            if context.is_wrapped(context.program.values(function.value)):
+                changed = _changed(context, call.node)
+                if changed or id(call.node) not in stored:
+                    anchor = context.program.anchor(call.node)
+                    problem = Problem(
+                        "these keys have `module.` before them, those of checkpoints saved from now on have not",
+                        "where they are compared with a checkpoint's, use model.module.state_dict() and "
+                        "ddp.strip_module_prefix(checkpoint)",
+                    )
+                    yield Obstacle(anchor, context.ddp(anchor.path), problem, "warning")
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
             continue
         bypass = (

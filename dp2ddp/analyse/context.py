@@ -122,11 +122,17 @@ class Context:
         found = set()
         for node in self.program.nodes.values():
             if isinstance(node, ast.IfExp):
-                branches = [branch.value for branch in (node.body, node.orelse) if isinstance(branch, ast.Constant)]
+                branches = [
+                    branch.value for branch in (node.body, node.orelse) if isinstance(branch, ast.Constant)
+                ]
                 if any(isinstance(value, str) and value.startswith("cuda") for value in branches):
                     found.add(ast.dump(node.test))
             elif isinstance(node, ast.Attribute) and node.attr == "cuda":
-                found |= {ast.dump(around.test) for around in self.program.ancestors(node) if isinstance(around, ast.If)}
+                found |= {
+                    ast.dump(around.test)
+                    for around in self.program.ancestors(node)
+                    if isinstance(around, ast.If)
+                }
         return found
 
     # Values

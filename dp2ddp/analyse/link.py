@@ -44,6 +44,8 @@ SAME_OBJECT = {
     *("to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply".split()),
     *("contiguous detach clone".split()),
 }
+# What returns its argument, or a copy of it.
+COPIES = {"copy.copy", "copy.deepcopy", "collections.OrderedDict", "builtins.dict"}
 # What hands out the elements of its first argument.
 ITERATORS = {
     *(
@@ -225,6 +227,7 @@ class Program:
         self._values: dict[int, Values] = {}
         self._calls: dict[int, Call] = {}
         self._changed = False
+        self._families: dict[Cls, list[Value]] = {}
         for file in project.files.values():
             self._collect(file.tree, file, None)
         self._link()
@@ -327,6 +330,7 @@ class Program:
     def _link(self) -> None:
         for _ in range(50):
             self._changed = False
+            self._families = {}  # bases may have become known
             for scope in self.scopes:
                 for statement in scope.body:
                     self._execute(statement, scope)
@@ -624,28 +628,33 @@ class Program:
         """The definitions of one name that can reach a use in the same body.
 
         An assignment in a block that also holds the use hides all that come before it; later ones count only
-        round a loop that holds both.
+        round a loop that holds both, and where nothing in that loop hides them again before the use.
         """
         around = [use, *self.ancestors(use)]
-        loops = {id(node) for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)}
-        position = self.order.get(id(use), 0)
+        loops = [node for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
         current = self.statement(use) if not isinstance(use, ast.stmt) else use
         kept: list[ast.AST] = []
+        later: list[ast.AST] = []
+        hiding: ast.AST | None = None
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
             holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if holder is current and not isinstance(
-                current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith
-            ):
-                later = True  # `x = f(x)`: the right side is evaluated first
-            else:
-                later = self.order.get(id(node), 0) > position
-            shared = any(id(outer) in loops for outer in self.ancestors(node)) or id(holder) in loops
-            if later and not shared:
+            if self._is_later(node, holder, use, current):
+                later.append(node)
                 continue
-            if not later and self._hides(holder, around):
-                kept = [old for old in kept if self.order.get(id(old), 0) > position]
+            if self._hides(holder, around):
+                kept, hiding = [], holder
             kept.append(node)
+        hidden = {id(outer) for outer in self.ancestors(hiding)} if hiding is not None else set()
+        for node in later:
+            holders = {id(outer) for outer in (node, *self.ancestors(node))}
+            if any(id(loop) in holders and id(loop) not in hidden for loop in loops):
+                kept.append(node)
         return kept
+
+    def _is_later(self, node: ast.AST, holder: ast.AST, use: ast.AST, current: ast.stmt) -> bool:
+        if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
+            return True  # `x = f(x)`: the right side is evaluated first
+        return self.order.get(id(node), 0) > self.order.get(id(use), 0)
 
     def _holder(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and id(node) in self.parents:
@@ -653,9 +662,14 @@ class Program:
         return node
 
     def _hides(self, holder: ast.AST, around: list[ast.AST]) -> bool:
-        if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor):
+        if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
             return False
-        return isinstance(holder, ast.stmt) and any(parent is self.parent(holder) for parent in around[1:])
+        block = self.parent(holder)
+        while isinstance(block, ast.With | ast.AsyncWith):
+            if any(entry is block for entry in around):
+                return True
+            block = self.parent(block)
+        return any(entry is block for entry in around[1:])
 
     def _attribute(self, owner: Value, name: str, node: ast.AST) -> Values:
         match owner:
@@ -685,13 +699,15 @@ class Program:
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
-        found: list[Value] = [cls]
-        for value in found:
-            if isinstance(value, Cls):
-                node = self.scopes[value.scope].node
-                for base in node.bases:  # type: ignore[attr-defined]
-                    found += [entry for entry in self._values.get(id(base), NOTHING) if entry not in found]
-        return found
+        if cls not in self._families:
+            found: list[Value] = [cls]
+            for value in found:
+                if isinstance(value, Cls):
+                    node = self.scopes[value.scope].node
+                    for base in node.bases:  # type: ignore[attr-defined]
+                        found += [entry for entry in self._values.get(id(base), NOTHING) if entry not in found]
+            self._families[cls] = found
+        return self._families[cls]
 
     def derives(self, value: Value, name: str) -> bool:
         """Whether an object's class derives from a class outside the project, by its full name."""
@@ -725,11 +741,8 @@ class Program:
 
     def _derived(self, cls: Cls) -> list[Cls]:
         """Subclasses whose fields a method of the base may read."""
-        return [
-            Cls(scope.index)
-            for scope in self.scopes
-            if scope.is_class and scope.index != cls.scope and cls in self.bases(Cls(scope.index))
-        ]
+        others = (Cls(scope.index) for scope in self.scopes if scope.is_class)
+        return [other for other in others if other != cls and cls in self.bases(other)]
 
     def _call(self, node: ast.Call, scope: Scope) -> Values:
         callees = self._evaluate(node.func, scope)
@@ -762,6 +775,8 @@ class Program:
                     found |= self._values.get(id(node.func.value), NOTHING)
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
                     found |= self._getattr(node)
+                case Ext() if callee.name in COPIES and node.args:
+                    found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
                     name = full_name(callee)
                     if name:
@@ -877,6 +892,20 @@ class Program:
         for (index, name), entries in self._definitions.items():
             if index == module.index:
                 yield name, frozenset().union(*entries.values())
+
+    def contents(self, values: Values) -> Values:
+        """Values with all that they hold: elements of containers, at any depth."""
+        found = set(values)
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, Coll):
+                for (owner, _), entries in self._fields.items():
+                    if owner == value:
+                        new = set().union(*entries.values()) - found
+                        found |= new
+                        waiting += new
+        return frozenset(found)
 
     def called_scopes(self, node: ast.AST) -> set[int]:
         """The functions that running a piece of code may enter directly."""

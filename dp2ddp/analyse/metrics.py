@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.samples import mixed
 from dp2ddp.analyse.link import Call, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.facts import Loss, Number, Obstacle, Problem
@@ -117,9 +118,9 @@ def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
             made = context.program.call(context.program.node(callee.site))  # type: ignore[union-attr]
             if made is not None and (problem := _reduction(made)) is not None:
                 return problem
-        return None
+        return mixed(context, node.args)
     if call.names and call.names <= FUNCTIONS:
-        return _reduction(call)
+        return _reduction(call) or mixed(context, node.args)
     if isinstance(function, ast.Attribute) and function.attr in ("mean", "contiguous") and not node.args:
         inner = context.program.call(function.value) if isinstance(function.value, ast.Call) else None
         if (
@@ -128,7 +129,7 @@ def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
             and inner.names <= FUNCTIONS
             and _option(inner, "reduction") == "none"
         ):
-            return None
+            return mixed(context, inner.node.args)
     return _unknown(context, node)
 
 
