@@ -336,8 +336,8 @@ def test_comments_in_what_is_replaced_go_above() -> None:
             # model
             # both cards
             model = ddp.DistributedDataParallel(Net(
-                    4,  # wide
-                ))
+                4,  # wide
+            ))
         """)
 
 

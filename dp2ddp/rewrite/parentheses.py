@@ -78,7 +78,7 @@ def fit(node: Expression, ancestors: Sequence[cst.CSTNode], place: cst.CSTNode) 
         return node
     if _binds_too_loosely(node, ancestors, place):
         return parenthesised(node)
-    if not _in_brackets(ancestors, place) and _spans_lines(node):
+    if not _in_brackets(ancestors, place) and spans_lines(node):
         return parenthesised(node)
     return node
 
@@ -162,7 +162,7 @@ def _in_brackets(ancestors: Sequence[cst.CSTNode], place: cst.CSTNode) -> bool:
     return False
 
 
-def _spans_lines(node: cst.BaseExpression) -> bool:
+def spans_lines(node: cst.BaseExpression) -> bool:
     """Whether an expression has line ends outside of its own brackets."""
     source = code(node)
     if "\n" not in source and "\r" not in source:

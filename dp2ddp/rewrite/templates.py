@@ -69,7 +69,7 @@ def header(template: str, holes: Holes, pieces: Pieces, newline: str) -> cst.Bas
 
 def _module(source: str, template: str, pieces: Pieces, newline: str) -> cst.Module:
     try:
-        parsed = cst.parse_module(newline.join(source.splitlines()))
+        parsed = cst.parse_module(newline.join(re.split(r"\r\n|\r|\n", source)))
     except cst.ParserSyntaxError as error:
         raise RewriteError(f"{template!r} is not Python: {error.message}") from error
     filled = _filled(parsed, template, pieces)

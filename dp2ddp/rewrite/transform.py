@@ -33,7 +33,7 @@ from dp2ddp.rewrite.blocks import (
 )
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.index import Index
-from dp2ddp.rewrite.parentheses import code, fit, parenthesised
+from dp2ddp.rewrite.parentheses import code, fit, parenthesised, spans_lines
 from dp2ddp.source import Span
 
 # Calls that only ask: a condition made of them may go when nothing depends on it any more.
@@ -211,7 +211,7 @@ class Transformer(cst.CSTTransformer):
         forms = self.full if own else self.bare
         if node not in forms:
             self._visit_apart(node, hole.span)
-        piece = forms[node]
+        piece = self._drawn_out(edit, hole, forms[node])
         if (
             isinstance(edit, Replace)
             and edit.at == hole
@@ -219,6 +219,24 @@ class Transformer(cst.CSTTransformer):
         ):
             return piece.with_changes(lpar=(), rpar=())  # they stay round the whole, if they must
         return _stripped(piece)
+
+    def _drawn_out(
+        self, edit: Replace | SetArgument | Insert | Enclose, hole: Anchor, piece: cst.BaseExpression
+    ) -> cst.BaseExpression:
+        """A piece whose further lines are indented less, as it comes to stand further out."""
+        if isinstance(edit, SetArgument):  # its pieces stay in their call
+            return piece
+        target = edit.first if isinstance(edit, Enclose) else edit.at
+        depth = self._indentation(hole.span.line) - self._indentation(target.span.line)
+        if depth <= 0 or target.span.line == hole.span.line or spans_lines(piece):
+            return piece
+        drawn = piece.visit(_DrawOut(depth))
+        assert isinstance(drawn, cst.BaseExpression)
+        return drawn
+
+    def _indentation(self, line: int) -> int:
+        text = self.lines[line - 1]
+        return len(text) - len(text.lstrip())
 
     def _visit_apart(self, node: cst.CSTNode, span: Span) -> None:
         """Edit a node before its turn."""
@@ -400,6 +418,27 @@ class Transformer(cst.CSTTransformer):
         if kept:
             kept[-1] = kept[-1].with_changes(semicolon=updated[-1].semicolon)
         return kept
+
+
+class _DrawOut(cst.CSTTransformer):
+    """Takes some columns from the start of every further line of an expression."""
+
+    def __init__(self, depth: int) -> None:
+        super().__init__()
+        self.depth = depth
+
+    def leave_ParenthesizedWhitespace(
+        self, original_node: cst.ParenthesizedWhitespace, updated_node: cst.ParenthesizedWhitespace
+    ) -> cst.ParenthesizedWhitespace:
+        return updated_node.with_changes(
+            last_line=self._less(updated_node.last_line),
+            empty_lines=[
+                line.with_changes(whitespace=self._less(line.whitespace)) for line in updated_node.empty_lines
+            ],
+        )
+
+    def _less(self, space: cst.SimpleWhitespace) -> cst.SimpleWhitespace:
+        return space.with_changes(value=space.value[self.depth :])
 
 
 def _unwrapped(original: cst.CSTNode, updated: cst.If, leading: Lines) -> Unit:
