@@ -35,7 +35,7 @@ def local_batch_size(n: int) -> int:
 def _choices(n: int, world: int) -> str:
     if n < 1:
         return f"a batch size of {n} can't be divided among {world} processes: it must be 1 or more"
-    divisors = [str(d) for d in range(1, min(n, 2 * world) + 1) if n % d == 0]
+    divisors = [str(d) for d in range(1, min(n, max(16, 2 * world)) + 1) if n % d == 0]
     below, above = n // world * world, -(-n // world) * world
     sizes = " or ".join(str(size) for size in (below, above) if size)
     reason = "there are more processes than samples in a batch" if n < world else "it leaves a rest"

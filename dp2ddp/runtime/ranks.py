@@ -82,7 +82,10 @@ def talk_device() -> torch.device:
 
 def is_helper() -> bool:
     """Whether multiprocessing started this process: a DataLoader's worker, say. Such a process is no rank."""
-    return multiprocessing.parent_process() is not None
+    # While a spawned process imports the main script, only the second of the two is so.
+    return multiprocessing.parent_process() is not None or hasattr(
+        multiprocessing.current_process(), "_inheriting"
+    )
 
 
 def environment(name: str, default: int) -> int:

@@ -232,9 +232,9 @@ def _start(count: int, devices: Devices) -> NoReturn:
 
 def _command() -> list[str]:
     """The command that started this program, to be run again."""
-    main = sys.modules.get("__main__")
-    notebook = "ipykernel" in sys.modules or hasattr(sys, "ps1")
-    if notebook or not (getattr(main, "__file__", None) or "-c" in sys.orig_argv[1:]):
+    file = getattr(sys.modules.get("__main__"), "__file__", None)
+    typed = file == "<stdin>" or (file is None and "-c" not in sys.orig_argv[1:])
+    if typed or "ipykernel" in sys.modules or hasattr(sys, "ps1"):
         raise RuntimeError(
             "several processes are wanted, but there is no command that could be run again in each of them (this is a "
             "notebook, a REPL or standard input): put the program in a file and start it with `python file.py`, or "

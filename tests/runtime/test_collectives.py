@@ -1,0 +1,111 @@
+"""Printing, saving, waiting, combining: two processes, one job for what can share it."""
+
+from jobs import TORCHRUN, run, write
+
+
+def test_helpers_with_two_processes_and_a_short_timeout(tmp_path):
+    script = write(
+        tmp_path,
+        """
+        try:
+            ddp.barrier()  # before the group exists: an error in the ranks, nothing in the agent
+            assert "RANK" not in os.environ
+        except RuntimeError as error:
+            assert "needs the process group" in str(error)
+
+        ddp.init()
+        rank = ddp.get_rank()
+        if rank == 0:
+            ddp.print("only", "here", sep="-", flush=True)
+            ddp.save({"rank": rank}, "conditional.pt")  # no collective: may stand under any condition
+        ddp.print("once", flush=True)
+        ddp.save({"rank": rank}, "saved.pt")
+        ddp.barrier()
+        assert torch.load("saved.pt") == {"rank": 0}
+
+        order = ddp.gather
+        with ddp.main_process_first():  # longer than the collectives' timeout
+            assert (rank == 0) == (not os.path.exists("cache"))
+            if rank == 0:
+                time.sleep(4)
+                open("cache", "w").close()
+        if rank == 0:
+            time.sleep(4)
+        ddp.barrier()
+
+        for kind in (OSError, KeyboardInterrupt):
+            ran = False
+            try:
+                with ddp.main_process_first():
+                    ran = True
+                    raise kind("disk full")
+            except (RuntimeError, kind) as error:
+                assert ran == (rank == 0)
+                assert rank == 0 or str(error).startswith(f"rank 0 raised {kind.__name__}: disk full")
+        for _ in range(3):
+            with ddp.main_process_first():
+                pass
+            ddp.barrier()
+
+        assert ddp.gather({"rank": rank, "many": "x" * rank}) == [{"rank": 0, "many": ""}, {"rank": 1, "many": "x"}]
+        assert [t.tolist() for t in ddp.gather(torch.full((rank + 1,), rank))] == [[0], [1, 1]]
+        assert ddp.sum(rank + 1) == 3 and isinstance(ddp.sum(rank + 1), int) and ddp.sum(0.5) == 1.0
+        value = torch.tensor([1.0, rank], requires_grad=True)
+        assert ddp.sum(value).tolist() == [2, 1] and ddp.mean(value).tolist() == [1, 0.5] and value[1] == rank
+        assert ddp.mean(torch.tensor(rank)).item() == 0.5 and ddp.mean(rank) == 0.5
+        assert ddp.sum(torch.tensor(True)).item() == 2
+        assert ddp.local_batch_size(6) == 3 and [ddp.local_workers(n) for n in (0, 1, 4, 5)] == [0, 1, 2, 3]
+
+        seeds = []
+        for seed in (1, 2, -1):
+            torch.manual_seed(seed + rank)  # ranks differ: rank 0's counts
+            seeds.append(ddp.shared_seed())
+            torch.Generator().manual_seed(seeds[-1] + 1000)
+        assert seeds[:2] == [1, 2] and 0 <= seeds[2] < 2**63 and len(set(ddp.gather(str(seeds)))) == 1
+        """,
+    )
+    result = run([script], tmp_path, DP2DDP_TIMEOUT=3)
+    assert (result.code, result.err, result.left) == (0, "", [])
+    assert result.out == "only-here\nonce\n"
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "conditional.pt", "saved.pt", "train.py"]
+
+
+def test_a_group_that_the_program_made_is_used_as_it_is(tmp_path):
+    write(
+        tmp_path,
+        """
+        dist.init_process_group("gloo")
+        def main():
+            with ddp.main_process_first():
+                pass
+            ddp.barrier()
+            return ddp.sum(ddp.get_rank()), ddp.shared_seed() == ddp.sum(0) + torch.initial_seed()
+        torch.manual_seed(3)
+        assert ddp.launch(main) == (1, True)
+        ddp.barrier()
+        dist.destroy_process_group()
+        """,
+    )
+    result = run([*TORCHRUN, "train.py"], tmp_path)
+    assert (result.code, result.left) == (0, []) and "Error" not in result.err, result.err
+
+
+def test_two_machines_rank_0_then_each_machines_first_then_all(tmp_path):
+    """Four ranks that believe to be on two machines."""
+    script = write(
+        tmp_path,
+        """
+        rank = int(os.environ["RANK"])
+        os.environ |= {"LOCAL_RANK": str(rank % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(rank // 2)}
+        ddp.init()
+        with ddp.main_process_first():
+            begin = time.monotonic()
+            time.sleep(0.3)
+            end = time.monotonic()
+        times = ddp.gather((begin, end))
+        assert times[1][0] >= times[0][1] and times[2][0] >= times[0][1] and times[3][0] >= times[2][1]
+        assert ddp.local_workers(3) == 2 and ddp.local_batch_size(8) == 2
+        """,
+    )
+    result = run([*TORCHRUN[:-1], "4", script], tmp_path)
+    assert (result.code, result.left) == (0, []), result.err

@@ -1,0 +1,249 @@
+"""The contract of starting, line by line: what the agent runs, what each rank runs, and what they exit with."""
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+from jobs import ROOT, TORCHRUN, run, write
+
+from dp2ddp.runtime import ranks, start
+
+
+def lines(path: Path) -> list[str]:
+    return sorted(path.read_text().split())
+
+
+NOTE = """
+def note(name):
+    with open(HERE / "events", "a") as file:
+        file.write(f"{name}\\n")
+from pathlib import Path
+HERE = Path(__file__).parent
+"""
+
+
+def test_launch_runs_main_in_every_rank_and_nothing_but_the_top_in_the_agent(tmp_path):
+    script = write(
+        tmp_path / "scripts",
+        NOTE + """
+note("above")
+lock = open(__file__)  # can't be pickled
+try:
+    def outer():
+        factor = 3
+        def nested(a, *, b):
+            assert dist.get_world_size() == 2 and lock.readable()
+            assert sys.argv[1:] == ["--name", "a b", ""] and Path.cwd() == HERE.parent
+            assert not torch.cuda.is_available() or torch.cuda.current_device() == ddp.device().index
+            note("main")
+            return lambda: (a + b) * factor * (ddp.get_rank() + 1)
+        return nested
+    result = ddp.launch(outer(), 1, b=2)
+finally:
+    note("finally")
+note(f"below:{result()}")
+note(f"threads:{os.environ['OMP_NUM_THREADS']}")
+""",
+    )
+    result = run([script.relative_to(tmp_path), "--name", "a b", ""], tmp_path)
+    assert (result.code, result.out, result.err, result.left) == (0, "", "", [])
+    threads = max(1, len(os.sched_getaffinity(0)) // 2)
+    expected = ["above"] * 3 + ["below:18", "below:9"] + ["finally", "main"] * 2 + [f"threads:{threads}"] * 2
+    assert lines(script.parent / "events") == sorted(expected)
+
+
+def test_init_runs_what_is_above_in_the_agent_too_and_what_is_below_in_the_ranks(tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    write(
+        tmp_path,
+        NOTE + """
+HERE = HERE.absolute()
+os.chdir("elsewhere")
+note("above")
+ddp.init()
+ddp.init()
+note(f"below:{ddp.get_rank()}:{dist.get_rank()}:{ddp.get_world_size()}")
+ddp.launch(note, "joined")
+""",
+    )
+    result = run(["train.py"], tmp_path, OMP_NUM_THREADS=1)
+    assert (result.code, result.err, result.left) == (0, "", [])
+    assert lines(tmp_path / "events") == ["above"] * 3 + ["below:0:0:2", "below:1:1:2"] + ["joined"] * 2
+
+
+MODULE = """
+from torch.utils.data import DataLoader, TensorDataset
+print("imported", flush=True)
+def main():
+    loader = DataLoader(TensorDataset(torch.arange(4)), num_workers=1, multiprocessing_context="spawn")
+    print("sum", sum(int(x) for x, in loader), flush=True)
+    return 1
+if __name__ in ("__main__", "__mp_main__"):  # as a script without a guard is imported by spawned workers
+    assert ddp.launch(main) == (1 if __name__ == "__main__" else None)
+    ddp.init()
+    print(__name__, ddp.get_rank(), ddp.is_main_process(), flush=True)
+"""
+
+
+def test_module_as_main_with_spawned_loader_workers(tmp_path):
+    write(tmp_path, "", "package/__init__.py")
+    write(tmp_path, MODULE, "package/train.py")
+    result = run(["-m", "package.train"], tmp_path, PYTHONPATH=f"{ROOT}:{tmp_path}")
+    assert (result.code, result.err, result.left) == (0, "", [])
+    words = result.out.split("\n")
+    assert words.count("sum 6") == 2 and words.count("imported") == 5
+    for expected in ("__main__ 0 True", "__main__ 1 False", "__mp_main__ 0 True", "__mp_main__ 1 False"):
+        assert words.count(expected) == 1
+
+
+def test_joins_what_torchrun_started(tmp_path):
+    write(
+        tmp_path,
+        NOTE + 'note("above")\nddp.launch(lambda: note(f"{ddp.get_rank()}/{dist.get_world_size()}"))',
+    )
+    result = run([*TORCHRUN, "train.py"], tmp_path, processes=4)
+    assert (result.code, result.left) == (0, [])
+    assert lines(tmp_path / "events") == ["0/2", "1/2", "above", "above"]
+
+
+def test_one_process_has_a_group_of_one(tmp_path):
+    write(
+        tmp_path,
+        """
+        assert (ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), ddp.get_local_world_size()) == (0, 1, 0, 1)
+        pid = os.getpid()
+        def main():
+            from torch.utils.data.distributed import DistributedSampler
+            assert os.getpid() == pid and os.getppid() == int(sys.argv[1])
+            assert sorted(DistributedSampler(range(5), seed=ddp.shared_seed())) == [0, 1, 2, 3, 4]
+            t = torch.ones(2)
+            dist.all_reduce(t)
+            assert t.tolist() == [1, 1] and (ddp.sum(3), ddp.mean(3.0), ddp.gather("x")) == (3, 3.0, ["x"])
+            ddp.barrier()
+            with ddp.main_process_first():
+                ddp.print("once")
+            assert "GLOO_SOCKET_IFNAME" not in os.environ and "numpy" not in set(sys.modules) - before
+            assert "torchvision" not in sys.modules
+            return ddp.local_batch_size(7), ddp.local_workers(3)
+        before = set(sys.modules)
+        assert ddp.launch(main) == (7, 3)
+        """,
+    )
+    result = run(["train.py", os.getpid()], tmp_path, processes=None, CUDA_VISIBLE_DEVICES="")
+    assert (result.code, result.out, result.err, result.left) == (0, "once\n", "", [])
+
+
+def test_the_folder_can_be_copied_into_a_repository(tmp_path):
+    shutil.copytree(ROOT / "dp2ddp" / "runtime", tmp_path / "ddp")
+    (tmp_path / "train.py").write_text(
+        "import ddp, sys\nddp.init()\nassert 'dp2ddp' not in sys.modules\nddp.print(1)"
+    )
+    result = run(["train.py"], tmp_path, processes=1, PYTHONPATH="")
+    assert (result.code, result.out, result.err) == (0, "1\n", "")
+
+
+def test_without_a_command_to_run_again_there_is_a_clear_error(tmp_path):
+    code = "from dp2ddp import runtime as ddp; ddp.init()"
+    typed = f"import subprocess, sys; subprocess.run([sys.executable, '-'], input={code!r}, text=True)"
+    result = run(["-c", typed], tmp_path)
+    assert "python file.py" in result.err and "DP2DDP_PROCESSES=1" in result.err and result.seconds < 20
+    # a command given with -c can be run again
+    assert run(["-c", f"{code}; print(ddp.get_rank())"], tmp_path).out.split() in (["0", "1"], ["1", "0"])
+
+
+def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
+    write(
+        tmp_path, "ddp.init()\nprint(ddp.get_rank(), ddp.get_world_size(), dist.get_world_size())", "other.py"
+    )
+    write(
+        tmp_path,
+        """
+        import subprocess
+        ddp.init()
+        if ddp.get_rank() == 1:
+            subprocess.run([sys.executable, "other.py"], check=True)
+        """,
+    )
+    result = run(["train.py"], tmp_path)
+    assert (result.code, result.out, result.err) == (0, "0 1 1\n", "")
+
+
+@pytest.fixture
+def four_devices(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.delenv("DP2DDP_PROCESSES", raising=False)
+
+
+@pytest.mark.parametrize(
+    ("devices", "indices"),
+    [
+        (None, [0, 1, 2, 3]),
+        (2, [0, 1]),
+        (0, [0]),
+        ([1, 3], [1, 3]),
+        ((torch.device("cuda:2"), "cuda:0"), [2, 0]),
+        ("cuda:1", None),
+        (5, None),
+        ([4], None),
+        ([], None),
+    ],
+)
+def test_devices_choose_number_and_gpus_of_the_ranks(four_devices, devices, indices):
+    if indices is None:
+        with pytest.raises((ValueError, RuntimeError)):
+            start._process_count(devices)
+    else:
+        assert start._indices(devices) == indices
+        assert start._process_count(devices) == len(indices)
+
+
+def test_overrides(four_devices, monkeypatch):
+    monkeypatch.setenv("DP2DDP_PROCESSES", "6")
+    assert start._process_count([1]) == 6
+    assert start._group_options(6, 4) == {"backend": "gloo"}
+    assert start._group_options(4, 4) == {"backend": "cpu:gloo,cuda:nccl"}
+    monkeypatch.setenv("DP2DDP_BACKEND", "nccl")
+    monkeypatch.setenv("DP2DDP_TIMEOUT", "2.5")
+    assert start._group_options(6, 4)["backend"] == "nccl"
+    assert start._group_options(6, 4)["timeout"].total_seconds() == 2.5
+    for name, value in [("DP2DDP_PROCESSES", "0"), ("DP2DDP_PROCESSES", "two")]:
+        monkeypatch.setenv(name, value)
+        with pytest.raises(ValueError, match=name):
+            start._process_count(None)
+    monkeypatch.setenv("DP2DDP_TIMEOUT", "soon")
+    with pytest.raises(ValueError, match="DP2DDP_TIMEOUT"):
+        start._group_options(1, 0)
+
+
+def test_queries_before_the_group_answer_from_the_environment(monkeypatch):
+    for name, value in {"RANK": 5, "WORLD_SIZE": 8, "LOCAL_RANK": 1, "LOCAL_WORLD_SIZE": 4}.items():
+        monkeypatch.setenv(name, str(value))
+    monkeypatch.delenv(ranks.OWNER, raising=False)
+    assert (ranks.get_rank(), ranks.get_world_size()) == (5, 8)
+    assert (ranks.get_local_rank(), ranks.get_local_world_size()) == (1, 4)
+    with pytest.raises(RuntimeError, match=r"barrier\(\) needs the process group.*rank 5 of 8"):
+        ranks.is_alone("barrier()")
+    monkeypatch.setenv(ranks.OWNER, "1")
+    assert (ranks.get_rank(), ranks.get_world_size(), ranks.is_alone("x")) == (0, 1, True)
+
+
+@pytest.mark.gpu
+@pytest.mark.skipif(torch.cuda.device_count() < 1, reason="needs a GPU")
+def test_more_processes_than_gpus_share_them_and_say_so(tmp_path):
+    write(
+        tmp_path,
+        """
+        def main():
+            m = ddp.DistributedDataParallel(torch.nn.Linear(2, 2).to(ddp.device()))
+            m(torch.ones(1, 2)).sum().backward()  # inputs are moved
+            print(ddp.device(), m.device_ids, flush=True)
+        ddp.launch(main)
+        """,
+    )
+    gpus = torch.cuda.device_count()
+    result = run(["train.py"], tmp_path, processes=gpus + 1)
+    assert result.code == 0 and result.err.count("share") == 1, result.err
+    assert max(result.out.split("\n")) == f"cuda:{gpus - 1} [{gpus - 1}]"
