@@ -10,6 +10,11 @@ import torch
 from parity.harness import Lab
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """``--update`` writes generated files (fixtures' ``after/``, parts of the README) anew."""
+    parser.addoption("--update", action="store_true", help="write generated files anew")
+
+
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
     """Runs fixtures before and after their conversion, each run once per session."""

@@ -83,8 +83,10 @@ def test_converted_examples_train(tmp_path: Path) -> None:
     paths = []
     for parameter in EXAMPLES:
         after, findings = converted(parameter.values[1])
-        if any(finding.severity is Severity.ERROR for finding in findings) or "tqdm" in after:
+        if any(finding.severity is Severity.ERROR for finding in findings):
             continue
+        if "tqdm" in after or "download" in after:
+            continue  # needs a package or a download
         folder = tmp_path / str(parameter.id)
         folder.mkdir()
         (folder / "train.py").write_text(after)

@@ -13,12 +13,13 @@ EXAMPLES = (
     """\
 import torch
 from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import DataLoader
+from torchvision import datasets, transforms
 
-model = nn.DataParallel(nn.Linear(8, 2).cuda())
+model = nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(784, 10)).cuda())
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+data = datasets.MNIST("data", download=True, transform=transforms.ToTensor())
 loader = DataLoader(data, batch_size=16)
 for epoch in range(2):
     for inputs, targets in loader:

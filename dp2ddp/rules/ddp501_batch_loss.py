@@ -17,7 +17,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 model = nn.DataParallel(nn.Linear(8, 2).cuda())
-criterion = nn.CrossEntropyLoss()
+criterion = nn.CrossEntropyLoss(reduction="sum")
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
 loader = DataLoader(data, batch_size=16)
