@@ -546,6 +546,14 @@ def test_inserted_lines_use_the_files_own_ways() -> None:
     assert after == "if a:\n  b = 1\n  with c:\n    d = 1"
 
 
+def test_what_is_inserted_keeps_its_own_comments_and_blank_lines() -> None:
+    source = "def f():\n    a\n"
+    after = rewrite(source, [Insert(stmt(source, "a"), "\n# why\nb\n\nc  # how", after=True)])
+    assert after == "def f():\n    a\n\n    # why\n    b\n\n    c  # how\n"
+    a = stmt(source, "a")
+    assert rewrite(source, [Enclose(a, a, "if b:  # why")]) == "def f():\n    if b:  # why\n        a\n"
+
+
 def test_inserting_round_definitions_and_loops() -> None:
     source = "@decorated\ndef f():\n    pass\n\n\nfor i in x:\n    f()\n"
     edits = [

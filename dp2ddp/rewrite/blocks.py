@@ -119,12 +119,13 @@ def _enclose(units: Sequence[Unit], span: Enclosure, inner: Sequence[Enclosure],
     first.before, last.after = [], []
     detached, first.leading = split(first.leading)
     for unit in units[span.first : span.last + 1]:
-        unit.leading = [_flush(line) for line in unit.leading]
+        unit.leading = [flush(line) for line in unit.leading]
     within = Body()
     _emit(units, span.first, span.last, inner, within)
     body.add(before, detached)
     if within.nodes:
-        block = cst.IndentedBlock(body=within.nodes, footer=within.footer(()))
+        comment = span.header.body.header  # type: ignore[union-attr]
+        block = cst.IndentedBlock(body=within.nodes, header=comment, footer=within.footer(()))
         body.add([span.header.with_changes(body=block)])
     else:
         body.starts_late = body.starts_late or not body.nodes
@@ -184,7 +185,7 @@ def comment_line(comment: cst.Comment) -> cst.EmptyLine:
     return cst.EmptyLine(indent=True, comment=comment)
 
 
-def _flush(line: cst.EmptyLine) -> cst.EmptyLine:
+def flush(line: cst.EmptyLine) -> cst.EmptyLine:
     """A blank line without the indentation that it would get in a deeper block."""
     return line if line.comment else line.with_changes(indent=False)
 

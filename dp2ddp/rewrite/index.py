@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping
 
 import libcst as cst
@@ -57,6 +58,7 @@ class _Search(cst.CSTVisitor):
         super().__init__()
         self.positions = positions
         self.wanted = {_key(anchor) for anchor in anchors}
+        self.lines = sorted(key[0] for key in self.wanted)
         self.found: dict[tuple[int, ...], cst.CSTNode] = {}
         self.containers: dict[cst.CSTNode, cst.CSTNode] = {}
         self.relevant: set[cst.CSTNode] = set()
@@ -75,7 +77,13 @@ class _Search(cst.CSTVisitor):
             if key in self.wanted:
                 self._take(key, node)
                 self._contain(node)
-        elif isinstance(node, cst.BaseParenthesizableWhitespace):
+        elif isinstance(node, cst.SimpleStatementLine):
+            where = self.positions[
+                node
+            ]  # most lines have no anchor: not to look into them saves most of the time
+            if bisect_left(self.lines, where.start.line) == bisect_right(self.lines, where.end.line):
+                return False
+        elif isinstance(node, (cst.BaseParenthesizableWhitespace, cst.EmptyLine, cst.TrailingWhitespace)):
             return False
         self.ancestors.append(node)
         return True

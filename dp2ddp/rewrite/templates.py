@@ -8,6 +8,7 @@ from collections.abc import Mapping
 import libcst as cst
 
 from dp2ddp.plan import Anchor, Holes
+from dp2ddp.rewrite.blocks import flush
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.parentheses import fit
 
@@ -51,9 +52,11 @@ def statements(template: str, holes: Holes, pieces: Pieces, newline: str) -> lis
         raise RewriteError(f"a comment with no statement below it in {template!r}")
     if not module.body:
         return []
-    first, *rest = module.body
-    above = [*module.header, *first.leading_lines]  # type: ignore[attr-defined]
-    return [first.with_changes(leading_lines=above), *rest]  # type: ignore[list-item]
+    above = [list(module.header), *([] for _ in module.body[1:])]
+    return [
+        node.with_changes(leading_lines=[flush(line) for line in (*lines, *node.leading_lines)])  # type: ignore
+        for lines, node in zip(above, module.body, strict=True)
+    ]
 
 
 def header(template: str, holes: Holes, pieces: Pieces, newline: str) -> cst.BaseCompoundStatement:
