@@ -1,11 +1,26 @@
-"""Reading: which files there are, what they say, and where in them something stands."""
+"""Reading: which files there are, what they say, and where in them something stands.
+
+``read`` takes what the command line names and follows imports from there to the other files of the project.
+Paths are absolute and resolved: a file that is reached twice, by a symbolic link for instance, is one file.
+"""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+import io
+import os
+import re
+import tokenize
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from pathlib import Path
+
+STDIN = "<stdin>"
+"""The name of the file that ``-`` stands for."""
+
+_NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
 
 
 @dataclass(frozen=True, order=True)
@@ -30,6 +45,15 @@ class Location:
 
 
 @dataclass(frozen=True)
+class Import:
+    """One module that a file imports; ``names`` are what ``from … import`` takes out of it."""
+
+    module: str
+    level: int = 0
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class SourceFile:
     """A parsed file. ``text`` keeps the file's own line endings."""
 
@@ -37,6 +61,21 @@ class SourceFile:
     text: str
     encoding: str
     tree: ast.Module = field(repr=False, compare=False)
+
+    @cached_property
+    def lines(self) -> tuple[str, ...]:
+        """The lines as Python counts them, without their endings."""
+        return tuple(re.split("\r\n|\r|\n", self.text))
+
+    @cached_property
+    def imports(self) -> tuple[Import, ...]:
+        """Every import, those inside of functions and conditions too."""
+        return tuple(_imports(self.tree))
+
+    @cached_property
+    def path_edits(self) -> tuple[tuple[str, bool], ...]:
+        """The folders it puts on ``sys.path``, where that can be told, and whether it puts them first."""
+        return tuple(_path_edits(self)) if "sys" in self.text and "path" in self.text else ()
 
 
 @dataclass(frozen=True)
@@ -50,8 +89,453 @@ class Unreadable:
 
 @dataclass(frozen=True)
 class Project:
-    """All files of one run: the ones asked for and those that they import."""
+    """All files of one run: the ones asked for and those that they import.
+
+    ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
+    ``aliases`` says which file a path through a symbolic link is.
+    """
 
     root: Path
     files: Mapping[Path, SourceFile]
     unreadable: tuple[Unreadable, ...] = ()
+    asked: tuple[Path, ...] = ()
+    aliases: Mapping[Path, Path] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
+        """A project that is only in memory. Raises ``SyntaxError`` and ``ValueError`` as parsing does."""
+        files = {path: SourceFile(path, text, "utf-8", parse(text)) for path, text in texts.items()}
+        return cls(root or _common([path.parent for path in files]), files, asked=tuple(files))
+
+    def with_texts(self, texts: Mapping[Path, str]) -> Project:
+        """The same project where some files say something else. Raises as ``of`` does."""
+        changed = {
+            path: replace(self.files[path], text=text, tree=parse(text)) for path, text in texts.items()
+        }
+        return replace(self, files={**self.files, **changed})
+
+    def resolve(self, importer: Path, module: str, level: int = 0) -> Path | None:
+        """The file of this project that ``importer`` gets for a module, if it is one of them.
+
+        ``from ..pkg import mod`` asks for ``("pkg", 2)``, and for ``("pkg.mod", 2)`` to learn whether ``mod``
+        is a module. Where a name could mean two files, the script that imports the importer decides.
+        """
+        search = self._finder.search(self._entries.get(importer, importer))
+        found = self._finder.locate(search, importer, module, level)
+        return found if found in self.files else None
+
+    def reaches(self, path: Path) -> frozenset[Path]:
+        """The files that run when this one is run: itself and what it imports, all the way."""
+        return self._finder.reach(path).intersection(self.files)
+
+    def unreadable_from(self, path: Path) -> tuple[Unreadable, ...]:
+        """The files that this one imports, all the way, and that cannot be read."""
+        reached = self._finder.reach(path)
+        return tuple(file for file in self.unreadable if file.path in reached)
+
+    @cached_property
+    def _finder(self) -> _Finder:
+        known = {**{file.path: file.path for file in self.unreadable}, **{path: path for path in self.files}}
+        return _Finder(self.root, lambda path: known.get(path) or self.aliases.get(path), self.files.get)
+
+    @cached_property
+    def _entries(self) -> dict[Path, Path]:
+        """For every file, the script through which it is reached."""
+        imported: set[Path] = set()
+        for path, file in self.files.items():
+            imported.update(self._finder.targets(file, self._finder.search(path)) - {path})
+        by_depth = sorted(self.files, key=lambda path: (len(path.parts), path))
+        entries: dict[Path, Path] = {}
+        for entry in by_depth:
+            if entry not in imported:
+                for path in self._finder.reach(entry):
+                    entries.setdefault(path, entry)
+        return entries
+
+
+def read(paths: Iterable[str | Path], stdin: bytes | None = None) -> Project:
+    """Find and parse files and folders, and all local files that they import.
+
+    ``-`` is standard input, ``stdin`` what was read from it. What cannot be read is part of the result.
+    """
+    return _Reader(Path.cwd()).read(paths, stdin)
+
+
+def span_of(node: ast.AST, file: SourceFile) -> Span:
+    """Where a node stands, in characters (``ast`` counts the bytes of UTF-8)."""
+    start_line, start, end_line, end = node.lineno, node.col_offset, node.end_lineno, node.end_col_offset  # type: ignore[attr-defined]
+    return Span(start_line, _column(file, start_line, start), end_line, _column(file, end_line, end))
+
+
+def parse(text: str) -> ast.Module:
+    """Parse without showing the warnings that the code would give its own author."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        try:
+            return ast.parse(text)
+        except (RecursionError, MemoryError):
+            raise SyntaxError("it is nested too deeply") from None
+
+
+def decode(data: bytes) -> tuple[str, str]:
+    """The text of a Python file with its line endings as they are, and its encoding (PEP 263).
+
+    A byte order mark is part of the encoding (``utf-8-sig``), so that it is there again when encoded.
+    """
+    encoding, _ = tokenize.detect_encoding(io.BytesIO(data).readline)
+    text = data.decode(encoding)
+    if text.encode(encoding) != data:
+        raise ValueError(f"it could not be written back in its encoding, {encoding}")
+    return text, encoding
+
+
+def load(path: Path, data: bytes) -> SourceFile | Unreadable:
+    """Decode and parse one file."""
+    try:
+        text, encoding = decode(data)
+    except UnicodeDecodeError as error:
+        line = data.count(b"\n", 0, error.start) + 1
+        return Unreadable(path, line, f"not text in its encoding, {error.encoding}: {error.reason}")
+    except (SyntaxError, ValueError) as error:
+        return Unreadable(path, 1, _one_line(error))
+    if "\0" in text:
+        return Unreadable(
+            path, text.count("\n", 0, text.index("\0")) + 1, "not Python: it contains a null byte"
+        )
+    try:
+        return SourceFile(path, text, encoding, parse(text))
+    except (SyntaxError, ValueError) as error:
+        return Unreadable(path, getattr(error, "lineno", None), _syntax_reason(error, text))
+
+
+class _Reader:
+    """Reads the files of one run, each once."""
+
+    def __init__(self, cwd: Path) -> None:
+        self.cwd = cwd.resolve()
+        self.files: dict[Path, SourceFile] = {}
+        self.unreadable: dict[Path, Unreadable] = {}
+        self.aliases: dict[Path, Path] = {}
+        self.canonical: dict[Path, Path | None] = {}
+
+    def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
+        asked: dict[Path, None] = {}
+        folders: list[Path] = []
+        for name in paths:
+            if str(name) == "-":
+                path = self.cwd / STDIN
+                self._keep(path, load(path, stdin or b""))
+                asked[path] = None
+                folders.append(self.cwd)
+                continue
+            path = Path(os.path.realpath(name))
+            folders.append(path if path.is_dir() else path.parent)
+            for found in self._discover(path) if path.is_dir() else [path]:
+                self._load(found)
+                asked[found] = None
+        inside = all(folder.is_relative_to(self.cwd) for folder in folders)
+        root = self.cwd if inside else _common(folders)
+        finder = _Finder(root, self._find, self.files.get)
+        for path in asked:
+            finder.reach(path)
+        for path in list(self.files):
+            self._packages(path)
+        unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
+        return Project(root, dict(sorted(self.files.items())), unreadable, tuple(asked), self.aliases)
+
+    def _discover(self, folder: Path) -> Iterator[Path]:
+        def failed(error: OSError) -> None:
+            path = Path(error.filename)
+            self._keep(path, Unreadable(path, None, _os_reason(error)))
+
+        for where, folders, names in os.walk(folder, onerror=failed):
+            here = Path(where)
+            folders[:] = sorted(name for name in folders if _is_ours(here / name))
+            for name in sorted(names):
+                if name.endswith(".py") and not name.startswith("."):
+                    yield Path(os.path.realpath(here / name))
+
+    def _load(self, path: Path) -> None:
+        if path in self.files or path in self.unreadable:
+            return
+        try:
+            if path.exists() and not path.is_file():
+                raise OSError(None, "it is no regular file")
+            self._keep(path, load(path, path.read_bytes()))
+        except OSError as error:
+            self._keep(path, Unreadable(path, None, _os_reason(error)))
+
+    def _keep(self, path: Path, file: SourceFile | Unreadable) -> None:
+        if isinstance(file, Unreadable):
+            self.unreadable[path] = file
+        else:
+            self.files[path] = file
+
+    def _packages(self, path: Path) -> None:
+        """Know the packages that a file is in: from where they start, absolute imports are found."""
+        while self._find(init := path.parent / "__init__.py") and path.parent != path:
+            path = init.parent
+
+    def _find(self, candidate: Path) -> Path | None:
+        """The file at a path, read, if there is one and it belongs to the user."""
+        if candidate not in self.canonical:
+            path = Path(os.path.realpath(candidate))
+            installed = {"site-packages", "dist-packages"}.intersection(path.parts)
+            self.canonical[candidate] = (
+                path if not installed and (path in self.files or _is_file(path)) else None
+            )
+            if self.canonical[candidate]:
+                self._load(path)
+                if path != candidate:
+                    self.aliases[candidate] = path
+        return self.canonical[candidate]
+
+
+class _Finder:
+    """Finds modules as Python does. ``find`` says which file a path is, ``get`` what is in it."""
+
+    def __init__(
+        self, root: Path, find: Callable[[Path], Path | None], get: Callable[[Path], SourceFile | None]
+    ) -> None:
+        self.root = root
+        self.find = find
+        self.get = get
+        self.searches: dict[Path, tuple[Path, ...]] = {}
+        self.reached: dict[Path, frozenset[Path]] = {}
+        self.located: dict[tuple[tuple[Path, ...], str], Path | None] = {}
+
+    def reach(self, entry: Path) -> frozenset[Path]:
+        """All files that run when ``entry`` is run as a script, itself included."""
+        if entry not in self.reached:
+            search = self.search(entry)
+            while True:
+                found = self._reach(entry, search)
+                extended = self._edited(entry, search, found)
+                if extended == search:
+                    break
+                search = extended
+            self.searches[entry] = search
+            self.reached[entry] = frozenset(found)
+        return self.reached[entry]
+
+    def search(self, entry: Path) -> tuple[Path, ...]:
+        """``sys.path`` as far as it concerns the user's files when ``entry`` is run."""
+        if entry not in self.searches:
+            package = folder = entry.parent
+            while self.find(package / "__init__.py") and package != package.parent:
+                package = package.parent
+            usual = (folder, package, *([self.root] if folder.is_relative_to(self.root) else []))
+            self.searches[entry] = self._edited(entry, tuple(dict.fromkeys(usual)), [entry])
+        return self.searches[entry]
+
+    def targets(self, file: SourceFile, search: tuple[Path, ...]) -> set[Path]:
+        """The files that the imports of one file run."""
+        found: set[Path] = set()
+        for item in file.imports:
+            parts = item.module.split(".") if item.module else []
+            modules = [".".join(parts[:n]) for n in range(0 if item.level else 1, len(parts) + 1)]
+            modules += [f"{item.module}.{name}".lstrip(".") for name in item.names]
+            for module in modules:
+                path = self.locate(search, file.path, module, item.level)
+                if path:
+                    found.add(path)
+        return found
+
+    def locate(self, search: tuple[Path, ...], importer: Path, module: str, level: int) -> Path | None:
+        if level:
+            folder = importer.parent
+            for _ in range(level - 1):
+                folder = folder.parent
+            return self._in_folder(folder, module.split(".") if module else [])
+        if not module or module.partition(".")[0] == "dp2ddp":
+            return None
+        found = self._in_search(search, module)
+        return found or self._in_search(self.search(importer), module)
+
+    def _in_search(self, search: tuple[Path, ...], module: str) -> Path | None:
+        key = search, module
+        if key not in self.located:
+            parts = module.split(".")
+            self.located[key] = None
+            for folder in search:
+                if found := self._in_folder(folder, parts):
+                    self.located[key] = found
+                    break
+                if self._in_folder(folder, parts[:1]):  # it is here and nowhere else: not a namespace package
+                    break
+        return self.located[key]
+
+    def _in_folder(self, folder: Path, parts: list[str]) -> Path | None:
+        path = folder.joinpath(*parts)
+        return self.find(path / "__init__.py") or (
+            self.find(path.parent / f"{path.name}.py") if parts else None
+        )
+
+    def _reach(self, entry: Path, search: tuple[Path, ...]) -> list[Path]:
+        found, seen = [entry], {entry}
+        for path in found:
+            file = self.get(path)
+            new = sorted(self.targets(file, search) - seen) if file else []
+            found += new
+            seen.update(new)
+        return found
+
+    def _edited(self, entry: Path, search: tuple[Path, ...], files: Iterable[Path]) -> tuple[Path, ...]:
+        before: list[Path] = []
+        after: list[Path] = []
+        for path in files:
+            file = self.get(path)
+            for name, first in file.path_edits if file else ():
+                for base in (
+                    entry.parent,
+                    self.root,
+                ):  # a relative one counts from where the script is started
+                    folder = Path(os.path.normpath(base / name))
+                    if folder not in search:
+                        (before if first else after).append(folder)
+        return tuple(dict.fromkeys([*before, *search, *after]))
+
+
+def _imports(tree: ast.Module) -> Iterator[Import]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                yield Import(alias.name)
+        elif isinstance(node, ast.ImportFrom):
+            names = tuple(alias.name for alias in node.names if alias.name != "*")
+            yield Import(node.module or "", node.level, names)
+        elif isinstance(node, ast.Call) and node.args:
+            called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+            name = node.args[0]
+            if called in ("import_module", "__import__") and isinstance(name, ast.Constant):
+                if isinstance(name.value, str) and not name.value.startswith("."):
+                    yield Import(name.value)
+
+
+def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
+    names: dict[str, ast.expr] = {}
+    for node in ast.walk(file.tree):
+        values: list[ast.expr] = []
+        first = False
+        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+            names[node.targets[0].id] = node.value
+        elif isinstance(node, ast.AugAssign) and _is_sys_path(node.target):
+            values = _elements(node.value)
+        elif (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and _is_sys_path(node.func.value)
+        ):
+            if node.func.attr == "insert" and len(node.args) == 2:
+                values, first = [node.args[1]], True
+            elif node.func.attr == "append" and len(node.args) == 1:
+                values = [node.args[0]]
+            elif node.func.attr == "extend" and len(node.args) == 1:
+                values = _elements(node.args[0])
+        for value in values:
+            folder = _path_value(value, file.path, names)
+            if folder is not None:
+                yield folder, first
+
+
+def _is_sys_path(node: ast.expr) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "path" and getattr(node.value, "id", "") == "sys"
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else []
+
+
+def _path_value(node: ast.expr, path: Path, names: Mapping[str, ast.expr], depth: int = 0) -> str | None:
+    """The value of an expression made of ``__file__``, literals, ``os.path`` and ``pathlib``, else None."""
+
+    def value(part: ast.expr) -> str | None:
+        return _path_value(part, path, names, depth + 1)
+
+    if depth > 20:
+        return None
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else None
+    if isinstance(node, ast.Name):
+        if node.id == "__file__":
+            return str(path)
+        return value(names[node.id]) if node.id in names else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Add)):
+        left, right = value(node.left), value(node.right)
+        if left is None or right is None:
+            return None
+        return left + right if isinstance(node.op, ast.Add) else os.path.join(left, right)
+    if isinstance(node, ast.Subscript):  # Path(…).parents[1]
+        if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
+            start, index = value(node.value.value), node.slice
+            if start is not None and isinstance(index, ast.Constant) and index.value in range(20):
+                return os.path.join(start, *[os.pardir] * (int(index.value) + 1))
+        return None
+    if isinstance(node, ast.Attribute):
+        start = value(node.value) if node.attr == "parent" else None
+        return (
+            {"pardir": os.pardir, "curdir": os.curdir}.get(node.attr)
+            if start is None
+            else os.path.dirname(start)
+        )
+    if isinstance(node, ast.Call):
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if called in ("resolve", "absolute", "as_posix") and isinstance(node.func, ast.Attribute):
+            return value(node.func.value)
+        if called in ("getcwd", "cwd"):
+            return os.curdir
+        parts = [value(argument) for argument in node.args]
+        known = [part for part in parts if part is not None]
+        if not known or len(known) < len(parts):
+            return None
+        if called == "dirname":
+            return os.path.dirname(known[0])
+        if called in ("abspath", "realpath", "normpath", "str", "fspath"):
+            return known[0]
+        if called in ("join", "Path", "PurePath"):
+            return os.path.join(*known)
+    return None
+
+
+def _is_ours(folder: Path) -> bool:
+    hidden = folder.name.startswith(".")
+    return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
+
+
+def _is_file(path: Path) -> bool:
+    try:
+        return path.is_file()
+    except OSError:
+        return False
+
+
+def _common(folders: Iterable[Path]) -> Path:
+    return Path(os.path.commonpath([*dict.fromkeys(folders)]))
+
+
+def _column(file: SourceFile, line: int, column: int) -> int:
+    text = file.lines[line - 1]
+    return column if text.isascii() else len(text.encode()[:column].decode())
+
+
+def _os_reason(error: OSError) -> str:
+    return f"cannot be read: {(error.strerror or _one_line(error)).lower()}"
+
+
+def _one_line(error: BaseException) -> str:
+    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    return " ".join((text or type(error).__name__).split())
+
+
+def _syntax_reason(error: SyntaxError | ValueError, text: str) -> str:
+    reason = _one_line(error)
+    lines = re.split("\r\n|\r|\n", text)
+    number = getattr(error, "lineno", None) or 0
+    line = lines[number - 1] if 0 < number <= len(lines) else ""
+    if re.search(r"\basync\s*=", line):
+        return "`async` is a keyword since Python 3.7; for .cuda() and .to() write non_blocking=True"
+    if reason.startswith("Missing parentheses in call to"):
+        return "Python 2 code: print and exec are functions since Python 3; 2to3 rewrites them"
+    if re.match(r"\s*except\s+[^:]+,\s*\w+\s*:", line):
+        return "Python 2 code: since Python 3 it is `except … as name`; 2to3 rewrites it"
+    return f"not valid Python: {reason}"
