@@ -1,0 +1,61 @@
+"""What comes of it: the files that change, and all there is to say about the run."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from dp2ddp.plan import Finding, Severity
+from dp2ddp.source import Unreadable
+
+
+@dataclass(frozen=True)
+class Change:
+    """A file before and after, and the encoding that makes bytes of both."""
+
+    path: Path
+    before: str
+    after: str
+    encoding: str = "utf-8"
+
+    @property
+    def before_bytes(self) -> bytes:
+        return self.before.encode(self.encoding)
+
+    @property
+    def after_bytes(self) -> bytes:
+        return self.after.encode(self.encoding)
+
+
+@dataclass(frozen=True)
+class Script:
+    """A script that trains with DataParallel. ``module``: its dotted name, if ``-m`` has to start it."""
+
+    path: Path
+    reaches: frozenset[Path]
+    module: str = ""
+
+
+@dataclass(frozen=True)
+class Idle:
+    """A script that was asked for and in which there is nothing to do, and why."""
+
+    path: Path
+    reason: str
+
+
+@dataclass(frozen=True)
+class Conversion:
+    """The result of one run. No changes: there was nothing to do, or ``errors`` say why nothing is done."""
+
+    changes: tuple[Change, ...] = ()
+    findings: tuple[Finding, ...] = ()
+    scripts: tuple[Script, ...] = ()
+    unreadable: tuple[Unreadable, ...] = ()
+    idle: tuple[Idle, ...] = ()
+    files: tuple[Path, ...] = ()
+    asked: tuple[Path, ...] = ()
+
+    @property
+    def errors(self) -> tuple[Finding, ...]:
+        return tuple(finding for finding in self.findings if finding.severity is Severity.ERROR)

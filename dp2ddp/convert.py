@@ -1,0 +1,184 @@
+"""The pipeline, from paths to changes. Read this first.
+
+    paths ─read─▶ Project ─analyse─▶ Facts ─check─▶ Plan ─rewrite, format─▶ Changes ─▶ Conversion
+
+A conversion is a transaction: a wrapped model without sharded data is worse than no change. One error, and nothing
+changes, and the findings say why. Nothing here writes: ``emit`` shows or writes the result.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+
+from dp2ddp.analyse import analyse
+from dp2ddp.changes import Change, Conversion, Idle, Script
+from dp2ddp.facts import Facts
+from dp2ddp.facts import Script as Start
+from dp2ddp.format import format_like
+from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Plan, Rule, Severity
+from dp2ddp.rewrite import RewriteError, rewrite
+from dp2ddp.rules import RULES, check
+from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, read
+
+INTERNAL = "DDP000"
+UNREADABLE = "DDP001"
+REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with the lines around this one"
+
+__all__ = ["Conversion", "convert", "convert_paths", "explain"]
+
+
+def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None) -> Conversion:
+    """Plan the conversion of files and folders; ``-`` among them is what was read from standard input."""
+    return convert(read(paths, stdin))
+
+
+def convert(project: Project) -> Conversion:
+    """Plan the conversion of a project."""
+    facts = analyse(project)
+    plan = check(facts)
+    findings = [*plan.findings, *_unreadable(project, facts)]
+    changes: tuple[Change, ...] = ()
+    if not Plan(tuple(findings)).blocked:
+        try:
+            changes = _carry_out(plan, project)
+            _confirm(changes, project)
+        except _Refused as refused:
+            changes = ()
+            findings.append(refused.finding)
+    scripts = [
+        script for script in facts.scripts if not script.done or _in_question(script.reaches, findings)
+    ]
+    return Conversion(
+        changes=changes,
+        findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
+        scripts=tuple(Script(it.path, it.reaches, _module(project, it.path)) for it in scripts),
+        unreadable=project.unreadable,
+        idle=tuple(_idle(project, facts, scripts)),
+        files=tuple(project.files),
+        asked=project.asked,
+    )
+
+
+def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
+    """The rules with this code or name, or ``all`` of them, each with its examples converted."""
+    chosen = [
+        rule for rule in RULES.values() if code.lower() in ("all", rule.code.lower(), rule.name.lower())
+    ]
+    example = Path.cwd() / "example.py"
+    return [(rule, tuple(convert(Project.of({example: text})) for text in rule.examples)) for rule in chosen]
+
+
+def _carry_out(plan: Plan, project: Project) -> tuple[Change, ...]:
+    """Rewrite every file that has edits, and format those that were formatted before."""
+    edits: dict[Path, list[Edit]] = {}
+    for edit in plan.edits:
+        edits.setdefault(_path(edit), []).append(edit)
+    changes = []
+    for path in sorted(edits):
+        file = project.files[path]
+        try:
+            after = format_like(file.text, rewrite(file.text, edits[path]), path)
+            after.encode(file.encoding)
+        except RewriteError as error:
+            raise _Refused(
+                path, getattr(error, "span", None), f"an edit cannot be carried out: {error}"
+            ) from error
+        except UnicodeEncodeError as error:
+            raise _Refused(
+                path, None, f"the result has no form in {file.encoding}: {error.reason}"
+            ) from error
+        if after != file.text:
+            changes.append(Change(path, file.text, after, file.encoding))
+    return tuple(changes)
+
+
+def _confirm(changes: Iterable[Change], project: Project) -> None:
+    """Refuse a result that is not valid Python, or in which there is still something to do."""
+    texts = {change.path: change.after for change in changes}
+    if not texts:
+        return
+    for path, text in texts.items():
+        try:
+            project.with_texts({path: text})
+        except (SyntaxError, ValueError) as error:
+            line = getattr(error, "lineno", None)
+            raise _Refused(
+                path, None, f"the result would not be valid Python: {error} (its line {line})"
+            ) from error
+    for finding in check(analyse(project.with_texts(texts))).findings:
+        if finding.edits or finding.severity is Severity.ERROR:
+            where, what = finding.location, f"{finding.rule}, {finding.message}"
+            message = f"the result is not stable: in its line {where.span.line} there would still be {what}"
+            raise _Refused(where.path, None, message)
+
+
+def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
+    """An error for every file that a training script needs and that cannot be read."""
+    blocking: dict[Unreadable, list[str]] = {}
+    for script in facts.scripts:
+        for file in project.unreadable_from(script.path):
+            blocking.setdefault(file, []).append(script.path.name)
+    for file, scripts in blocking.items():
+        message = f"{' and '.join(scripts)} cannot be converted without this file: {file.reason}"
+        yield Finding(
+            UNREADABLE, _at(file.path, file.line), message, "correct the file first", Severity.ERROR
+        )
+
+
+def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:
+    """Whether there is something to do in one of the files, or something in the way of it."""
+    return any(
+        finding.location.path in paths and (finding.edits or finding.severity is Severity.ERROR)
+        for finding in findings
+    )
+
+
+def _idle(project: Project, facts: Facts, scripts: Iterable[Start]) -> Iterable[Idle]:
+    """The files asked for that no script to be converted uses."""
+    used = {path for script in scripts for path in script.reaches}
+    wraps = {wrap.path for wrap in facts.wraps}
+    for path in project.asked:
+        file = project.files.get(path)
+        if file and path not in used and (file.tree.body or path.name != "__init__.py"):
+            if _is_converted(file):
+                yield Idle(path, "already converted")
+            else:
+                yield Idle(path, "no script trains with it" if path in wraps else "no DataParallel")
+
+
+def _is_converted(file: SourceFile) -> bool:
+    return any(
+        item.module.startswith("dp2ddp.runtime") or (item.module == "dp2ddp" and "runtime" in item.names)
+        for item in file.imports
+    )
+
+
+def _module(project: Project, path: Path) -> str:
+    """The dotted name of a script that imports relative to its package: its path cannot start it."""
+    if not any(item.level for item in project.files[path].imports):
+        return ""
+    names, folder = [path.stem], path.parent
+    while folder / "__init__.py" in project.files:
+        names.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(names)) if len(names) > 1 else ""
+
+
+def _path(edit: Edit) -> Path:
+    if isinstance(edit, (AddImport, DropImport)):
+        return edit.path
+    return edit.first.path if isinstance(edit, Enclose) else edit.at.path
+
+
+def _at(path: Path, line: int | None) -> Location:
+    return Location(path, Span(line or 1, 0, line or 1, 0))
+
+
+class _Refused(Exception):
+    """No change can be vouched for."""
+
+    def __init__(self, path: Path, span: Span | None, message: str) -> None:
+        self.finding = Finding(
+            INTERNAL, Location(path, span or Span(1, 0, 1, 0)), message, REPORT, Severity.ERROR
+        )
