@@ -1,0 +1,87 @@
+"""A conversion in words: what is left to a person, what was done, and how to start what came out."""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+
+from dp2ddp.changes import Conversion, Idle, Script
+from dp2ddp.plan import Finding, Severity
+from dp2ddp.source import STDIN, Unreadable
+
+_NAMED = 10
+
+
+def report(conversion: Conversion, *, written: bool, moved: tuple[Path, Path] | None = None) -> str:
+    """Everything there is to say. ``moved``: the folder that was copied, and its converted copy."""
+    converted = bool(conversion.changes)
+    told = {finding.location.path for finding in conversion.errors}
+    lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
+    lines += [_finding(finding) for finding in conversion.findings if _is_shown(finding)]
+    for script in conversion.scripts:
+        lines += _script(script, conversion.findings, converted, _moved(script.path, moved))
+    lines += _idle(conversion.idle)
+    if not conversion.asked:
+        lines.append("nothing to do: there is no Python file")
+    if converted:
+        names = [shown(_moved(change.path, moved)) for change in conversion.changes]
+        lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+    elif conversion.errors:
+        lines.append("nothing is converted: a training script changes as a whole or not at all")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def shown(path: Path) -> str:
+    """A path as a person types it here."""
+    if path.name == STDIN:
+        return STDIN
+    cwd = Path.cwd()
+    return os.fspath(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
+
+
+def _is_left(finding: Finding) -> bool:
+    return not finding.edits and finding.severity is not Severity.NOTE
+
+
+def _is_shown(finding: Finding) -> bool:
+    return not finding.edits or finding.severity is not Severity.NOTE
+
+
+def _finding(finding: Finding) -> str:
+    place = f"{shown(finding.location.path)}:{finding.location.span.line}"
+    words = "; ".join(part for part in (finding.message, finding.help) if part)
+    return f"{place}: {finding.rule} {finding.severity.value}: {words}"
+
+
+def _unreadable(file: Unreadable) -> str:
+    place = shown(file.path) + (f":{file.line}" if file.line else "")
+    return f"{place}: {file.reason}"
+
+
+def _script(script: Script, findings: Iterable[Finding], converted: bool, path: Path) -> list[str]:
+    own = [finding for finding in findings if finding.location.path in script.reaches]
+    left = sum(map(_is_left, own))
+    found = sum(bool(finding.edits) for finding in own) + left
+    rewritten = found - left if converted else 0
+    sites = f"{found} site{'' if found == 1 else 's'} found"
+    lines = [f"{shown(script.path)}: {sites}, {rewritten} rewritten, {found - rewritten} left to you"]
+    if converted and path.name != STDIN:
+        target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
+        lines.append(f"  start it with: python {target} ...  (one process per GPU)")
+        lines.append(f"             or: torchrun --nproc-per-node N {target} ...")
+    return lines
+
+
+def _idle(idle: Sequence[Idle]) -> list[str]:
+    lines = []
+    for reason in dict.fromkeys(item.reason for item in idle):
+        names = [shown(item.path) for item in idle if item.reason == reason]
+        more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
+        lines.append(f"{', '.join(names[:_NAMED])}{more}: nothing to do ({reason})")
+    return lines
+
+
+def _moved(path: Path, moved: tuple[Path, Path] | None) -> Path:
+    return moved[1] / path.relative_to(moved[0]) if moved and path.is_relative_to(moved[0]) else path
