@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
-import tomllib
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import black
+
+try:
+    import tomllib
+except ImportError:  # before Python 3.11; black brings it there
+    import tomli as tomllib  # type: ignore[no-redef]
 
 
 def format_like(before: str, after: str, path: Path) -> str:
@@ -19,7 +23,7 @@ def format_like(before: str, after: str, path: Path) -> str:
 
 
 def _formatted(text: str, mode: black.Mode, fast: bool) -> str | None:
-    """The text after black, None if black cannot vouch for it. Unless fast, black proves that it means the same."""
+    """The text after black, which proves unless ``fast`` that it means the same; None if it cannot."""
     newline = "\r\n" if "\r\n" in text else "\n"
     plain = text.replace("\r\n", "\n")
     if "\r" in plain or plain.replace("\n", newline) != text:
@@ -28,7 +32,7 @@ def _formatted(text: str, mode: black.Mode, fast: bool) -> str | None:
         return black.format_file_contents(plain, fast=fast, mode=mode).replace("\n", newline)
     except black.NothingChanged:
         return text
-    # black.InvalidInput is a ValueError; AssertionError: black itself finds its output to mean something else.
+    # What black cannot parse is a ValueError; an AssertionError: its output means something else.
     except (ValueError, AssertionError, SyntaxError):
         return None
 

@@ -9,8 +9,8 @@ import pytest
 from dp2ddp.format import format_like
 
 CLEAN = 'x = f("a", b)\n'
-AFTER = "x = f('a',b)\ny = call(first_argument, second_argument, third_argument, fourth_argument_which_is_long_too)\n"
-FORMATTED = 'x = f("a", b)\ny = call(\n    first_argument, second_argument, third_argument, fourth_argument_which_is_long_too\n)\n'
+AFTER = "x = f('a',b)\nyyyyyyyy = call(first_argument, second_argument, third_argument, fourth_argument_and_last)\n"
+FORMATTED = 'x = f("a", b)\nyyyyyyyy = call(\n    first_argument, second_argument, third_argument, fourth_argument_and_last\n)\n'
 
 
 def configured(folder: Path, text: str) -> Path:

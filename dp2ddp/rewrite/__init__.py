@@ -1,8 +1,8 @@
 """Carrying out a plan: the edits of one file at once, in one parse and one visit.
 
-An edit names a node of the original. What lands in the hole of a template is the *edited* form of the piece it names,
-whichever edit comes first: no nested edit is lost and the order of edits means nothing, except among those on the
-arguments of one call and among statements inserted at one place.
+An edit names a node of the original. What lands in the hole of a template is the *edited* form of the piece
+it names, whichever edit comes first: no nested edit is lost and the order of edits means nothing, except among
+those on the arguments of one call and among statements inserted at one place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def rewrite(text: str, edits: Sequence[Edit]) -> str:
-    """The text of a file after these edits, all of them its own. What they do not touch stays as it is, to the byte."""
+    """The text of a file after its edits. What they do not touch stays as it is, to the byte."""
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
@@ -60,7 +60,7 @@ def _anchors(edits: Iterable[Edit]) -> Iterable[Anchor]:
 
 
 def _restored(text: str, spoken: str, after: str) -> str:
-    """``after`` with the lines that libcst does not give back as they were (form feeds, a space before a colon)."""
+    """``after`` with the lines that libcst does not give back as they were, such as those with form feeds."""
     if spoken == text:
         return after
     original, base, changed = (_LINES.findall(it) for it in (text, spoken, after))

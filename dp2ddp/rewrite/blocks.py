@@ -1,4 +1,4 @@
-"""Putting the statements of a block together again: what was removed, inserted, enclosed, and whose comments are whose."""
+"""Putting a block together again: what is removed, inserted and enclosed, and which comments go where."""
 
 from __future__ import annotations
 
@@ -18,8 +18,9 @@ Lines = list[cst.EmptyLine]
 class Unit:
     """One statement of a block, or some that share a line, with all that is to stand round it.
 
-    ``keys`` are the original statements, ``nodes`` what became of them, ``leading`` the blank lines and comments
-    above, ``trailing`` comments that outlive what they stood in, ``before`` and ``after`` what is inserted.
+    ``keys`` are the original statements, ``nodes`` what became of them, ``leading`` the blank lines and
+    comments above, ``trailing`` comments that outlive what they stood in, ``before`` and ``after`` what is
+    inserted.
     """
 
     keys: tuple[cst.CSTNode, ...]
@@ -113,7 +114,7 @@ def _emit(units: Sequence[Unit], first: int, last: int, spans: Sequence[Enclosur
 
 
 def _enclose(units: Sequence[Unit], span: Enclosure, inner: Sequence[Enclosure], body: Body) -> None:
-    """Comments right above the first statement go in with it; blank lines and what is inserted round it do not."""
+    """Comments right above the first statement go in with it; blank lines and inserted ones do not."""
     first, last = units[span.first], units[span.last]
     before, after = first.before, last.after
     first.before, last.after = [], []

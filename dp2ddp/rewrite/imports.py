@@ -82,7 +82,7 @@ def _put(lines: list[str], at: int, new: Sequence[str], newline: str) -> str:
 
 
 def _is_there(tree: ast.Module, new: Import, alias: ast.alias) -> bool:
-    """Whether the file itself imports the same under the same name, before anything at its top level uses it."""
+    """Whether the file itself imports the same under the same name, before its top level uses it."""
     name = _bound(alias)
     for node in tree.body:
         if isinstance(node, (ast.Import, ast.ImportFrom)):
@@ -95,7 +95,7 @@ def _is_there(tree: ast.Module, new: Import, alias: ast.alias) -> bool:
 
 
 def _region(tree: ast.Module, names: set[str]) -> list[ast.stmt]:
-    """The statements at the top of a file that its imports stand among, up to the first use of one of the names."""
+    """The statements at the top that imports stand among, up to the first use of one of the names."""
     region: list[ast.stmt] = []
     for node in tree.body:
         if names & _names(node) or not (_is_simple(node) or _has_import(node)) or _is_main(node):
@@ -129,7 +129,7 @@ def _is_docstring(node: ast.stmt) -> bool:
 
 
 def _nearest(region: Iterable[ast.stmt], new: Import) -> ast.stmt | None:
-    """The last of the import lines that share most of the way to the new module, if any shares its package."""
+    """The last of the import lines that share most of the new module's path, if any shares its package."""
     best, nearest = 0, None
     for node in region:
         shared = max((_shared(name, _module(new)) for name in _modules(node)), default=0)

@@ -16,8 +16,8 @@ from dp2ddp.source import Span
 class Index:
     """The nodes that some anchors of a file name, and where they stand.
 
-    Spans are ``ast``'s. libcst's positions are the same but for parentheses around tuples and generators. A statement
-    is known by its start alone: there the two disagree about ends.
+    Spans are ``ast``'s. libcst's positions are the same but for parentheses around tuples and generators.
+    A statement is known by its start alone: there the two disagree about ends.
     """
 
     def __init__(self, wrapper: MetadataWrapper, anchors: Iterable[Anchor]) -> None:
@@ -78,9 +78,8 @@ class _Search(cst.CSTVisitor):
                 self._take(key, node)
                 self._contain(node)
         elif isinstance(node, cst.SimpleStatementLine):
-            where = self.positions[
-                node
-            ]  # most lines have no anchor: not to look into them saves most of the time
+            # Most lines have no anchor: not to look into them saves most of the time.
+            where = self.positions[node]
             if bisect_left(self.lines, where.start.line) == bisect_right(self.lines, where.end.line):
                 return False
         elif isinstance(node, (cst.BaseParenthesizableWhitespace, cst.EmptyLine, cst.TrailingWhitespace)):

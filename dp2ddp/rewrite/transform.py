@@ -98,7 +98,7 @@ class Transformer(cst.CSTTransformer):
                 other = self.replace.setdefault(node, edit)
                 if (other.template, dict(other.holes)) != (edit.template, dict(edit.holes)):
                     raise RewriteError(
-                        f"two edits replace the same expression: by {other.template!r} and by {edit.template!r}",
+                        f"two edits replace this expression: by {other.template!r} and by {edit.template!r}",
                         edit.at.span,
                     )
             case SetArgument() | DropArgument():
@@ -205,8 +205,8 @@ class Transformer(cst.CSTTransformer):
         node = self.index[hole]
         if not isinstance(node, cst.BaseExpression):
             raise RewriteError("only an expression can go into a hole", hole.span)
-        # What an edit takes out of its own node appears nowhere else, so it comes with its replacement. What it copies
-        # from elsewhere comes as it was: there a Replace may well put a name for this very copy.
+        # What an edit takes out of its own node appears nowhere else, so it comes with its replacement. What it
+        # copies from elsewhere comes as it was: there a Replace may well put a name for this very copy.
         own = isinstance(edit, (Replace, SetArgument)) and edit.at != hole and _holds(edit.at.span, hole.span)
         forms = self.full if own else self.bare
         if node not in forms:
@@ -257,7 +257,7 @@ class Transformer(cst.CSTTransformer):
                 self.lost.append(comment)
 
     def _place(self, original: cst.CSTNode, new: cst.BaseExpression) -> cst.BaseExpression:
-        """An expression in the place of another, in the parentheses that it needs and those that must stay."""
+        """An expression in the place of another, in the parentheses that it needs or that must stay."""
         assert isinstance(original, cst.BaseExpression)
         lpar, rpar = _outer(original)
         if lpar and not _is_plain(lpar, rpar):
