@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from dataclasses import replace
+
 from dp2ddp.analyse import checkpoints, devices, effects, entry, loaders, loops, metrics, models
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, Obstacle, Problem
 from dp2ddp.source import Project
 
 
@@ -17,7 +20,7 @@ def analyse(project: Project) -> Facts:
     wrapped = models.collect(context)
     made = loaders.collect(context, training)
     acts = effects.collect(context)
-    return Facts(
+    facts = Facts(
         scripts=entry.collect(context),
         wraps=wrapped,
         loaders=made,
@@ -38,3 +41,15 @@ def analyse(project: Project) -> Facts:
             *checkpoints.obstacles(context),
         ),
     )
+    return replace(facts, obstacles=(*facts.obstacles, *_misplaced(context)))
+
+
+def _misplaced(context: Context) -> Iterator[Obstacle]:
+    """Expressions inside f-strings that this version of Python can't point at."""
+    problem = Problem(
+        "something to convert stands inside an f-string of several lines",
+        "run dp2ddp under Python 3.12 or newer, or give the value a name before this line",
+    )
+    for statement in dict.fromkeys(context.program.misplaced):
+        anchor = context.program.anchor(statement)
+        yield Obstacle(anchor, context.ddp(anchor.path), problem)

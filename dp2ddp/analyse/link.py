@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
@@ -226,6 +227,8 @@ class Program:
         self._returns: dict[int, set[Value]] = defaultdict(set)
         self._values: dict[int, Values] = {}
         self._calls: dict[int, Call] = {}
+        self.misplaced: list[ast.stmt] = []
+        """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
         self._families: dict[Cls, list[Value]] = {}
         for file in project.files.values():
@@ -308,7 +311,19 @@ class Program:
 
     def anchor(self, node: ast.AST) -> Anchor:
         file = self.file(node)
+        if sys.version_info < (3, 12) and not self._is_where_it_says(node, file):
+            self.misplaced.append(self.statement(node))
         return Anchor(file.path, "stmt" if isinstance(node, ast.stmt) else "expr", span_of(node, file))
+
+    def _is_where_it_says(self, node: ast.AST, file: SourceFile) -> bool:
+        """Before Python 3.12 the positions of expressions inside f-strings may be wrong."""
+        if not any(isinstance(around, ast.JoinedStr) for around in self.ancestors(node)):
+            return True
+        try:
+            there = ast.parse(ast.get_source_segment(file.text, node) or "", mode="eval").body
+        except SyntaxError:
+            return False
+        return ast.dump(there) == ast.dump(node)
 
     def location(self, node: ast.AST) -> Location:
         file = self.file(node)
