@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain, pairwise
 from typing import Any
 
 import torch
@@ -18,7 +19,7 @@ Notes = dict[str, Any]
 def global_batches(ranks: Sequence[Notes]) -> list[list[list[int]]]:
     """The batches of each epoch as the whole job saw them: the ranks' parts put together, step by step."""
     return [
-        [sum((list(part) for part in parts), []) for parts in zip(*epoch, strict=False)]
+        [list(chain.from_iterable(parts)) for parts in zip(*epoch, strict=False)]
         for epoch in zip(*(notes["epochs"] for notes in ranks), strict=False)
     ]
 
@@ -100,7 +101,7 @@ def order(ranks: Sequence[Notes], *, samples: int, batch: int, drop_last: bool =
         dropped = samples % batch if drop_last else 0
         if missing > dropped:
             differences.append(f"epoch {number}: {missing} samples never drawn, at most {dropped} allowed")
-    for number, (one, next_one) in enumerate(zip(epochs, epochs[1:], strict=False)):
+    for number, (one, next_one) in enumerate(pairwise(epochs)):
         if one == next_one:
             differences.append(f"epochs {number} and {number + 1} have the same order")
     if len({len(notes["epochs"]) for notes in ranks}) > 1:

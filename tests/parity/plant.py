@@ -19,7 +19,8 @@ class _Mistake(ast.NodeTransformer):
 class Unsynchronised(_Mistake):
     """The model is not DDP, so nothing averages the gradients (nn.DataParallel on a CPU passes through)."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Make the mistake where `node` is a place for it."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "DistributedDataParallel":
             self.places += 1
@@ -30,7 +31,8 @@ class Unsynchronised(_Mistake):
 class NeverReshuffled(_Mistake):
     """`set_epoch` is gone, so every epoch has the first one's order."""
 
-    def visit_Expr(self, node: ast.Expr) -> ast.AST:  # noqa: D102
+    def visit_Expr(self, node: ast.Expr) -> ast.AST:
+        """Make the mistake where `node` is a place for it."""
         call = node.value
         if (
             isinstance(call, ast.Call)
@@ -43,9 +45,10 @@ class NeverReshuffled(_Mistake):
 
 
 class Unsharded(NeverReshuffled):
-    """The training loader has no sampler and shuffles by itself: every rank draws everything. (`set_epoch` goes with the sampler.)"""
+    """The training loader has no sampler and shuffles by itself: every rank draws all of it. `set_epoch` goes too."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Make the mistake where `node` is a place for it."""
         self.generic_visit(node)
         if any(keyword.arg == "sampler" for keyword in node.keywords):
             self.places += 1
@@ -57,7 +60,8 @@ class Unsharded(NeverReshuffled):
 class WholeBatchPerRank(_Mistake):
     """Every rank takes the global batch size."""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Make the mistake where `node` is a place for it."""
         self.generic_visit(node)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "local_batch_size":
             self.places += 1
@@ -70,7 +74,8 @@ class _WithoutSamplerArgument(_Mistake):
 
     argument = ""
 
-    def visit_Call(self, node: ast.Call) -> ast.AST:  # noqa: D102
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """Make the mistake where `node` is a place for it."""
         self.generic_visit(node)
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         if name == "DistributedSampler" and any(word.arg == self.argument for word in node.keywords):

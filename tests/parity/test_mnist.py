@@ -22,15 +22,30 @@ def accuracy(shape: Shape, run: Run) -> float:
 
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
 def test_an_epoch_of_mnist_reaches_the_same_accuracy(lab: Lab, shape: Shape) -> None:
-    """Both pass 97 % on the test set, and differ by at most 0.3 points."""
+    """Both pass 97 % on the test set, and differ by at most 0.3 points on the same batches.
+
+    Before is run twice: as it is, in its own order, and as DataParallel on two replicas with the batches that the
+    ranks of after drew. The order alone moves one epoch's accuracy by 0.2 to 0.5 points (standard deviation over
+    five seeds of the same program), so only the second run can be held to 0.3.
+    """
     arguments = ["--data", str(mnist.real_root()), "--epochs", "1"]
-    settings = {"launcher": "plain", "float64": False, "parameters": "last", "timeout": 280}
-    before = lab.run(shape.before / "train.py", arguments, **settings).ok()
-    after = lab.run(lab.converted(shape.name) / "train.py", arguments, processes=2, **settings).ok()
-    pair = accuracy(shape, before), accuracy(shape, after)
+    settings = {"float64": False, "parameters": "last", "timeout": 280}
+    alone = lab.run(shape.before / "train.py", arguments, launcher="plain", **settings).ok()
+    after = lab.run(
+        lab.converted(shape.name) / "train.py", arguments, launcher="plain", processes=2, **settings
+    ).ok()
+    before = lab.run(
+        shape.before / "train.py", arguments, replicas=2, plan=str(lab.plan(after)), **settings
+    ).ok()
+    steps = {notes["steps"] for run in (alone, before, after) for notes in run.ranks}
+    numbers = {
+        "alone": accuracy(shape, alone),
+        "before": accuracy(shape, before),
+        "after": accuracy(shape, after),
+    }
     print(
-        f"{shape.name}: before {pair[0]} %, after {pair[1]} %, {before.seconds:.0f} and {after.seconds:.0f} s"
+        f"{shape.name}: {numbers}, {[round(run.seconds) for run in (alone, before, after)]} s, {steps} steps"
     )
-    assert before.ranks[0]["steps"] == after.ranks[0]["steps"] == after.ranks[1]["steps"]
-    assert min(pair) > 97
-    assert abs(pair[0] - pair[1]) <= 0.3
+    assert len(steps) == 1
+    assert min(numbers.values()) > 97
+    assert abs(numbers["before"] - numbers["after"]) <= 0.3

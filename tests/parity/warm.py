@@ -11,6 +11,7 @@ The ranks see what torchrun's ranks see. Real launchers have runs of their own.
 from __future__ import annotations
 
 import atexit
+import importlib
 import json
 import os
 import signal
@@ -26,10 +27,9 @@ import torch.distributed.run
 import torch.nn.parallel
 import torchvision
 
+IMPORTED_FOR_THE_RANKS = [torch.distributed.run, torch.nn.parallel, torchvision]
 with suppress(ImportError):
-    import torch.utils.tensorboard
-
-assert torchvision  # imported so that the ranks need not
+    IMPORTED_FOR_THE_RANKS.append(importlib.import_module("torch.utils.tensorboard"))
 
 
 def rank(job: dict, environment: dict[str, str]) -> None:
@@ -52,7 +52,7 @@ def rank(job: dict, environment: dict[str, str]) -> None:
         if isinstance(end.code, str):
             print(end.code, file=sys.stderr)
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
-    except BaseException:
+    except BaseException:  # noqa: BLE001 - whatever it is belongs on the rank's standard error
         traceback.print_exc()
     finally:
         with suppress(BaseException):
