@@ -9,8 +9,8 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
   backward of its broadcast fills in what is missing).
 - *Several forwards and backwards.* The reducer is made ready at the start of each backward pass, not only by the last
   forward, so that forward, forward, backward, backward synchronises both.
-- *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, but past autograd's
-  version counters: a second forward before the backward pass may not invalidate the first.
+- *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, but past
+  autograd's version counters: a second forward before the backward pass may not invalidate the first.
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """

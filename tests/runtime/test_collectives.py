@@ -23,15 +23,17 @@ def test_helpers_with_two_processes_and_a_short_timeout(tmp_path):
         ddp.barrier()
         assert torch.load("saved.pt") == {"rank": 0}
 
-        order = ddp.gather
         with ddp.main_process_first():  # longer than the collectives' timeout
             assert (rank == 0) == (not os.path.exists("cache"))
             if rank == 0:
                 time.sleep(4)
                 open("cache", "w").close()
+        ddp.barrier()
+        begin = time.monotonic()
         if rank == 0:
             time.sleep(4)
         ddp.barrier()
+        assert time.monotonic() - begin > 3.9
 
         for kind in (OSError, KeyboardInterrupt):
             ran = False

@@ -6,6 +6,8 @@ import time
 import pytest
 from jobs import TORCHRUN, finish, run, start, write
 
+from dp2ddp.runtime.data import _choices
+
 SOON = 25  # seconds for starting two processes (about 5 s on 2 free cores), the fault, and the end
 
 
@@ -95,19 +97,21 @@ def test_a_rank_may_end_long_before_the_others(tmp_path):
     assert (result.code, result.out, result.err, result.left) == (0, "saved\n", "", [])
 
 
-@pytest.mark.parametrize("batch", [5, 1])
-def test_a_batch_that_cannot_be_divided_ends_the_job_before_training(tmp_path, batch):
-    write(tmp_path, f"ddp.init()\nddp.local_batch_size({batch})\nprint('trains')")
+def test_a_batch_that_cannot_be_divided_ends_the_job_before_training(tmp_path):
+    write(tmp_path, "ddp.init()\nddp.local_batch_size(6 - 1)\nprint('trains')")
     result = run(["train.py"], tmp_path)
     assert (result.code, result.out, result.left) == (2, "", [])
     message, agent = result.err.splitlines()
-    assert f"batch size of {batch} can't be divided among 2 processes" in message
-    assert (
-        ("(1, 5)" in message and "4 or 6" in message)
-        if batch == 5
-        else "more processes than samples" in message
-    )
+    assert "a batch size of 5 can't be divided among 2 processes" in message
+    assert "(1, 5)" in message and "(4 or 6)" in message
     assert "failed with exit code 2" in agent
+
+
+def test_the_choices_for_a_batch_that_cannot_be_divided():
+    assert "more processes than samples" in _choices(3, 8) and "(1, 3)" in _choices(3, 8)
+    assert _choices(3, 8).endswith("another batch size (8)")
+    assert "(1, 2, 4, 5, 10) or another batch size (96 or 104)" in _choices(100, 8)
+    assert "it must be 1 or more" in _choices(0, 2)
 
 
 def test_ending_the_command_ends_the_ranks(tmp_path):
