@@ -19,9 +19,9 @@ README = ROOT / "README.md"
 def rules() -> str:
     rows = []
     for code, rule in RULES.items():
-        first, _, rest = rule.explanation.partition("\n\n")
-        cure = re.split(r"(?<=[.:])\s", rest.replace("\n", " "))[0].rstrip(":") if rest else ""
-        rows.append(f"| {code} | {first} | {cure} |")
+        found, _, rest = rule.explanation.replace("``", "`").partition("\n\n")
+        first = re.split(r"(?<=\.)\s", rest.replace("\n", " "))[0]
+        rows.append(f"| {code} | {found} | {first} |")
     return "\n".join(["| rule | found | what it means, or becomes |", "|---|---|---|", *rows])
 
 
@@ -29,7 +29,7 @@ def runtime_names() -> str:
     rows = []
     for name in runtime.__all__:
         value = getattr(runtime, name)
-        first = re.split(r"(?<=\.)\s", (inspect.getdoc(value) or "").replace("\n", " "))[0]
+        first = re.split(r"(?<=\.)\s", (inspect.getdoc(value) or "").replace("\n", " ").replace("``", "`"))[0]
         arguments = _arguments(value)
         rows.append(f"| `{name}({arguments})` | {first} |")
     return "\n".join(["| | |", "|---|---|", *rows])

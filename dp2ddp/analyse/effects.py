@@ -262,7 +262,8 @@ def _unsafe(context: Context, statement: ast.stmt) -> Problem | None:
                             "run the model first, in a statement of its own, and write the result after it",
                         )
     if isinstance(statement, ast.With):
-        bound = {n.id for part in statement.body for n in ast.walk(part) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}  # fmt: skip
+        inside = [node for part in statement.body for node in ast.walk(part)]
+        bound = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
         opened = statement.items[0].optional_vars
         used = _used_after(context, statement)
         if bound & used - ({opened.id} if isinstance(opened, ast.Name) else set()):
@@ -393,7 +394,7 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
 
 
 def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
-    """Statements that fetch or cache, neighbours together. ``hoisted``: expressions that get a statement of their own."""
+    """Statements that fetch or cache, neighbours together; ``hoisted`` expressions get a statement of their own."""
     program = context.program
     statements: dict[int, list[str]] = {}
     for node in program.nodes.values():

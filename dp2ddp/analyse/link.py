@@ -720,7 +720,9 @@ class Program:
                 if isinstance(value, Cls):
                     node = self.scopes[value.scope].node
                     for base in node.bases:  # type: ignore[attr-defined]
-                        found += [entry for entry in self._values.get(id(base), NOTHING) if entry not in found]
+                        found += [
+                            entry for entry in self._values.get(id(base), NOTHING) if entry not in found
+                        ]
             self._families[cls] = found
         return self._families[cls]
 

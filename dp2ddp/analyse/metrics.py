@@ -6,9 +6,9 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.samples import mixed
 from dp2ddp.analyse.link import Call, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.samples import mixed
 from dp2ddp.facts import Loss, Number, Obstacle, Problem
 
 # Losses that are a mean over the samples unless told otherwise, with their functional forms.

@@ -51,7 +51,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 context,
                 call,
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
-                "remove the branch that is not used, then convert; or start the DistributedDataParallel branch as it is",
+                "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
     trained = {id(node) for node in context.backwards}
     for call in context.wraps:

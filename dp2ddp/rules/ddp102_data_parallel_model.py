@@ -80,7 +80,9 @@ def _edits(wrap: Wrap) -> Iterator[Edit]:
         yield DropImport(wrap.path, wrap.imported)
 
 
-def _after_option(wrap: Wrap, condition: Condition, module: str, holes: dict[str, Anchor | str]) -> Iterator[Edit]:
+def _after_option(
+    wrap: Wrap, condition: Condition, module: str, holes: dict[str, Anchor | str]
+) -> Iterator[Edit]:
     """The option goes on deciding whether the model is moved; it is wrapped either way."""
     if wrap.device is not None:
         yield Replace(wrap.at, module, holes)
