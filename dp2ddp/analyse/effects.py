@@ -10,25 +10,17 @@ from dp2ddp.analyse.link import Call, Cls, Ext, Inst, full_name
 from dp2ddp.facts import Effect, Fetch, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
-WRITES = {
-    *(
-        "os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink".split()
-    ),
-    *(
-        "os.link os.system shutil. subprocess. distutils. zipfile.ZipFile.extractall tarfile.open.extractall".split()
-    ),
-    *("numpy.save numpy.savez numpy.savez_compressed numpy.savetxt scipy.io.savemat".split()),
-    *("pickle.dump cPickle.dump dill.dump joblib.dump json.dump yaml.dump yaml.safe_dump toml.dump".split()),
-    *("torchvision.utils.save_image torch.onnx.export torch.jit.save torchvision.io.write_png".split()),
-    *(
-        "imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave".split()
-    ),
-    *("scipy.misc.imsave matplotlib.image.imsave matplotlib.pyplot.imsave torchvision.io.write_jpeg".split()),
-    *(
-        "matplotlib.pyplot.savefig matplotlib.pyplot.show logging.basicConfig logging.config. wandb. mlflow.".split()
-    ),
-    *("swanlab. clearml. tensorboard_logger. aim. sys.stdout.write sys.stdout.flush".split()),
-}
+WRITES = frozenset("""
+    os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
+    shutil. subprocess. distutils. zipfile.ZipFile.extractall tarfile.open.extractall
+    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt scipy.io.savemat
+    pickle.dump cPickle.dump dill.dump joblib.dump json.dump yaml.dump yaml.safe_dump toml.dump
+    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torch.onnx.export torch.jit.save
+    imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave scipy.misc.imsave
+    matplotlib.image.imsave matplotlib.pyplot.imsave matplotlib.pyplot.savefig matplotlib.pyplot.show
+    logging.basicConfig logging.config. sys.stdout.write sys.stdout.flush
+    wandb. mlflow. swanlab. clearml. tensorboard_logger. aim.
+    """.split())
 # Methods that write, by the class or function that makes the object and the method's name.
 WRITING_METHODS = {
     "pathlib.": {

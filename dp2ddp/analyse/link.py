@@ -41,19 +41,16 @@ DDP_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "dp2ddp.runtime.Distri
 LOADER = "torch.utils.data.DataLoader"
 
 # Methods of modules and tensors that return the object itself, or its copy on another device or of another type.
-SAME_OBJECT = {
-    *("to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply".split()),
-    *("contiguous detach clone".split()),
-}
+SAME_OBJECT = frozenset("""
+    to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply contiguous detach clone
+    """.split())
 # What returns its argument, or a copy of it.
 COPIES = {"copy.copy", "copy.deepcopy", "collections.OrderedDict", "builtins.dict"}
 # What hands out the elements of its first argument.
-ITERATORS = {
-    *(
-        "builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next".split()
-    ),
-    *("tqdm.tqdm itertools.islice rich.progress.track".split()),
-}
+ITERATORS = frozenset("""
+    builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
+    tqdm.tqdm itertools.islice rich.progress.track
+    """.split())
 
 
 @dataclass(frozen=True)

@@ -9,35 +9,21 @@ from dp2ddp.analyse.link import Bound, Const, Func, Made, full_name
 from dp2ddp.facts import Problem
 
 # Methods and functions that treat every sample by itself, or only rearrange what belongs to it.
-METHODS = {
-    *(
-        "to cuda cpu long float double half int bool type type_as contiguous detach clone requires_grad_".split()
-    ),
-    *("view reshape flatten squeeze unsqueeze permute transpose expand expand_as repeat_interleave".split()),
-    *(
-        "abs exp log log1p sqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu square neg sub add mul div".split()
-    ),
-    *(
-        "sub_ add_ mul_ div_ eq ne gt ge lt le logical_not pin_memory item size dim new_zeros new_ones new_full".split()
-    ),
-    *("zero_ fill_ masked_fill argmax data narrow chunk split unbind".split()),
-}
-FUNCTIONS = {
-    *(
-        "abs exp log log1p sqrt pow clamp sigmoid tanh relu square neg sub add mul div where flatten squeeze".split()
-    ),
-    *(
-        "unsqueeze reshape permute transpose ones zeros full ones_like zeros_like full_like empty rand_like".split()
-    ),
-    *(
-        "randn_like tensor as_tensor autograd.Variable FloatTensor LongTensor eq ne gt ge lt le argmax".split()
-    ),
-    *("nn.functional.interpolate nn.functional.pad nn.functional.relu nn.functional.sigmoid".split()),
-    *(
-        "nn.functional.one_hot nn.functional.upsample nn.functional.dropout nn.functional.adaptive_avg_pool2d".split()
-    ),
-    *("special.expit nn.functional.leaky_relu nn.functional.tanh".split()),
-}
+METHODS = frozenset("""
+    to cuda cpu long float double half int bool type type_as contiguous detach clone requires_grad_ pin_memory item
+    view reshape flatten squeeze unsqueeze permute transpose expand expand_as repeat_interleave size dim data narrow
+    abs exp log log1p sqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu square neg argmax
+    sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not zero_ fill_ masked_fill
+    new_zeros new_ones new_full chunk split unbind
+    """.split())
+FUNCTIONS = frozenset(f"torch.{name}" for name in """
+    abs exp log log1p sqrt pow clamp sigmoid tanh relu square neg sub add mul div where flatten squeeze unsqueeze
+    reshape permute transpose ones zeros full ones_like zeros_like full_like empty rand_like randn_like tensor
+    as_tensor autograd.Variable FloatTensor LongTensor eq ne gt ge lt le argmax special.expit
+    nn.functional.interpolate nn.functional.pad nn.functional.relu nn.functional.sigmoid nn.functional.tanh
+    nn.functional.one_hot nn.functional.upsample nn.functional.dropout nn.functional.adaptive_avg_pool2d
+    nn.functional.leaky_relu
+    """.split())
 # Functions that are told along which dimension they work: not the batch's.
 ALONG = {"softmax", "log_softmax", "cat", "stack", "mean", "sum", "max", "min", "normalize", "cumsum"}
 PLAIN = {"builtins.len", "builtins.float", "builtins.int", "builtins.range"}
@@ -191,7 +177,7 @@ def _call(context: Context, node: ast.Call, seen: frozenset[int]) -> ast.AST | N
         return None  # each replica, too, sees its own part only
     if call.names & PLAIN:
         return None
-    if call.names and all(name in {f"torch.{known}" for known in FUNCTIONS} for name in call.names):
+    if call.names and call.names <= FUNCTIONS:
         return _all(context, node.args, seen)
     last = next(iter(call.names)).rpartition(".")[2] if call.names else ""
     if isinstance(function, ast.Attribute) and not last.startswith("__"):
