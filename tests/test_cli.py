@@ -1,0 +1,480 @@
+"""The command as a person runs it: exit codes, what it prints, what it writes and what it leaves alone."""
+
+from __future__ import annotations
+
+import ast
+import codecs
+import os
+import pty
+import shutil
+import stat
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp2ddp import cli
+
+REPOSITORY = Path(__file__).parents[1]
+PYTHON = [sys.executable, "-m", "dp2ddp"]
+
+TRAIN = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    model = nn.DataParallel(nn.Linear(8, 2)).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.cross_entropy(model(inputs.cuda()), targets.cuda()).backward()
+            optimizer.step()
+        print("epoch", epoch)
+
+
+if __name__ == "__main__":
+    main()
+"""
+KEPT = TRAIN.replace("nn.Linear(8, 2))", "nn.Linear(8, 2), dim=1)")
+IDLE = "import torch\n\nprint(torch.zeros(1))\n"
+BROKEN = "def f(:\n    pass\n"
+
+SPLIT = {
+    "train.py": TRAIN.replace("import torch\n", "import torch\nfrom lib.data import dataset\n", 1).replace(
+        "TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))", "dataset()"
+    ),
+    "lib/__init__.py": "",
+    "lib/data.py": "import torch\nfrom torch.utils.data import TensorDataset\n\n\ndef dataset():\n"
+    '    print("making data")\n    return TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n',
+}
+
+TOOLS = [
+    pytest.param(["git", "apply"], id="git"),
+    pytest.param(
+        ["patch", "-p1", "--quiet"],
+        id="patch",
+        marks=pytest.mark.skipif(not shutil.which("patch"), reason="there is no patch on this machine"),
+    ),
+]
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    folder = tmp_path.resolve() / "work"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setenv("PYTHONPATH", str(REPOSITORY))
+    return folder
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_bytes(text.encode())
+
+
+def run(*arguments: str, stdin: bytes = b"", cwd: str = ".") -> subprocess.CompletedProcess[bytes]:
+    done = subprocess.run([*PYTHON, *arguments], input=stdin, capture_output=True, cwd=cwd)
+    assert b"Traceback" not in done.stderr, done.stderr.decode()
+    return done
+
+
+def tree(folder: Path | str = ".") -> dict[str, bytes]:
+    files = (path for path in sorted(Path(folder).rglob("*")) if path.is_file())
+    return {path.relative_to(folder).as_posix(): path.read_bytes() for path in files}
+
+
+# Exit codes
+
+
+@pytest.mark.parametrize(
+    ("files", "arguments", "code"),
+    [
+        ({"train.py": TRAIN}, ["train.py"], 0),
+        ({"train.py": TRAIN}, ["train.py", "--diff"], 0),
+        ({"train.py": TRAIN}, ["."], 0),
+        ({"eval.py": IDLE}, ["eval.py"], 0),
+        ({"eval.py": IDLE}, ["eval.py", "--check"], 0),
+        ({"empty/notes.txt": ""}, ["."], 0),
+        ({"train.py": TRAIN}, ["train.py", "--check"], 1),
+        ({"train.py": TRAIN}, ["train.py", "--diff", "--check"], 1),
+        ({"train.py": KEPT}, ["train.py"], 3),
+        ({"train.py": KEPT, "other.py": TRAIN}, ["."], 3),
+        ({"broken.py": BROKEN}, ["broken.py"], 4),
+        ({}, ["missing.py"], 4),
+        ({"broken.py": BROKEN, "train.py": TRAIN}, ["."], 4),
+        # several at once: 2 before 4 before 3 before 1
+        ({"train.py": KEPT}, ["train.py", "--check"], 3),
+        ({"train.py": KEPT, "other.py": TRAIN}, [".", "--check"], 3),
+        ({"train.py": TRAIN, "broken.py": BROKEN}, [".", "--check"], 4),
+        ({"train.py": KEPT, "broken.py": BROKEN}, ["."], 4),
+        ({"train.py": KEPT, "broken.py": BROKEN, "other.py": TRAIN}, [".", "--check"], 4),
+        ({"train.py": TRAIN}, ["train.py", "--check", "--inplace"], 2),
+        ({"train.py": KEPT}, ["train.py", "--check", "--inplace"], 2),
+        ({"broken.py": BROKEN}, ["broken.py", "--inplace", "--diff"], 2),
+        ({"broken.py": BROKEN, "train.py": KEPT}, [".", "--output", "out"], 2),
+    ],
+)
+def test_exit_codes(files: dict[str, str], arguments: list[str], code: int) -> None:
+    write(files)
+    before = tree()
+    done = run("convert", *arguments)
+    assert done.returncode == code, done.stderr.decode()
+    assert tree() == before
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        [],
+        ["nonsense"],
+        ["convert"],
+        ["convert", "train.py", "--nonsense"],
+        ["convert", "train.py", "--inplace", "--output", "out"],
+        ["convert", "train.py", "--diff", "--output", "out"],
+        ["convert", "train.py", "--diff", "--inplace"],
+        ["convert", "train.py", "--inplace", "--check"],
+        ["convert", "train.py", "--output", "out", "--check"],
+        ["convert", "-", "--inplace"],
+        ["convert", "-", "--output", "out"],
+        ["convert", ".", "--output", "out"],
+        ["convert", "sub", "--output", "."],
+        ["convert", "train.py", "--output", "sub"],
+        ["convert", "train.py", "--output", "train.py"],
+        ["explain"],
+        ["explain", "DDP999"],
+    ],
+)
+def test_wrong_usage_is_said_in_one_line(arguments: list[str]) -> None:
+    write({"train.py": TRAIN, "sub/eval.py": IDLE})
+    before = tree()
+    done = run(*arguments)
+    assert done.returncode == 2
+    assert done.stdout == b""
+    assert len(done.stderr.splitlines()) == 1
+    assert tree() == before
+
+
+# What it prints
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@pytest.mark.parametrize("arguments", [["."], ["train.py"], ["lib", "train.py", "--diff"]])
+def test_the_diff_applies_and_is_what_inplace_writes(tool: list[str], arguments: list[str]) -> None:
+    write(SPLIT)
+    done = run("convert", *arguments)
+    subprocess.run(tool, input=done.stdout, check=True)
+    applied = tree()
+    write(SPLIT)
+    assert run("convert", ".", "--inplace").returncode == 0
+    assert tree() == applied
+    assert {name for name in applied if applied[name] != SPLIT[name].encode()} == {"train.py", "lib/data.py"}
+
+
+def odd(text: str, encoding: str) -> bytes:
+    """A script with characters of its own, in an encoding."""
+    cookie = "# -*- coding: latin-1 -*-\n" if encoding == "latin-1" else ""
+    return (cookie + text.replace('epoch"', 'é poch"')).encode(encoding)
+
+
+FORMS = {
+    "plain": odd(TRAIN, "utf-8"),
+    "carriage returns": odd(TRAIN, "utf-8").replace(b"\n", b"\r\n"),
+    "latin-1": odd(TRAIN, "latin-1"),
+    "byte order mark": odd(TRAIN, "utf-8-sig"),
+    "no end": odd(TRAIN, "utf-8").rstrip(b"\n"),
+    "tabs": odd(TRAIN, "utf-8").replace(b"    ", b"\t"),
+    "all at once": odd(TRAIN, "latin-1").replace(b"\n", b"\r\n").replace(b"    ", b"\t").rstrip(b"\r\n"),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_files_keep_their_form(form: str) -> None:
+    data = FORMS[form]
+    Path("train.py").write_bytes(data)
+    os.chmod("train.py", 0o754)
+    done = run("convert", "train.py")
+    assert run("convert", "train.py", "--inplace").returncode == 0
+    after = Path("train.py").read_bytes()
+    assert stat.S_IMODE(os.stat("train.py").st_mode) == 0o754
+    assert after != data
+    ast.parse(after)
+    if data.startswith(codecs.BOM_UTF8):
+        assert after.startswith(codecs.BOM_UTF8)
+    assert after.endswith(b"\n") == data.endswith(b"\n")
+    assert (b"\r" in after) == (b"\r" in data)
+    assert after.count(b"\n") == after.count(b"\r\n") or b"\r" not in data
+    kept = [line for line in data.split(b"\n") if b'poch"' in line or b"optimizer" in line]
+    assert all(line.replace(b"print", b"ddp.print") in after for line in kept)
+    for tool in (["git", "apply"], ["patch", "-p1", "--quiet"]):
+        if shutil.which(tool[0]):
+            Path("train.py").write_bytes(data)
+            subprocess.run(tool, input=done.stdout, check=True)
+            assert Path("train.py").read_bytes() == after
+
+
+def test_converting_twice_changes_nothing() -> None:
+    write(SPLIT)
+    assert run("convert", ".", "--inplace").returncode == 0
+    once = tree()
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 0
+    assert tree() == once
+    assert done.stderr == b"train.py, lib/data.py: nothing to do (already converted)\n"
+    assert run("convert", ".", "--check").returncode == 0
+
+
+def test_the_summary_says_what_to_do() -> None:
+    write({**SPLIT, "eval.py": IDLE})
+    done = run("convert", ".", "--check")
+    lines = done.stderr.decode().splitlines()
+    assert any(line.startswith("train.py: ") and line.endswith("rewritten, 0 left to you") for line in lines)
+    assert any("python train.py ..." in line for line in lines)
+    assert any("torchrun --nproc-per-node N train.py ..." in line for line in lines)
+    assert "eval.py: nothing to do (no DataParallel)" in lines
+    assert "would write: lib/data.py, train.py" in lines
+    assert done.stdout == b""
+
+
+def test_an_error_names_its_place_and_what_to_do() -> None:
+    write({"train.py": KEPT})
+    done = run("convert", "train.py")
+    assert done.stdout == b""
+    line, *_, last = done.stderr.decode().splitlines()
+    assert line.startswith("train.py:9: DDP102 error: ")
+    assert last.startswith("nothing is converted")
+
+
+def test_a_file_that_a_training_script_needs_and_that_is_broken_keeps_everything_as_it_is() -> None:
+    write({**SPLIT, "lib/data.py": BROKEN, "other.py": TRAIN})
+    before = tree()
+    done = run("convert", "train.py", "other.py", "--inplace")
+    assert done.returncode == 4
+    assert tree() == before
+    first = done.stderr.decode().splitlines()[0]
+    assert first.startswith("lib/data.py:1: DDP001 error: train.py cannot be converted without this file: ")
+
+
+def test_a_broken_file_that_nobody_needs_blocks_nothing() -> None:
+    write({"train.py": TRAIN, "broken.py": BROKEN})
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 4
+    assert done.stderr.decode().splitlines()[0].startswith("broken.py:1: not valid Python: ")
+    assert b"DistributedDataParallel" in Path("train.py").read_bytes()
+    assert Path("broken.py").read_text() == BROKEN
+
+
+def test_standard_input_becomes_a_diff() -> None:
+    done = run("convert", "-", stdin=TRAIN.encode())
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"--- a/<stdin>\n+++ b/<stdin>\n@@ ")
+    assert run("convert", "-", "--check", stdin=TRAIN.encode()).returncode == 1
+    assert run("convert", "-", stdin=IDLE.encode()).stderr.startswith(b"<stdin>: nothing to do")
+    broken = run("convert", "-", stdin=BROKEN.encode())
+    assert (broken.returncode, broken.stdout) == (4, b"")
+    assert broken.stderr.startswith(b"<stdin>:1: ")
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_diff_of_files_elsewhere_says_where_it_applies(tool: list[str]) -> None:
+    write({f"project/{name}": text for name, text in SPLIT.items()})
+    Path("elsewhere").mkdir()
+    done = run("convert", "../project", cwd="elsewhere")
+    assert f"paths count from {Path.cwd() / 'project'}".encode() in done.stderr
+    subprocess.run(tool, input=done.stdout, check=True, cwd="project")
+    assert b"DistributedDataParallel" in Path("project/train.py").read_bytes()
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_diff_applies_in_a_folder_of_a_repository(tool: list[str]) -> None:
+    subprocess.run(["git", "init", "-q"], check=True)
+    write({f"sub/{name}": text for name, text in SPLIT.items()})
+    done = run("convert", ".", cwd="sub")
+    subprocess.run(tool, input=done.stdout, check=True, cwd="sub")
+    assert b"DistributedDataParallel" in Path("sub/train.py").read_bytes()
+
+
+def on_a_terminal(*arguments: str, **environment: str) -> bytes:
+    ours, theirs = pty.openpty()
+    done = subprocess.Popen(
+        [*PYTHON, *arguments], stdout=theirs, stderr=subprocess.DEVNULL, env={**os.environ, **environment}
+    )
+    os.close(theirs)
+    output = b""
+    try:
+        while data := os.read(ours, 65536):
+            output += data
+    except OSError:  # Linux says so when the other end is closed
+        pass
+    os.close(ours)
+    assert done.wait() == 0
+    return output
+
+
+def test_there_are_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    write({"train.py": TRAIN})
+    assert b"\x1b[" not in run("convert", "train.py").stdout
+    assert b"\x1b[32m+" in on_a_terminal("convert", "train.py")
+    assert b"\x1b[" not in on_a_terminal("convert", "train.py", "--no-color")
+    assert b"\x1b[" not in on_a_terminal("convert", "train.py", NO_COLOR="1")
+
+
+def test_a_reader_that_leaves_early_is_no_error() -> None:
+    write({f"train{n}.py": TRAIN for n in range(60)})
+    command = [*PYTHON, "convert", "."]
+    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert done.stdout and done.stderr
+    done.stdout.read(10)
+    done.stdout.close()
+    errors = done.stderr.read()
+    done.stderr.close()
+    assert done.wait() == 0
+    assert b"BrokenPipe" not in errors and b"would write" in errors
+
+
+# What it writes
+
+
+def test_a_link_stays_a_link_and_its_file_is_converted_once() -> None:
+    write({"real/train.py": TRAIN})
+    os.symlink("real/train.py", "link.py")
+    assert run("convert", "link.py", ".", "--inplace").returncode == 0
+    assert Path("link.py").is_symlink()
+    assert Path("real/train.py").read_text().count("DistributedDataParallel(") == 1
+
+
+def test_a_converted_copy_stands_beside_the_untouched_original() -> None:
+    write(
+        {**{f"in/{name}": text for name, text in SPLIT.items()}, "in/data/x.bin": "\0", "in/README": "read"}
+    )
+    before = tree("in")
+    done = run("convert", "in", "--output", "out")
+    assert done.returncode == 0
+    assert tree("in") == before
+    assert done.stdout == b""
+    assert b"wrote: out/lib/data.py, out/train.py" in done.stderr
+    assert b"python out/train.py ..." in done.stderr
+    copy = tree("out")
+    assert run("convert", "in", "--inplace").returncode == 0
+    assert copy == tree("in")
+
+
+def test_a_copy_of_a_script_has_the_files_that_it_needs() -> None:
+    write({**SPLIT, "unused.py": IDLE})
+    before = tree()
+    assert run("convert", "train.py", "--output", "out").returncode == 0
+    assert set(tree("out")) == set(SPLIT)
+    shutil.rmtree("out")
+    assert tree() == before
+
+
+@pytest.mark.parametrize("text", [IDLE, KEPT])
+def test_without_a_change_there_is_no_copy(text: str) -> None:
+    write({"in/train.py": text})
+    run("convert", "in", "--output", "out")
+    assert not Path("out").exists()
+
+
+def test_a_script_in_a_package_is_started_as_a_module() -> None:
+    relative = {name: text.replace("from lib", "from .lib") for name, text in SPLIT.items()}
+    write({**{f"pkg/{name}": text for name, text in relative.items()}, "pkg/__init__.py": ""})
+    done = run("convert", "pkg")
+    assert b"python -m pkg.train ..." in done.stderr
+    assert b"torchrun --nproc-per-node N -m pkg.train ..." in done.stderr
+
+
+def test_a_file_name_is_quoted_in_the_command() -> None:
+    write({"my train.py": TRAIN})
+    assert b"python 'my train.py' ..." in run("convert", ".").stderr
+
+
+# The rest
+
+
+def test_explain_shows_a_rule_and_its_example_as_a_diff() -> None:
+    done = run("explain", "ddp102")
+    assert done.returncode == 0
+    assert done.stdout.startswith(b"DDP102 ")
+    assert b"\n--- a/example.py\n+++ b/example.py\n" in done.stdout
+    assert run("explain", "all").stdout.count(b"\nDDP") > 5
+    assert tree() == {}
+
+
+def test_the_version() -> None:
+    done = run("--version")
+    assert done.stdout.split()[0] == b"dp2ddp"
+    assert done.returncode == 0
+
+
+def test_the_command_needs_neither_torch_nor_libcst_to_start() -> None:
+    code = "import sys, dp2ddp.cli; sys.exit(bool({'torch', 'libcst', 'black'} & set(sys.modules)))"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_converting_does_not_import_torch() -> None:
+    code = "import sys, dp2ddp.convert; sys.exit('torch' in sys.modules)"
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_defect_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    import dp2ddp.convert
+
+    def fail(*arguments: object) -> None:
+        raise RuntimeError("two\nlines")
+
+    write({"train.py": TRAIN})
+    monkeypatch.setattr(dp2ddp.convert, "convert_paths", fail)
+    monkeypatch.delenv("DP2DDP_DEBUG", raising=False)
+    assert cli.main(["convert", "train.py"]) == 3
+    assert capsys.readouterr().err.startswith("dp2ddp: DDP000 error: RuntimeError: two lines;")
+    monkeypatch.setenv("DP2DDP_DEBUG", "1")
+    assert cli.main(["convert", "train.py"]) == 3
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_an_interruption_ends_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:
+    import dp2ddp.convert
+
+    def interrupt(*arguments: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(dp2ddp.convert, "convert_paths", interrupt)
+    assert cli.main(["convert", "train.py"]) == 130
+
+
+@pytest.mark.parametrize("spoiled", ["not Python (", TRAIN])
+def test_a_result_that_cannot_be_vouched_for_is_refused(
+    spoiled: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    import dp2ddp.convert
+
+    write({"train.py": TRAIN})
+    monkeypatch.setattr(dp2ddp.convert, "rewrite", lambda text, edits: spoiled + "\n")
+    monkeypatch.setattr(dp2ddp.convert, "format_like", lambda before, after, path: after)
+    assert cli.main(["convert", "train.py", "--inplace"]) == 3
+    assert "DDP000 error: the result" in capsys.readouterr().err
+    assert Path("train.py").read_text() == TRAIN
+
+
+def test_a_file_that_cannot_be_replaced_leaves_all_as_they_were(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write(SPLIT)
+    usual = os.replace
+
+    def replace(source: Path, target: Path) -> None:
+        if target.name == "train.py":
+            raise OSError(13, "Permission denied", str(target))
+        usual(source, target)
+
+    monkeypatch.setattr(os, "replace", replace)
+    assert cli.main(["convert", ".", "--inplace"]) == 3
+    assert "nothing is written" in capsys.readouterr().err
+    assert tree() == {name: text.encode() for name, text in SPLIT.items()}

@@ -1,0 +1,67 @@
+"""Who may import whom: downwards only. Ruff bans the libraries; this is the whole table."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+PACKAGE = Path(__file__).parents[1] / "dp2ddp"
+
+ALLOWED = {
+    "": set(),
+    "__main__": {"cli"},
+    "cli": {"", "config", "convert", "emit", "verify"},
+    "config": set(),
+    "convert": {"analyse", "changes", "facts", "format", "plan", "rewrite", "rules", "source"},
+    "analyse": {"facts", "plan", "source"},
+    "rules": {"facts", "plan"},
+    "rewrite": {"plan", "source", "libcst"},
+    "format": {"black"},
+    "emit": {"changes", "plan", "source"},
+    "changes": {"plan", "source"},
+    "facts": {"plan", "source"},
+    "plan": {"source"},
+    "source": set(),
+    "runtime": {"torch"},
+    "verify": {"source", "torch"},
+}
+LIBRARIES = {"black", "libcst", "torch", "torchvision", "numpy"}
+
+
+def layer(module: str) -> str | None:
+    parts = module.split(".")
+    if parts[0] == "dp2ddp":
+        return parts[1] if len(parts) > 1 else ""
+    return parts[0] if parts[0] in LIBRARIES else None
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_bytes())):
+        if isinstance(node, ast.Import):
+            found.update(alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            if node.level:  # the runtime's: it may be copied elsewhere, so it does not know its own name
+                assert node.level < len(
+                    path.relative_to(PACKAGE).parts
+                ), "a relative import leaves its folder"
+                continue
+            whole = node.module == "dp2ddp"
+            names = [f"dp2ddp.{alias.name}" if _is_module(alias.name) else "dp2ddp" for alias in node.names]
+            found.update(names if whole else [node.module or ""])
+    return {name for name in map(layer, found) if name is not None}
+
+
+def _is_module(name: str) -> bool:
+    return (PACKAGE / f"{name}.py").exists() or (PACKAGE / name).is_dir()
+
+
+@pytest.mark.parametrize(
+    "path", sorted(PACKAGE.rglob("*.py")), ids=lambda path: str(path.relative_to(PACKAGE))
+)
+def test_imports_go_downwards(path: Path) -> None:
+    parts = path.relative_to(PACKAGE).with_suffix("").parts
+    own = "" if parts == ("__init__",) else parts[0]
+    assert imported(path) <= ALLOWED[own] | {own}

@@ -1,0 +1,265 @@
+"""Reading: decoding, positions, discovery, and imports as Python finds them."""
+
+from __future__ import annotations
+
+import ast
+import os
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.source import Project, SourceFile, Unreadable, decode, load, read, span_of
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def write(files: dict[str, str]) -> None:
+    for name, text in files.items():
+        Path(name).parent.mkdir(parents=True, exist_ok=True)
+        Path(name).write_text(text)
+
+
+def names(project: Project) -> set[str]:
+    return {path.relative_to(Path.cwd()).as_posix() for path in project.files}
+
+
+def reached(project: Project, name: str) -> set[str]:
+    return {path.relative_to(Path.cwd()).as_posix() for path in project.reaches(Path.cwd() / name)}
+
+
+@pytest.mark.parametrize(
+    ("data", "encoding"),
+    [
+        (b"x = 1\r\ny = 2\n", "utf-8"),
+        (b"\xef\xbb\xbfx = 1\n", "utf-8-sig"),
+        (b"# -*- coding: latin-1 -*-\nx = '\xe9'\n", "iso-8859-1"),
+        (b"x = 1\ry = 2\x0c\n", "utf-8"),
+        (b"", "utf-8"),
+    ],
+)
+def test_what_is_decoded_is_encoded_to_the_same_bytes(data: bytes, encoding: str) -> None:
+    text, found = decode(data)
+    assert found == encoding
+    assert text.encode(found) == data
+    assert not text.startswith("\ufeff")
+
+
+@pytest.mark.parametrize(
+    ("data", "line", "reason"),
+    [
+        (b"x = (\n", 1, "not valid Python"),
+        (b"x = 1\ny = '\xff'\n", 2, "not text in its encoding, utf-8"),
+        (b"# coding: nonsense\n", 1, "unknown encoding"),
+        (b"x = 1\n\0\n", 2, "null byte"),
+        (b"x.cuda(\n    async=True)\n", 2, "non_blocking=True"),
+        (b"x = 1\nprint 'a'\n", 2, "Python 2"),
+        (b"try:\n    pass\nexcept ValueError, error:\n    pass\n", 3, "Python 2"),
+        (b"x = " + b"(" * 500 + b")" * 500, 1, "not valid Python"),
+    ],
+)
+def test_what_cannot_be_parsed_has_a_line_and_a_reason(data: bytes, line: int, reason: str) -> None:
+    file = load(Path("a.py"), data)
+    assert isinstance(file, Unreadable)
+    assert file.line == line
+    assert reason in file.reason
+    assert "\n" not in file.reason
+
+
+def test_a_parsed_file_shows_no_warnings(recwarn: pytest.WarningsRecorder) -> None:
+    assert isinstance(load(Path("a.py"), b"x = '\\d'\nx is 1\n"), SourceFile)
+    assert not list(recwarn)
+
+
+def test_columns_are_characters_and_lines_are_python_s() -> None:
+    text = "a = 'é\u2028'; b = '𝄞', 2\r\nc = 3\x0c\rd = ('ü',\n 4)\n"
+    project = Project.of({Path("a.py"): text})
+    file = project.files[Path("a.py")]
+    spans = {}
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Assign):
+            spans[node.targets[0].id] = span_of(node.value, file)  # type: ignore[attr-defined]
+    assert {name: (it.line, it.column, it.end_line, it.end_column) for name, it in spans.items()} == {
+        "a": (1, 4, 1, 8),
+        "b": (1, 14, 1, 20),
+        "c": (2, 4, 2, 5),
+        "d": (3, 4, 4, 3),
+    }
+
+
+def test_folders_are_searched_without_what_is_not_the_user_s() -> None:
+    write(
+        {
+            "a.py": "",
+            "sub/b.py": "",
+            "sub/notes.txt": "",
+            ".hidden/c.py": "",
+            "__pycache__/d.py": "",
+            "build/e.py": "",
+            "dist/f.py": "",
+            "node_modules/g.py": "",
+            "env/pyvenv.cfg": "",
+            "env/lib/h.py": "",
+            "lib/site-packages/i.py": "",
+        }
+    )
+    assert names(read(["."])) == {"a.py", "sub/b.py"}
+
+
+def test_a_file_is_read_once_by_whatever_name() -> None:
+    write({"real/a.py": "x = 1\n", "train.py": "import link\n"})
+    os.symlink("real/a.py", "link.py")
+    project = read([".", "link.py", "./real/../real/a.py"])
+    assert names(project) == {"real/a.py", "train.py"}
+    assert reached(project, "train.py") == {"train.py", "real/a.py"}
+
+
+def test_paths_that_cannot_be_read_are_named() -> None:
+    write({"a.py": "x = 1\n", "fine.py/inner.py": ""})
+    os.mkfifo("pipe.py")
+    project = read(["a.py", "missing.py", "pipe.py"])
+    assert names(project) == {"a.py"}
+    reasons = {it.path.name: it.reason for it in project.unreadable}
+    assert reasons == {
+        "missing.py": "cannot be read: no such file or directory",
+        "pipe.py": "cannot be read: it is no regular file",
+    }
+
+
+def test_standard_input_is_a_file_of_the_working_folder() -> None:
+    write({"model.py": ""})
+    project = read(["-"], b"import model\n")
+    assert names(project) == {"<stdin>", "model.py"}
+
+
+def test_imports_are_followed_to_local_files_of_every_kind() -> None:
+    write(
+        {
+            "src/train.py": "import a, os\nfrom pkg import b, name\nfrom pkg.deep.c import *\n"
+            "def f():\n    import space.d\n    importlib.import_module('e')\nimport dp2ddp.runtime, torch\n",
+            "src/a.py": "import train\n",
+            "src/pkg/__init__.py": "",
+            "src/pkg/b.py": "from . import sibling\nfrom .deep import c\nfrom .. import unseen\n",
+            "src/pkg/sibling.py": "",
+            "src/pkg/unused.py": "",
+            "src/pkg/deep/__init__.py": "from ..other import x\n",
+            "src/pkg/deep/c.py": "",
+            "src/pkg/other.py": "",
+            "src/space/d.py": "",
+            "src/e.py": "",
+        }
+    )
+    project = read(["src/train.py"])
+    expected = {"train", "a", "pkg/__init__", "pkg/b", "pkg/sibling", "pkg/deep/__init__", "pkg/deep/c"}
+    expected |= {"pkg/other", "space/d", "e"}
+    assert names(project) == {f"src/{name}.py" for name in expected}
+    assert reached(project, "src/train.py") == names(project)
+    assert reached(project, "src/e.py") == {"src/e.py"}
+
+
+def test_the_script_decides_which_file_a_name_means() -> None:
+    write(
+        {
+            "train.py": "import models.net\n",
+            "utils.py": "",
+            "models/net.py": "import utils\nif __name__ == '__main__':\n    utils\n",
+            "models/utils.py": "",
+        }
+    )
+    project = read(["."])
+    net = Path.cwd() / "models/net.py"
+    assert project.resolve(net, "utils") == Path.cwd() / "utils.py"
+    assert reached(project, "train.py") == {"train.py", "models/net.py", "utils.py"}
+    assert reached(project, "models/net.py") == {"models/net.py", "models/utils.py"}
+
+
+def test_modules_are_resolved_to_files() -> None:
+    here = Path("/p")
+    texts = {
+        "train.py": "",
+        "pkg/__init__.py": "",
+        "pkg/a.py": "",
+        "pkg/sub/b.py": "",
+        "pkg/c/__init__.py": "",
+    }
+    project = Project.of({here / name: text for name, text in texts.items()}, root=here)
+
+    def resolve(importer: str, module: str, level: int = 0) -> str | None:
+        found = project.resolve(here / importer, module, level)
+        return found and found.relative_to(here).as_posix()
+
+    assert resolve("train.py", "pkg") == "pkg/__init__.py"
+    assert resolve("train.py", "pkg.a") == "pkg/a.py"
+    assert resolve("train.py", "pkg.sub") is None
+    assert resolve("train.py", "pkg.sub.b") == "pkg/sub/b.py"
+    assert resolve("train.py", "torch") is None
+    assert resolve("pkg/a.py", "", 1) == "pkg/__init__.py"
+    assert resolve("pkg/a.py", "c", 1) == "pkg/c/__init__.py"
+    assert resolve("pkg/sub/b.py", "a", 2) == "pkg/a.py"
+    assert resolve("pkg/sub/b.py", "pkg.a") == "pkg/a.py"
+    assert resolve("pkg/a.py", "train") == "train.py"
+
+
+@pytest.mark.parametrize(
+    "edit",
+    [
+        "sys.path.append('../lib')",
+        "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))",
+        "sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'lib'))",
+        "sys.path.append(str(Path(__file__).parents[1].joinpath('x').parent / 'lib'))\nsys.path.append('../lib')",
+        "ROOT = os.path.dirname(os.path.dirname(__file__))\nsys.path += [ROOT + '/lib']",
+        "sys.path.extend([os.path.join(os.getcwd(), os.pardir, 'lib')])",
+    ],
+)
+def test_edits_of_the_search_path_are_followed(edit: str) -> None:
+    write({"tools/train.py": f"import sys, os\n{edit}\nimport helper\n", "lib/helper.py": "x = 1\n"})
+    project = read(["tools/train.py"])
+    assert reached(project, "tools/train.py") == {"tools/train.py", "lib/helper.py"}
+
+
+def test_an_edit_of_the_search_path_in_an_imported_file_counts() -> None:
+    write(
+        {
+            "tools/train.py": "import _paths\nimport helper\n",
+            "tools/_paths.py": "import sys\nsys.path.insert(0, '../lib')\n",
+            "lib/helper.py": "",
+        }
+    )
+    assert reached(read(["tools"]), "tools/train.py") == {
+        "tools/train.py",
+        "tools/_paths.py",
+        "lib/helper.py",
+    }
+
+
+def test_imports_start_at_the_package_s_root_and_at_the_working_folder() -> None:
+    write(
+        {
+            "top/__init__.py": "",
+            "top/run/__init__.py": "",
+            "top/run/train.py": "from top.net import x\nfrom shared import y\n",
+            "top/net.py": "",
+            "shared.py": "",
+        }
+    )
+    found = {"top/__init__.py", "top/run/train.py", "top/net.py", "shared.py"}
+    assert reached(read(["top/run/train.py"]), "top/run/train.py") == found
+
+
+def test_unreadable_files_are_found_by_who_imports_them() -> None:
+    write({"train.py": "import a\n", "a.py": "import broken\n", "broken.py": "x = (\n", "other.py": ""})
+    project = read(["train.py", "other.py"])
+    assert [it.path.name for it in project.unreadable_from(Path.cwd() / "train.py")] == ["broken.py"]
+    assert not project.unreadable_from(Path.cwd() / "other.py")
+
+
+def test_a_project_with_other_texts_is_parsed_anew() -> None:
+    here = Path("/p/a.py")
+    project = Project.of({here: "import b\n", Path("/p/b.py"): ""})
+    assert len(project.reaches(here)) == 2
+    assert project.with_texts({here: "x = 1\n"}).reaches(here) == {here}
+    with pytest.raises(SyntaxError):
+        project.with_texts({here: "x = (\n"})
