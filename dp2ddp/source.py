@@ -303,6 +303,8 @@ class _Finder:
         self.searches: dict[Path, tuple[Path, ...]] = {}
         self.reached: dict[Path, frozenset[Path]] = {}
         self.located: dict[tuple[tuple[Path, ...], str], Path | None] = {}
+        self.targeted: dict[tuple[tuple[Path, ...], Path], frozenset[Path]] = {}
+        self.same: dict[tuple[Path, ...], tuple[Path, ...]] = {}
 
     def reach(self, entry: Path) -> frozenset[Path]:
         """All files that run when ``entry`` is run as a script, itself included."""
@@ -328,8 +330,13 @@ class _Finder:
             self.searches[entry] = self._edited(entry, tuple(dict.fromkeys(usual)), [entry])
         return self.searches[entry]
 
-    def targets(self, file: SourceFile, search: tuple[Path, ...]) -> set[Path]:
+    def targets(self, file: SourceFile, search: tuple[Path, ...]) -> frozenset[Path]:
         """The files that the imports of one file run."""
+        if (search, file.path) not in self.targeted:
+            self.targeted[search, file.path] = self._targets(file, search)
+        return self.targeted[search, file.path]
+
+    def _targets(self, file: SourceFile, search: tuple[Path, ...]) -> frozenset[Path]:
         found: set[Path] = set()
         for item in file.imports:
             parts = item.module.split(".") if item.module else []
@@ -339,7 +346,7 @@ class _Finder:
                 path = self.locate(search, file.path, module, item.level)
                 if path:
                     found.add(path)
-        return found
+        return frozenset(found)
 
     def locate(self, search: tuple[Path, ...], importer: Path, module: str, level: int) -> Path | None:
         if level:
@@ -393,7 +400,8 @@ class _Finder:
                     folder = Path(os.path.normpath(base / name))
                     if folder not in search:
                         (before if first else after).append(folder)
-        return tuple(dict.fromkeys([*before, *search, *after]))
+        edited = tuple(dict.fromkeys([*before, *search, *after]))
+        return self.same.setdefault(edited, edited)  # compared often: quick if it is the same object
 
 
 def _imports(tree: ast.Module) -> Iterator[Import]:
