@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 
 from dp2ddp.analyse import checkpoints, devices, effects, entry, loaders, loops, metrics, models
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
 from dp2ddp.facts import Facts, Obstacle, Problem
-from dp2ddp.source import Project
+from dp2ddp.source import Project, SourceFile
 
 
 def analyse(project: Project) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel."""
-    context = Context(Program(project))
+    context = Context(Program(project, _concerned(project)))
     batch_loops = loops.batch_loops(context)
     training = loops.training_loaders(batch_loops)
     wrapped = models.collect(context)
@@ -42,6 +43,20 @@ def analyse(project: Project) -> Facts:
         ),
     )
     return replace(facts, obstacles=(*facts.obstacles, *_misplaced(context)))
+
+
+def _concerned(project: Project) -> list[SourceFile]:
+    """The files that have to do with DataParallel, or with models that it wraps; the others need no linking."""
+    wrapping = {path for path, file in project.files.items() if "arallel" in file.text}
+    if not wrapping:
+        return []
+    loading = {path for path, file in project.files.items() if "load_state_dict" in file.text}
+    found: set[Path] = set()
+    for path in project.files:
+        reached = project.reaches(path)
+        if reached & wrapping or path in loading:
+            found |= reached
+    return [file for path, file in project.files.items() if path in found]
 
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:

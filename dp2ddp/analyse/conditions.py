@@ -97,7 +97,7 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     if not found and isinstance(node, ast.Attribute):
         # `args.cuda = …` on a parser's namespace, wherever it was set.
         name = node.attr
-        for file in program.project.files.values():
+        for file in program.files:
             for inner in ast.walk(file.tree):
                 if isinstance(inner, ast.Assign) and len(inner.targets) == 1:
                     target = inner.targets[0]

@@ -96,7 +96,7 @@ class Context:
         wraps = {id(call.node) for call in self.wraps}
         backwards = {id(node) for node in self.backwards}
         found = []
-        for file in self.program.project.files.values():
+        for file in self.program.files:
             runs = self.program_runs(file)
             if runs & wraps and runs & backwards:
                 found.append(file)

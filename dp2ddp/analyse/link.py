@@ -208,8 +208,9 @@ def full_name(value: Value) -> str:
 class Program:
     """A linked project: ask it for the values of an expression, the calls, and what stands round a node."""
 
-    def __init__(self, project: Project) -> None:
+    def __init__(self, project: Project, files: Iterable[SourceFile]) -> None:
         self.project = project
+        self.files = list(files)
         self.scopes: list[Scope] = []
         self.scope_of: dict[int, Scope] = {}
         self.file_of: dict[int, SourceFile] = {}
@@ -220,7 +221,7 @@ class Program:
         self.by_node: dict[int, Scope] = {}
         self._definitions: dict[tuple[int, str], dict[int, set[Value]]] = defaultdict(dict)
         self._definition_nodes: dict[int, ast.AST] = {}
-        self._fields: dict[tuple[Value, str], dict[int, set[Value]]] = defaultdict(dict)
+        self._fields: dict[Value, dict[str, dict[int, set[Value]]]] = defaultdict(dict)
         self._returns: dict[int, set[Value]] = defaultdict(set)
         self._values: dict[int, Values] = {}
         self._calls: dict[int, Call] = {}
@@ -228,7 +229,8 @@ class Program:
         """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
         self._families: dict[Cls, list[Value]] = {}
-        for file in project.files.values():
+        self._subclasses: dict[Value, list[Cls]] = {}
+        for file in self.files:
             self._collect(file.tree, file, None)
         self._link()
 
@@ -342,7 +344,7 @@ class Program:
     def _link(self) -> None:
         for _ in range(50):
             self._changed = False
-            self._families = {}  # bases may have become known
+            self._families, self._subclasses = {}, {}  # more bases may be known now
             for scope in self.scopes:
                 for statement in scope.body:
                     self._execute(statement, scope)
@@ -504,13 +506,16 @@ class Program:
             self._grow(self._definitions[module.index, name].setdefault(id(node), set()), values)
         elif not isinstance(owner, Const | Ext | Func):
             self._definition_nodes[id(node)] = node
-            self._grow(self._fields[owner, name].setdefault(id(node), set()), values)
+            self._grow(self._fields[owner].setdefault(name, {}).setdefault(id(node), set()), values)
+
+    def _field(self, owner: Value, name: str) -> dict[int, set[Value]]:
+        return self._fields.get(owner, {}).get(name, {})
 
     def _item(self, values: Values, key: str) -> Values:
         found: set[Value] = set()
         for value in values:
             for name in (f"[{key}]", "[*]"):
-                for entry in self._fields.get((value, name), {}).values():
+                for entry in self._field(value, name).values():
                     found |= entry
             if isinstance(value, Made) and value.name in ITERATORS:
                 found |= self._item(self._argument_values(value, 0), key)
@@ -520,8 +525,8 @@ class Program:
         found: set[Value] = set()
         for value in values:
             if isinstance(value, Coll):
-                for (owner, name), entries in list(self._fields.items()):
-                    if owner == value and name.startswith("["):
+                for name, entries in self._fields.get(value, {}).items():
+                    if name.startswith("["):
                         found.update(*entries.values())
             elif isinstance(value, Made) and value.name in ITERATORS:
                 found |= self._elements(self._argument_values(value, 0))
@@ -700,7 +705,7 @@ class Program:
                 return self._argument_values(owner, 0)
             case Made() | Member() | Coll():
                 stored: set[Value] = set()
-                for values in self._fields.get((owner, name), {}).values():
+                for values in self._field(owner, name).values():
                     stored |= values
                 depth = 0
                 at: Value = owner
@@ -734,7 +739,7 @@ class Program:
         family = [*self.bases(cls), *self._derived(cls)]
         found: set[Value] = set()
         for base in family:
-            stored = self._fields.get((base, name), {})
+            stored = self._field(base, name)
             nodes = [self._definition_nodes[key] for key in stored]
             # In the method that sets it, an attribute follows the order of statements as a name does.
             near = [n for n in nodes if self.scope_of.get(id(n)) is self.scope_of.get(id(node))]
@@ -755,8 +760,14 @@ class Program:
 
     def _derived(self, cls: Cls) -> list[Cls]:
         """Subclasses whose fields a method of the base may read."""
-        others = (Cls(scope.index) for scope in self.scopes if scope.is_class)
-        return [other for other in others if other != cls and cls in self.bases(other)]
+        if not self._subclasses:
+            for scope in self.scopes:
+                if scope.is_class:
+                    other = Cls(scope.index)
+                    for base in self.bases(other)[1:]:
+                        self._subclasses.setdefault(base, []).append(other)
+            self._subclasses.setdefault(cls, [])
+        return self._subclasses.get(cls, [])
 
     def _call(self, node: ast.Call, scope: Scope) -> Values:
         callees = self._evaluate(node.func, scope)
@@ -793,10 +804,8 @@ class Program:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
                     name = full_name(callee)
-                    if name:
+                    if name and not _is_tensor(name):
                         found.add(Made(name, id(node)))
-                case Made():
-                    found.add(Made(f"{callee.name}.__call__", id(node)))
         return frozenset(found)
 
     def _getattr(self, node: ast.Call) -> Values:
@@ -885,7 +894,7 @@ class Program:
             found = []
             for owner in self.values(name.value):
                 key = owner.cls if isinstance(owner, Inst) else owner
-                found += [self._definition_nodes[entry] for entry in self._fields.get((key, name.attr), {})]
+                found += [self._definition_nodes[entry] for entry in self._field(key, name.attr)]
             near = [node for node in found if self.scope_of.get(id(node)) is self.scope(name)]
             return self.reaching(near, name) if near else found
         return []
@@ -897,9 +906,8 @@ class Program:
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
         for base in self.bases(owner.cls):
-            for (holder, name), entries in self._fields.items():
-                if holder == base:
-                    yield name, frozenset().union(*entries.values())
+            for name, entries in self._fields.get(base, {}).items():
+                yield name, frozenset().union(*entries.values())
 
     def module_names(self, module: Scope) -> Iterator[tuple[str, Values]]:
         """The names of a module, with their values."""
@@ -914,11 +922,10 @@ class Program:
         while waiting:
             value = waiting.pop()
             if isinstance(value, Coll):
-                for (owner, _), entries in self._fields.items():
-                    if owner == value:
-                        new = set().union(*entries.values()) - found
-                        found |= new
-                        waiting += new
+                for entries in self._fields.get(value, {}).values():
+                    new = set().union(*entries.values()) - found
+                    found |= new
+                    waiting += new
         return frozenset(found)
 
     def called_scopes(self, node: ast.AST) -> set[int]:
@@ -969,6 +976,13 @@ class Program:
         yield from self.descendants(node)
         for index in self.entered(node):
             yield from self.body(self.scopes[index])
+
+
+def _is_tensor(name: str) -> bool:
+    """Whether a call returns a tensor, or is the end of a long chain: nobody asks who those are, and they multiply."""
+    parts = name.split(".")
+    function = parts[0] == "torch" and len(parts) == 2 and parts[1] not in ("load", "device", "Generator")
+    return function or name.startswith(("torch.nn.functional.", "torch.autograd.")) or len(parts) > 8
 
 
 def _run_with(node: ast.AST) -> Iterator[ast.AST]:

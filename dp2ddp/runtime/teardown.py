@@ -7,8 +7,7 @@
 - A rank that fails says so first, so that the ranks which fail because of it stay quiet.
 
 Why not simply a barrier at exit: a rank that ends early would cost the whole collective timeout. Why not simply
-``destroy_process_group``: with gloo it ended in SIGABRT in about 2 of 100 two-process jobs, and in none of 100 after
-a barrier.
+``destroy_process_group``: with gloo it ended in SIGABRT in about 2 of 100 two-process jobs; see ``_leave``.
 """
 
 from __future__ import annotations
@@ -203,12 +202,15 @@ def _wait_for_others() -> bool:
 
 
 def _leave(together: bool) -> None:
-    group = dist.group.WORLD
-    if together:
-        with suppress(RuntimeError):
-            if dist.get_world_size() > 1 and torch.device("cpu") in group._device_types:
-                dist.all_reduce(torch.zeros(1))  # over gloo: the barrier before
-            dist.destroy_process_group()
-            return
-    # Keep the group's C++ object from being destroyed while its threads run: that would be std::terminate.
-    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
+    group, last = dist.group.WORLD, torch.zeros(1)
+    # gloo's threads take the interpreter's lock to let go of a tensor that only they hold. The group's destructor waits
+    # for them with the lock held (a hang, seen in 1 of 2 jobs with torch 2.4), and after the interpreter's end the lock
+    # ends them ("terminate called without an active exception"). So neither is ever destroyed.
+    for kept in (group, last):
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
+    if not together:
+        return
+    with suppress(RuntimeError):
+        if dist.get_world_size() > 1 and last.device in group._device_types:
+            dist.all_reduce(last)  # over gloo: a barrier
+        dist.destroy_process_group()
