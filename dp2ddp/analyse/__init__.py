@@ -47,16 +47,24 @@ def analyse(project: Project) -> Facts:
 
 def _concerned(project: Project) -> list[SourceFile]:
     """The files that have to do with DataParallel, or with models that it wraps; the others need no linking."""
-    wrapping = {path for path, file in project.files.items() if "arallel" in file.text}
+    wrapping = {path for path, file in project.files.items() if _wraps(file.text)}
     if not wrapping:
         return []
-    loading = {path for path, file in project.files.items() if "load_state_dict" in file.text}
+    loading = {path for path, file in project.files.items() if _loads(file.text)}
     found: set[Path] = set()
     for path in project.files:
         reached = project.reaches(path)
         if reached & wrapping or path in loading:
             found |= reached
     return [file for path, file in project.files.items() if path in found]
+
+
+def _wraps(text: str) -> bool:
+    return "DataParallel" in text or "data_parallel" in text
+
+
+def _loads(text: str) -> bool:
+    return "load_state_dict" in text and "torch.load" in text
 
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:
