@@ -7,7 +7,10 @@
 - A rank that fails says so first, so that the ranks which fail because of it stay quiet.
 
 Why not simply a barrier at exit: a rank that ends early would cost the whole collective timeout. Why not simply
-``destroy_process_group``: with gloo it ended in SIGABRT in about 2 of 100 two-process jobs; see ``_leave``.
+``destroy_process_group``: gloo's threads take the interpreter's lock to let go of a collective's tensor. With torch
+2.4 the group's destructor waits for them with the lock held, and one job in two hung; once the interpreter has ended,
+the lock ends the process ("terminate called without an active exception", SIGABRT, in 16 of 25 jobs that did not
+destroy the group). So the last collective is one without tensors, and the threads get a moment to let go.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ import atexit
 import builtins
 import ctypes
 import os
+import signal
 import sys
 import threading
 import time
@@ -31,14 +35,15 @@ COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so th
 
 _pid: int | None = None  # of the rank whose end is cared for here: not that of a process forked from it
 _failed = False
+_code: int | None = None  # what this process will exit with, if that is known
 _stop = threading.Event()
 _watcher: threading.Thread | None = None
 
 
 def watch() -> None:
     """Care for this rank's end from now on."""
-    global _pid, _failed, _watcher
-    _pid, _failed = os.getpid(), False
+    global _pid, _failed, _code, _watcher
+    _pid, _failed, _code = os.getpid(), False, None
     if ranks.get_world_size() > 1:
         _stop.clear()
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
@@ -49,18 +54,14 @@ def watch() -> None:
 
 def fail(error: BaseException) -> None:
     """Note that this rank is ending in ``error``, and name the rank in the error's traceback."""
-    global _failed
+    global _failed, _code
     _failed = True
+    if isinstance(error, SystemExit):
+        _code = error.code & 0xFF if isinstance(error.code, int) else 1
     if hasattr(error, "add_note") and not isinstance(error, SystemExit):
         note = f"on {_name()}"
         if note not in getattr(error, "__notes__", ()):
             error.add_note(note)
-
-
-def unfail() -> None:
-    """Forget a noted failure: the program handled it."""
-    global _failed
-    _failed = False
 
 
 def _name() -> str:
@@ -117,9 +118,11 @@ def _install_hook() -> None:
     previous = sys.excepthook
 
     def hook(kind, error, trace):
+        global _code
         if os.getpid() != _pid:
             return previous(kind, error, trace)
         fail(error)
+        _code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         if isinstance(error, KeyboardInterrupt) and "DP2DDP_AGENT" in os.environ:
             return None
         try:
@@ -132,7 +135,7 @@ def _install_hook() -> None:
         if not first:
             if not consequence:
                 _say(f"{_name()} failed too: {kind.__name__}: {error}")
-            _wait_until_said()
+            _wait_for_end()
             return None
         if not hasattr(error, "add_note"):
             _say(f"{_name()} failed:")
@@ -160,18 +163,21 @@ def _wait_for_cause() -> None:
         time.sleep(0.05)
 
 
-def _wait_until_said() -> None:
-    """Stay until the first failure is on the screen: this rank's exit makes the agent end the others."""
+def _wait_for_end() -> None:
+    """Let the rank that failed first say why and exit first: the agent then ends this one, and names that one."""
+    end = time.monotonic() + COURTESY
     with suppress(RuntimeError):
-        end = time.monotonic() + COURTESY
         while time.monotonic() < end and not rendezvous.store().check(["failure/said"]):
             time.sleep(0.02)
+    time.sleep(COURTESY)
 
 
 def _end() -> None:
     """Leave the process group with the others, when this process exits."""
+    global _pid
     if os.getpid() != _pid:
         return
+    _pid = None
     together = False
     with suppress(RuntimeError):  # the store may be gone, and the agent with it
         if not dist.is_initialized():  # the program left the group itself
@@ -187,6 +193,17 @@ def _end() -> None:
     rendezvous.disconnect()
     if dist.is_initialized():
         _leave(together)
+    if _code is not None and ranks.get_world_size() > 1:
+        _exit_at_once(_code)
+
+
+def _exit_at_once(code: int) -> None:
+    """Exit without the interpreter's end, which gloo's threads might turn into SIGABRT."""
+    atexit._run_exitfuncs()  # those registered before ours; ours knows that it has run
+    for stream in (sys.stdout, sys.stderr):
+        with suppress(OSError, ValueError):
+            stream.flush()
+    os._exit(code)
 
 
 def _wait_for_others() -> bool:
@@ -202,15 +219,16 @@ def _wait_for_others() -> bool:
 
 
 def _leave(together: bool) -> None:
-    group, last = dist.group.WORLD, torch.zeros(1)
-    # gloo's threads take the interpreter's lock to let go of a tensor that only they hold. The group's destructor waits
-    # for them with the lock held (a hang, seen in 1 of 2 jobs with torch 2.4), and after the interpreter's end the lock
-    # ends them ("terminate called without an active exception"). So neither is ever destroyed.
-    for kept in (group, last):
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(kept))
-    if not together:
+    """Give up the process group: with the others, or leaving it as it is."""
+    group = dist.group.WORLD
+    if together:
+        with suppress(RuntimeError):
+            cpu = torch.device("cpu")
+            if cpu in group._device_types and _sequences():
+                group._get_backend(
+                    cpu
+                ).barrier().wait()  # unlike dist.barrier, it starts no NCCL and has no tensor
+                time.sleep(0.05)
+            dist.destroy_process_group()
         return
-    with suppress(RuntimeError):
-        if dist.get_world_size() > 1 and last.device in group._device_types:
-            dist.all_reduce(last)  # over gloo: a barrier
-        dist.destroy_process_group()
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(group))
