@@ -156,6 +156,15 @@ class Effect(Fact):
     operand: Anchor | None = None
     problem: Problem | None = None
 
+    def covers(self, place: Anchor) -> bool:
+        """Whether a place is in the statements that only the main process runs."""
+        if self.kind not in ("guard", "test") or place.path != self.path:
+            return False
+        first, last = self.at.span, (self.last or self.at).span
+        return (first.line, first.column) <= (place.span.line, place.span.column) and (
+            (place.span.end_line, place.span.end_column) <= (last.end_line, last.end_column)
+        )
+
 
 @dataclass(frozen=True)
 class Fetch(Fact):
@@ -176,7 +185,7 @@ class Reread(Fact):
 class StateDict(Fact):
     """A use of a wrapped model's state.
 
-    ``kind``: "save" (``at`` is the model whose state is taken or set), "load" (``at`` is the state dict given to
+    ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (it may be wrapped or not), "load" (``at`` is the state dict given to
     ``load_state_dict``), "model" (``at`` is a wrapped model that stands where the bare one is meant), "prefix"
     (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check).
     """

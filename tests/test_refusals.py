@@ -226,7 +226,7 @@ REFUSED = {
         'with open("log.txt", "w") as log:\n  for epoch in range(2):\n',
         "DDP301",
         12,
-        "open for writing",
+        "only the main process may write",
     ),
 }
 

@@ -39,6 +39,7 @@ def analyse(project: Project) -> Facts:
             *loops.obstacles(context, batch_loops),
             *metrics.obstacles(context, batch_loops),
             *devices.obstacles(context),
+            *effects.obstacles(context, acts),
             *checkpoints.obstacles(context),
         ),
     )

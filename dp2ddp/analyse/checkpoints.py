@@ -23,7 +23,7 @@ def collect(context: Context, effects: tuple[Effect, ...]) -> tuple[StateDict, .
             if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
                 found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
     for node in _under_guards(context, effects):
-        found.setdefault(id(node), _state(context, "model", node))
+        found.setdefault(id(node), _bare(context, node, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
 
@@ -33,6 +33,13 @@ def _state(
     anchor = context.program.anchor(whole or node)
     operand = context.program.anchor(node)
     return StateDict(anchor, context.ddp(anchor.path), kind, operand, imported)
+
+
+def _bare(context: Context, node: ast.expr, kind: str = "save") -> StateDict:
+    """The bare model behind an expression that is a wrapped one, or that may be either ("either")."""
+    values = context.program.values(node)
+    bare = any(context.module_class(value) for value in values if not context.is_wrapped(frozenset([value])))
+    return _state(context, "either" if bare else kind, node)
 
 
 def _stored(context: Context) -> set[int]:
@@ -70,11 +77,11 @@ def _states(context: Context, call: Call, stored: set[int]) -> Iterator[tuple[as
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         if context.is_wrapped(program.values(function.value)):
             if id(call.node) in stored and not _changed(context, call.node):
-                yield function.value, _state(context, "save", function.value)
+                yield function.value, _bare(context, function.value)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
         if context.is_wrapped(values):
-            yield function.value, _state(context, "save", function.value)
+            yield function.value, _bare(context, function.value)
             yield from _load(context, call.node.args[0])
         elif any(context.module_class(value) for value in values) and not _optimizer(values):
             if _from_file(context, call.node.args[0]):
@@ -85,7 +92,7 @@ def _states(context: Context, call: Call, stored: set[int]) -> Iterator[tuple[as
     elif "torch.save" in call.names and call.node.args:
         whole = call.node.args[0]
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
-            yield whole, _state(context, "model", whole)
+            yield whole, _bare(context, whole, "model")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
         second = call.node.args[1]
         for node in second.elts if isinstance(second, ast.Tuple) else [second]:
@@ -146,18 +153,9 @@ def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
 def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
     """Wrapped models used in statements that only the main process runs: there the bare model must do."""
     program = context.program
-    ranges = [
-        (effect.path, effect.at.span, (effect.last or effect.at).span)
-        for effect in effects
-        if effect.kind == "guard"
-    ]
     for call in program.calls:
         anchor = program.anchor(call.node)
-        inside = any(
-            anchor.path == path and first <= anchor.span and anchor.span.end_line <= last.end_line
-            for path, first, last in ranges
-        )
-        if not inside:
+        if not any(effect.covers(anchor) for effect in effects):
             continue
         for node in (*call.node.args, *(keyword.value for keyword in call.node.keywords), call.node.func):
             if isinstance(node, ast.Name | ast.Attribute) and context.is_wrapped(program.values(node)):

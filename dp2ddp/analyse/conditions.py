@@ -34,10 +34,8 @@ def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: i
         case ast.Call():
             return is_call_of(context, test, AVAILABLE)
         case ast.BoolOp(op=ast.And()):
-            return all(asks_for_gpus(context, value, depth + 1) for value in test.values) or (
-                decides_device(context, test)
-                and any(asks_for_gpus(context, v, depth + 1) for v in test.values)
-            )
+            asks = [asks_for_gpus(context, value, flags, depth + 1) for value in test.values]
+            return all(asks) or (flags and any(asks) and decides_device(context, test))
         case ast.Compare(ops=[operator], comparators=[right]):
             if counts_gpus(context, test.left) and isinstance(operator, ast.Gt | ast.GtE | ast.NotEq):
                 return isinstance(right, ast.Constant)

@@ -163,6 +163,8 @@ class Context:
         if isinstance(value, Inst):
             return self.program.derives(value, "torch.nn.Module")
         name = full_name(value)
+        if name == WRAP:
+            return True
         return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
             "torch.nn.functional"
         )

@@ -6,8 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import Call, Cls, Ext, Inst, full_name
-from dp2ddp.facts import Effect, Fetch, Problem, Reread
+from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
+from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
@@ -18,7 +18,7 @@ WRITES = frozenset("""
     torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torch.onnx.export torch.jit.save
     imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave scipy.misc.imsave
     matplotlib.image.imsave matplotlib.pyplot.imsave matplotlib.pyplot.savefig matplotlib.pyplot.show
-    logging.basicConfig logging.config. sys.stdout.write sys.stdout.flush
+    logging.basicConfig logging.config. sys.stdout.write sys.stdout.flush sys.stderr.write
     wandb. mlflow. swanlab. clearml. tensorboard_logger. aim.
     """.split())
 # Methods that write, by the class or function that makes the object and the method's name.
@@ -67,6 +67,22 @@ WRITERS = {
     "clearml.Task.init",
     "aim.Run",
 }
+ASKS = {
+    "subprocess.check_output",
+    "subprocess.getoutput",
+    "shutil.which",
+    "shutil.disk_usage",
+    "wandb.util.generate_id",
+}
+ASKING = (
+    "os.path.",
+    "builtins.len",
+    "builtins.isinstance",
+    "builtins.hasattr",
+    "builtins.bool",
+    "pathlib.Path.exists",
+)
+OPENERS = {"builtins.open", "io.open", "codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
 READS = {
     "torch.load",
     "numpy.load",
@@ -77,6 +93,19 @@ READS = {
     "yaml.safe_load",
 }
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
+MUTATING = {
+    "append",
+    "extend",
+    "update",
+    "pop",
+    "clear",
+    "insert",
+    "step",
+    "backward",
+    "zero_grad",
+    "add",
+    "remove",
+}
 BARS = {"tqdm.tqdm", "tqdm.trange", "rich.progress.track"}
 FETCHES = {
     "torch.hub.load",
@@ -97,6 +126,8 @@ PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"
 
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
+    if name in ASKS:
+        return False
     if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
         return True
     owner, _, method = name.rpartition(".")
@@ -106,7 +137,11 @@ def is_write(name: str) -> bool:
 
 
 def _opens_for_writing(call: Call) -> bool:
-    mode = call.argument("mode", 1)
+    if not call.names & OPENERS:
+        return False
+    mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
+    if isinstance(mode, ast.Name | ast.Attribute):
+        return True  # unknown: as if it wrote
     if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
         return any(letter in mode.value for letter in "wax+")
     return False
@@ -114,9 +149,7 @@ def _opens_for_writing(call: Call) -> bool:
 
 def _is_writer(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and (
-        bool(call.names & WRITERS) or ("builtins.open" in call.names and _opens_for_writing(call))
-    )
+    return call is not None and (bool(call.names & WRITERS) or _opens_for_writing(call))
 
 
 def _writes(context: Context, node: ast.AST) -> bool:
@@ -124,16 +157,17 @@ def _writes(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     if call is None or not call.names:
         return False
-    if any(name.startswith("builtins.open.") for name in call.names):
-        return any(_is_writer(context, context.program.node(site)) for site in _opened(call))
+    opened = list(_opened(call))
+    if opened:
+        return any(_is_writer(context, context.program.node(site)) for site in opened)
     return any(is_write(name) for name in call.names)
 
 
 def _opened(call: Call) -> Iterator[int]:
     for callee in call.callees:
         owner = getattr(callee, "owner", None)
-        if full_name(owner) == "builtins.open" and hasattr(owner, "site"):
-            yield owner.site  # type: ignore[union-attr]
+        if isinstance(owner, Made) and owner.name in OPENERS:
+            yield owner.site
 
 
 def _guardable(context: Context, statement: ast.stmt) -> bool:
@@ -199,7 +233,23 @@ def _tests(context: Context, guarded: set[int]) -> Iterator[Effect]:
         if not isinstance(parent, ast.If) or id(parent) in seen or not _whole(context, parent, guarded):
             continue
         seen.add(id(parent))
-        yield _effect(context, "test", parent.test, _what(context, parent.body[0]))
+        problem = next((found for part in parent.body if (found := _unsafe(context, part)) is not None), None)
+        last = program.anchor(parent.body[-1])
+        yield _effect(
+            context, "test", parent.test, _what(context, parent.body[0]), last=last, problem=problem
+        )
+
+
+def _only_asks(context: Context, test: ast.expr) -> bool:
+    """Whether a condition changes nothing: the main process alone may evaluate it."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield):
+            return False
+        if isinstance(node, ast.Call):
+            call = context.program.call(node)
+            if call is None or not call.names or not all(name.startswith(ASKING) for name in call.names):
+                return False
+    return True
 
 
 def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
@@ -209,6 +259,7 @@ def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
         isinstance(node, ast.If)
         and not node.orelse
         and not is_main_guard(node.test)
+        and _only_asks(context, node.test)
         and all(id(statement) in guarded for statement in node.body)
     )
 
@@ -243,16 +294,19 @@ def _groups(context: Context, guarded: set[int]) -> Iterator[Effect]:
 def _unsafe(context: Context, statement: ast.stmt) -> Problem | None:
     """Why a statement can't be left to one process."""
     program = context.program
-    wraps = {id(call.node) for call in context.wraps}
-    for index in program.entered(statement):
-        for part in program.scopes[index].body:
-            for node in program.descendants(part):
-                if isinstance(node, ast.Call) and (call := program.call(node)) is not None:
-                    if any(getattr(callee, "site", None) in wraps for callee in call.callees):
-                        return Problem(
-                            "this statement runs the wrapped model while only the main process may write",
-                            "run the model first, in a statement of its own, and write the result after it",
-                        )
+    runs = [program.nodes[key] for key in context.runs(statement) if key in program.nodes]
+    for node in runs:
+        call = program.call(node) if isinstance(node, ast.Call) else None
+        if call is not None and context.is_wrapped(call.callees):
+            return Problem(
+                "this statement runs the wrapped model while only the main process may write",
+                "run the model first, in a statement of its own, and write the result after it",
+            )
+        if call is not None and call.names & {"builtins.next"}:
+            return Problem(
+                "this statement draws from an iterator while only the main process may write",
+                "draw first, in a statement of its own, and write the result after it",
+            )
     if isinstance(statement, ast.With):
         inside = [node for part in statement.body for node in ast.walk(part)]
         bound = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
@@ -262,6 +316,16 @@ def _unsafe(context: Context, statement: ast.stmt) -> Problem | None:
             return Problem(
                 "a file is written and values are computed for later in the same block",
                 "compute them before the file is opened",
+            )
+        if any(
+            isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store) for n in inside
+        ) or any(
+            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in MUTATING
+            for n in inside
+        ):
+            return Problem(
+                "a file is written and something else is changed in the same block",
+                "change it before the file is opened",
             )
         for node in ast.walk(statement):
             if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue) or (
@@ -308,7 +372,13 @@ def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effe
     elif covered or _already(context, node):
         return
     elif _is_writer(context, node):
-        if not _chosen(context, node):
+        if isinstance(program.parent(node), ast.withitem):
+            problem = Problem(
+                "this opens something for writing for a whole block, which the other processes run too",
+                "open it by an assignment, and close it at the end",
+            )
+            yield _effect(context, "writer", node, f"{ast.unparse(node.func)}()", problem=problem)
+        elif not _chosen(context, node):
             yield _effect(context, "writer", node, f"{ast.unparse(node.func)}()")
     elif _writes(context, node):
         problem = Problem(
@@ -322,6 +392,60 @@ def _chosen(context: Context, node: ast.Call) -> bool:
     """Whether a writer is made under ``… if ddp.is_main_process() else None`` already."""
     parent = context.program.parent(node)
     return isinstance(parent, ast.IfExp) and "is_main_process" in ast.dump(parent.test)
+
+
+def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacle]:
+    """Uses of what only the main process has, and input and output that can't be shared."""
+    program = context.program
+    guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    made = {effect.at for effect in effects if effect.kind == "writer"}
+    started = any(effect.what in ("wandb.init()", "tracker.init()") for effect in guards)
+    for node in program.nodes.values():
+        if not context.runs_in_training(node):
+            continue
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+            values = program.values(node.value)
+            sites = [
+                program.anchor(program.node(v.site))
+                for v in values
+                if isinstance(v, Made) and _writing(v.name)
+            ]
+            config = (
+                any(isinstance(v, Ext) and v.name in ("wandb.config", "wandb.run") for v in values)
+                and started
+            )
+            if (
+                (made & set(sites) or config)
+                and not _covered(context, node, guards)
+                and not _already(context, node)
+            ):
+                yield _obstacle(
+                    context,
+                    node,
+                    f"`{ast.unparse(node)}` is there on the main process only",
+                    "take it from where every process has it, or use it in a statement that only writes",
+                )
+        elif isinstance(node, ast.Call) and (call := program.call(node)) and "builtins.input" in call.names:
+            yield _obstacle(
+                context, node, "every process would ask for input", "take it from the command line"
+            )
+        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("sys.stdout", "sys.stderr"):
+            yield _obstacle(
+                context, node, "the output is redirected in every process", "redirect it in the shell"
+            )
+
+
+def _writing(name: str) -> bool:
+    return name in WRITERS or name in OPENERS
+
+
+def _covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    return any(guard.covers(context.program.anchor(node)) for guard in guards)
+
+
+def _obstacle(context: Context, node: ast.AST, message: str, help: str) -> Obstacle:
+    anchor = context.program.anchor(node)
+    return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
 
 
 # Downloads and caches
@@ -399,7 +523,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
             or any(id(n) in hoisted for n in (node, *program.ancestors(node)))
         ):
             continue
-        statement = program.statement(node)
+        statement = _whole_question(context, program.statement(node))
         if not _under_main_first(context, statement) and not _in_dataset(context, node):
             statements.setdefault(id(statement), []).append(f"{ast.unparse(node.func)}()")
     found: list[Fetch] = []
@@ -416,6 +540,22 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         anchor = program.anchor(first)
         found.append(Fetch(anchor, context.ddp(anchor.path), statements[key][0], program.anchor(block[last])))
     return tuple(found)
+
+
+def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
+    """The outermost ``if`` round a statement that asks for files: what it finds may differ between processes."""
+    found = statement
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+            break
+        if isinstance(around, ast.If):
+            calls = [
+                context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
+            ]
+            names = {name for call in calls if call is not None for name in call.names}
+            if any(name.startswith(("os.path.", "pathlib.Path.", "os.listdir", "glob.")) for name in names):
+                found = around
+    return found
 
 
 def _in_dataset(context: Context, node: ast.AST) -> bool:
@@ -447,57 +587,57 @@ def rereads(context: Context) -> tuple[Reread, ...]:
         for call in program.calls
         if call.names & SAVES or any(_writes_file(name) for name in call.names)
     }
+    alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
     for call in program.calls:
-        if not (call.names & READS and context.runs_in_training(call.node)):
+        # What runs in `main_process_first()` waits there, and nowhere inside.
+        if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
-        statement = _place(context, call.node, writes, set())
-        if statement is not None and id(statement) not in found and not _after_barrier(context, statement):
-            anchor = program.anchor(statement)
-            found[id(statement)] = Reread(
-                anchor, context.ddp(anchor.path), f"{ast.unparse(call.node.func)}()"
-            )
+        for statement in _places(context, call.node, writes, frozenset()):
+            if id(statement) not in found and not _after_barrier(context, statement):
+                anchor = program.anchor(statement)
+                what = f"{ast.unparse(call.node.func)}()"
+                found[id(statement)] = Reread(anchor, context.ddp(anchor.path), what)
     return tuple(found.values())
 
 
 def _writes_file(name: str) -> bool:
-    return is_write(name) and name.startswith(
-        ("numpy.", "pickle.", "json.", "shutil.copy", "shutil.move", "joblib.")
+    files = (
+        "numpy.",
+        "pickle.",
+        "json.",
+        "shutil.copy",
+        "shutil.move",
+        "joblib.",
+        "os.rename",
+        "os.replace",
+        "pandas.",
     )
+    return is_write(name) and name.startswith(files)
 
 
-def _place(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> ast.stmt | None:
-    """The statement before which all processes must wait: after the one that writes, outside conditions."""
+def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[int]) -> Iterator[ast.stmt]:
+    """The statements before which all processes must wait: after one that writes, outside conditions."""
     program = context.program
     inside: ast.stmt = program.statement(node)
     while True:
         block = program.block(inside)
         parent = program.parent(inside)
         index = block.index(inside)
-        around_loop = isinstance(parent, LOOPS)
-        others = block[:index] + (block[index + 1 :] if around_loop else [])
+        others = block[:index] + (block[index + 1 :] if isinstance(parent, LOOPS) else [])
         if any(context.runs(other) & writes for other in others):
-            if not (
-                isinstance(parent, ast.If)
-                and context.runs(parent.test) is not None
-                and _in_function(context, parent)
-            ):
-                return inside
-            if _any_before(context, parent, writes):
-                inside = parent
-                continue
-            return inside
-        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            if not (_in_function(context, parent) and _any_before(context, parent, writes)):
+                yield inside
+                return
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
-            if scope in seen:
-                return None
-            for call in program.calls:
-                if scope in program.called_scopes(call.node) and context.runs_in_training(call.node):
-                    if (place := _place(context, call.node, writes, seen | {scope})) is not None:
-                        return place
-            return None
+            if scope not in seen:
+                for call in program.calls:
+                    if scope in program.called_scopes(call.node) and context.runs_in_training(call.node):
+                        yield from _places(context, call.node, writes, seen | {scope})
+            return
         if not isinstance(parent, ast.stmt):
-            return None
+            return
         inside = parent
 
 

@@ -474,9 +474,9 @@ class Program:
                 if values := self._global(source, name, seen):
                     return values
         outside = [source for source in module.stars if isinstance(source, str)]
-        if len(outside) == 1 and not hasattr(builtins, name):
-            return frozenset([Ext(_canonical(f"{outside[0]}.{name}"))])
-        return NOTHING
+        if hasattr(builtins, name):
+            return NOTHING
+        return frozenset(Ext(_canonical(f"{source}.{name}")) for source in outside)
 
     def _assign(self, target: ast.expr, values: Values, scope: Scope, at: ast.AST) -> None:
         match target:
@@ -519,6 +519,8 @@ class Program:
                     found |= entry
             if isinstance(value, Made) and value.name in ITERATORS:
                 found |= self._item(self._argument_values(value, 0), key)
+            elif isinstance(value, Made):
+                found.add(Member(value, "[]"))
         return frozenset(found)
 
     def _elements(self, values: Values) -> Values:
@@ -565,7 +567,16 @@ class Program:
                 return self._call(node, scope)
             case ast.IfExp():
                 self._evaluate(node.test, scope)
-                return self._evaluate(node.body, scope) | self._evaluate(node.orelse, scope)
+                otherwise = self._evaluate(node.orelse, scope)
+                if _asks_for_wrap(node.test):
+                    otherwise = frozenset(
+                        v for v in otherwise if not (isinstance(v, Made) and v.name == WRAP)
+                    )
+                return self._evaluate(node.body, scope) | otherwise
+            case ast.BinOp(op=ast.Div()):
+                self._evaluate(node.right, scope)
+                left = self._evaluate(node.left, scope)  # a path and a name make a path
+                return frozenset(value for value in left if full_name(value).startswith("pathlib."))
             case ast.BoolOp():
                 return frozenset().union(*[self._evaluate(value, scope) for value in node.values])
             case ast.NamedExpr():
@@ -638,7 +649,7 @@ class Program:
     def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
         definitions = self._definitions.get((owner.index, name), {})
         nodes = {key: self._definition_nodes[key] for key in definitions}
-        kept = self.reaching(nodes.values(), use) if same else list(nodes.values())
+        kept = self.reaching(nodes.values(), use) if same else self.surviving(nodes.values())
         return frozenset().union(*(definitions[id(node)] for node in kept))
 
     def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
@@ -654,6 +665,11 @@ class Program:
         later: list[ast.AST] = []
         hiding: ast.AST | None = None
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
+            comprehension = self._comprehension_of(node)
+            if comprehension is not None:
+                if any(entry is comprehension for entry in around):
+                    return [node]
+                continue
             holder = node if isinstance(node, ast.stmt) else self._holder(node)
             if self._is_later(node, holder, use, current):
                 later.append(node)
@@ -667,6 +683,27 @@ class Program:
             if any(id(loop) in holders and id(loop) not in hidden for loop in loops):
                 kept.append(node)
         return kept
+
+    def surviving(self, definitions: Iterable[ast.AST]) -> list[ast.AST]:
+        """The definitions of one name that may hold when the body that makes them has run."""
+        kept: list[ast.AST] = []
+        for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
+            scope = self.scope_of.get(id(node))
+            holder = node if isinstance(node, ast.stmt) else self._holder(node)
+            if scope is not None and self._hides(holder, [holder, scope.node]):
+                kept = [old for old in kept if self.scope_of.get(id(old)) is not scope]
+            if self._comprehension_of(node) is None:
+                kept.append(node)
+        return kept
+
+    def _comprehension_of(self, node: ast.AST) -> ast.AST | None:
+        """The comprehension that a name is the variable of."""
+        for around in self.ancestors(node):
+            if isinstance(around, ast.stmt):
+                return None
+            if isinstance(around, ast.comprehension):
+                return self.parent(around)
+        return None
 
     def _is_later(self, node: ast.AST, holder: ast.AST, use: ast.AST, current: ast.stmt) -> bool:
         if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
@@ -682,11 +719,22 @@ class Program:
         if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
             return False
         block = self.parent(holder)
-        while isinstance(block, ast.With | ast.AsyncWith):
+        while isinstance(block, ast.With | ast.AsyncWith) or (
+            isinstance(block, ast.If) and self._wraps(holder)
+        ):
             if any(entry is block for entry in around):
                 return True
             block = self.parent(block)
         return any(entry is block for entry in around[1:])
+
+    def _wraps(self, holder: ast.AST) -> bool:
+        """``model = nn.DataParallel(model)``: under whatever condition it stands, it will always run."""
+        value = holder.value if isinstance(holder, ast.Assign) else None
+        while isinstance(value, ast.Call):
+            if Ext(WRAP) in self._values.get(id(value.func), NOTHING):
+                return True
+            value = value.func.value if isinstance(value.func, ast.Attribute) else None
+        return False
 
     def _attribute(self, owner: Value, name: str, node: ast.AST) -> Values:
         match owner:
@@ -744,7 +792,7 @@ class Program:
             # In the method that sets it, an attribute follows the order of statements as a name does.
             near = [n for n in nodes if self.scope_of.get(id(n)) is self.scope_of.get(id(node))]
             chosen = self.reaching(near, node) if near and isinstance(self.parent(node), ast.AST) else []
-            for entry in chosen or nodes:
+            for entry in chosen or self.surviving(nodes):
                 found |= stored[id(entry)]
         for base in self.bases(cls):
             if isinstance(base, Cls) and (base.scope, name) in self._definitions:
@@ -796,6 +844,10 @@ class Program:
                         for method in self._member(callee, name, node):
                             if isinstance(method, Bound):
                                 found |= self._invoke(method.func, callee, node)
+                case Member(owner=Coll()) if callee.name in ("values", "copy"):
+                    found.add(callee.owner)
+                case Member(owner=Coll()) if callee.name in ("get", "pop"):
+                    found |= self._elements(frozenset([callee.owner]))
                 case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
                     found |= self._values.get(id(node.func.value), NOTHING)
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
@@ -976,6 +1028,16 @@ class Program:
         yield from self.descendants(node)
         for index in self.entered(node):
             yield from self.body(self.scopes[index])
+
+
+def _asks_for_wrap(test: ast.expr) -> bool:
+    """``hasattr(model, "module")`` and ``isinstance(model, nn.DataParallel)``."""
+    match test:
+        case ast.Call(func=ast.Name(id="hasattr"), args=[_, ast.Constant(value="module")]):
+            return True
+        case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
+            return "DataParallel" in ast.unparse(kind)
+    return False
 
 
 def _is_tensor(name: str) -> bool:

@@ -35,6 +35,7 @@ torch.save(model.state_dict(), "model.pt")
 
 MESSAGES = {
     "save": "this state belongs to the wrapped model",
+    "either": "this state belongs to a model that is wrapped or not",
     "model": "this is the wrapped model where the bare one is meant",
     "load": "this state dict may have the prefix of a wrapped model, or not",
     "prefix": "this cuts a prefix that newer checkpoints don't have",
@@ -52,6 +53,8 @@ def _edits(state: StateDict) -> Iterator[Edit]:
     match state.kind:
         case "save" | "model":
             yield Replace(state.at, "{x}.module", holes)
+        case "either":
+            yield Replace(state.at, 'getattr({x}, "module", {x})', holes)
         case "load":
             yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
             yield runtime_import(state.path, state.ddp)
