@@ -131,9 +131,9 @@ class Loss(Fact):
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
-    ``kind``: "device" (the expression becomes this rank's device), "cpu" (a ``"cpu"`` beside one), "cuda"
-    (``x.cuda(…)``), "type" (a device compared with a string), "load" (``torch.load`` without ``map_location``),
-    "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
+    ``kind``: "device" (the expression becomes this rank's device), "name" (a ``"cuda:0"`` kept as a string), "cuda"
+    (``x.cuda(…)``), "load" (``torch.load`` without ``map_location``), "current" (``torch.cuda.set_device``), "count"
+    (``torch.cuda.device_count()``).
     """
 
     kind: str
@@ -185,9 +185,10 @@ class Reread(Fact):
 class StateDict(Fact):
     """A use of a wrapped model's state.
 
-    ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (it may be wrapped or not), "load" (``at`` is the state dict given to
-    ``load_state_dict``), "model" (``at`` is a wrapped model that stands where the bare one is meant), "prefix"
-    (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check).
+    ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (the same, and the model may be bare),
+    "load" (``at`` is the state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare
+    one is meant), "prefix" (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a
+    type check).
     """
 
     kind: str

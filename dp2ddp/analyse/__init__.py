@@ -21,6 +21,7 @@ def analyse(project: Project) -> Facts:
     wrapped = models.collect(context)
     made = loaders.collect(context, training)
     acts = effects.collect(context)
+    measured = metrics.measured(context, batch_loops)
     facts = Facts(
         scripts=entry.collect(context),
         wraps=wrapped,
@@ -33,11 +34,12 @@ def analyse(project: Project) -> Facts:
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
         states=checkpoints.collect(context, acts),
-        numbers=metrics.numbers(context, batch_loops),
+        numbers=measured.numbers,
         obstacles=(
             *models.obstacles(context),
             *loops.obstacles(context, batch_loops),
             *metrics.obstacles(context, batch_loops),
+            *measured.decisions,
             *devices.obstacles(context),
             *effects.obstacles(context, acts),
             *checkpoints.obstacles(context),

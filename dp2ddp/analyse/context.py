@@ -135,6 +135,18 @@ class Context:
                 }
         return found
 
+    @cached_property
+    def integer_options(self) -> set[str]:
+        """Names of the programs' options that are numbers: ``add_argument("--gpu", type=int)``."""
+        found = set()
+        for call in self.program.calls:
+            kind = call.argument("type")
+            if any(name.endswith(".add_argument") for name in call.names) and isinstance(kind, ast.Name):
+                options = [arg.value for arg in call.node.args if isinstance(arg, ast.Constant)]
+                if kind.id == "int" and options and call.argument("nargs") is None:
+                    found |= {str(option).lstrip("-").replace("-", "_") for option in options}
+        return found
+
     # Values
 
     def is_wrapped(self, values: Values) -> bool:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_cuda_string
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Call, Cls, Const, Inst
+from dp2ddp.analyse.link import Call, Cls, Const, Inst, full_name
 from dp2ddp.facts import Device, Obstacle, Problem
 
 
@@ -29,10 +29,11 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for node in context.program.nodes.values():
         if not context.runs_in_training(node):
             continue
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("cuda:"):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value[:5] == "cuda:":
             numbers.setdefault(node.value[5:], node)
         if _is_cuda(node) and node.args and isinstance(node.args[0], ast.Constant):
             numbers.setdefault(str(node.args[0].value), node)
+    numbers = {number: node for number, node in numbers.items() if number.isdigit()}
     if len(numbers) > 1:
         node = list(numbers.values())[-1]
         anchor = context.program.anchor(node)
@@ -53,11 +54,22 @@ def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]
             call = context.program.call(node)
             if call is not None:
                 yield from _call(context, call)
-        case ast.IfExp(body=ast.Constant(), orelse=ast.Constant()):
-            yield from _choice(context, node)
-        case ast.Compare(left=left, comparators=[ast.Constant(value=str()) as right]):
-            if right.value.split(":")[0] in ("cuda", "cpu") and _is_device_string(context, left):
-                yield node, _device(context, node, "type", left, right if ":" in right.value else None)
+        case ast.Constant(value=str()) if _numbered(node) and not _given_as_device(context, node):
+            yield node, _device(context, node, "name")
+
+
+def _numbered(node: ast.Constant) -> bool:
+    return node.value[:5] == "cuda:" and node.value[5:].isdigit()
+
+
+def _given_as_device(context: Context, node: ast.AST) -> bool:
+    """Whether a string is part of an expression that becomes this rank's device."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.stmt | ast.JoinedStr):
+            return isinstance(around, ast.JoinedStr)
+        if isinstance(around, ast.Call) and (call := context.program.call(around)) is not None:
+            return any(place is node or node in ast.walk(place) for place, _ in _call(context, call))
+    return False
 
 
 def _device(
@@ -79,15 +91,13 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     if "torch.device" in call.names and node.args:
         first = node.args[0]
         if isinstance(first, ast.IfExp):
-            if is_cuda_string(first.body) and is_call_of(context, first.test, AVAILABLE):
+            if _is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
                 yield node, _device(context, node, "device")
-            return
-        if (
-            is_cuda_string(first)
-            or _is_cuda_format(first)
-            or isinstance(first, ast.Constant)
-            and first.value == 0
-        ):
+            elif _is_gpu(context, first.body):
+                yield first.body, _device(context, first.body, "device")
+            elif _is_gpu(context, first.orelse):
+                yield first.orelse, _device(context, first.orelse, "device")
+        elif _is_gpu(context, first):
             yield node, _device(context, node, "device")
     elif "torch.cuda.set_device" in call.names:
         statement = context.program.statement(node)
@@ -117,8 +127,20 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
     if "torch.load" in call.names:
         places += call.node.args[1:2]
     for place in places:
-        if is_cuda_string(place) or _is_cuda_format(place):
+        if _is_gpu(context, place) and not isinstance(place, ast.IfExp):
             yield place, _device(context, place, "device")
+
+
+def _is_gpu(context: Context, node: ast.AST) -> bool:
+    """An expression that names a GPU: ``"cuda"``, ``f"cuda:{args.gpu}"``, a literal or an option that is its number."""
+    if is_cuda_string(node) or _is_cuda_format(node):
+        return True
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) and not isinstance(node.value, bool)
+    if isinstance(node, ast.Attribute):
+        parsed = any(full_name(value).endswith(".parse_args") for value in context.program.values(node.value))
+        return parsed and node.attr in context.integer_options
+    return False
 
 
 def _is_cuda_format(node: ast.AST) -> bool:
@@ -140,34 +162,6 @@ def _own_method(context: Context, call: Call) -> bool:
     return any(not isinstance(callee, Const) and hasattr(callee, "func") for callee in call.callees) or any(
         isinstance(value, Inst | Cls) and not context.module_class(value)
         for value in context.program.values(call.node.func.value)  # type: ignore[attr-defined]
-    )
-
-
-def _choice(context: Context, node: ast.IfExp) -> Iterator[tuple[ast.AST, Device]]:
-    """``"cuda" if … else "cpu"``."""
-    parent = context.program.parent(node)
-    inside = isinstance(parent, ast.Call) and is_call_of(context, parent, "torch.device")
-    cuda, other = (node.body, node.orelse) if is_cuda_string(node.body) else (node.orelse, node.body)
-    if not is_cuda_string(cuda) or not (isinstance(other, ast.Constant) and other.value == "cpu"):
-        return
-    if is_call_of(context, node.test, AVAILABLE) and cuda is node.body:
-        if not inside:
-            yield node, _device(context, node, "device")
-        return
-    yield cuda, _device(context, cuda, "device")
-    if not inside:
-        yield other, _device(context, other, "cpu")
-
-
-def _is_device_string(context: Context, node: ast.expr) -> bool:
-    """A name that holds ``"cuda"`` now, and a device after the conversion."""
-    if not isinstance(node, ast.Name | ast.Attribute):
-        return False
-    if isinstance(node, ast.Attribute) and node.attr == "type":
-        return False
-    values = context.program.values(node)
-    return any(
-        isinstance(v, Const) and isinstance(v.value, str) and v.value.split(":")[0] == "cuda" for v in values
     )
 
 

@@ -6,16 +6,20 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import LOADER, Inst, Values
+from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context
+from dp2ddp.analyse.link import LOADER, Inst, Values, full_name
 from dp2ddp.facts import EpochLoop, Loader, Obstacle, Problem
+from dp2ddp.plan import Anchor
+
+COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 
 @dataclass(frozen=True)
 class BatchLoop:
-    """A ``for`` over batches, and the loaders that it may draw from."""
+    """A ``for`` over batches, in a statement or a comprehension, and the loaders that it may draw from."""
 
-    node: ast.For
+    node: ast.AST
+    source: ast.expr
     loaders: frozenset[int]
     trains: bool
 
@@ -26,11 +30,12 @@ def batch_loops(context: Context) -> list[BatchLoop]:
     backwards = {id(node) for node in context.backwards}
     found = []
     for node in list(program.nodes.values()):
-        if isinstance(node, ast.For) and context.runs_in_training(node):
+        if isinstance(node, ast.For | ast.comprehension) and context.runs_in_training(node):
             loaders = context.made(context.iterated(program.values(node.iter)), LOADER)
             if loaders:
-                body = set().union(*(context.runs(statement) for statement in node.body))
-                found.append(BatchLoop(node, frozenset(loaders), bool(body & backwards)))
+                body = getattr(node, "body", [])
+                runs = set().union(*(context.runs(statement) for statement in body))
+                found.append(BatchLoop(node, node.iter, frozenset(loaders), bool(runs & backwards)))
     return found
 
 
@@ -55,13 +60,14 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if not loop.trains and loop.loaders & training:
             yield _obstacle(
                 context,
-                loop.node.iter,
+                loop.source,
                 "this loader serves training and evaluation",
                 "make a second loader for evaluation: the one for training is sharded",
             )
     for call in program.calls:
         if (
-            call.names & {"builtins.next", "builtins.iter", "builtins.zip", "itertools.cycle"}
+            call.names
+            & {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
             and call.node.args
         ):
             parent = program.parent(call.node)
@@ -81,6 +87,16 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 )
 
 
+def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
+    """Whether all backward() calls of a loop stand under conditions."""
+    inside = context.runs(loop.node)
+    calls = [node for node in context.backwards if id(node) in inside]
+    return all(
+        any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
+        for node in calls
+    )
+
+
 def _obstacle(context: Context, node: ast.AST, message: str, help: str) -> Obstacle:
     anchor = context.program.anchor(node)
     return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
@@ -95,18 +111,22 @@ def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...
         if loader is None or loader.problem or loader.shuffle is False:
             continue
         starts = [loop.node for loop in loops if loop.trains and site in loop.loaders]
-        for loop in _epoch_loops(context, starts):
+        for loop in _epoch_loops(context, starts):  # type: ignore[arg-type]
             fact = _epoch_loop(context, loop, loader, site)
             if fact not in facts:
                 facts.append(fact)
     return tuple(facts)
 
 
-def _epoch_loops(context: Context, starts: list[ast.For]) -> list[ast.stmt]:
-    """The nearest loops round the loops over batches, through the functions that hold them."""
+def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
+    """The nearest loops with a counter round the loops over batches, through the functions that hold them.
+
+    Where none has a counter, the nearest ones.
+    """
     program = context.program
-    found: list[ast.stmt] = []
-    waiting: list[ast.AST] = list(starts)
+    counted: list[ast.stmt] = []
+    others: list[ast.stmt] = []
+    waiting = list(starts)
     seen: set[int] = set()
     while waiting:
         node = waiting.pop()
@@ -115,9 +135,11 @@ def _epoch_loops(context: Context, starts: list[ast.For]) -> list[ast.stmt]:
         seen.add(id(node))
         for around in program.ancestors(node):
             if isinstance(around, LOOPS):
-                if around not in found:
-                    found.append(around)
-                break
+                if _counter(context, around) is not None:
+                    if around not in counted:
+                        counted.append(around)
+                    break
+                others.append(around)
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 scope = program.by_node[id(around)].index
                 waiting += [
@@ -126,7 +148,7 @@ def _epoch_loops(context: Context, starts: list[ast.For]) -> list[ast.stmt]:
                     if scope in program.called_scopes(call.node) and context.runs_in_training(call.node)
                 ]
                 break
-    return sorted(found, key=lambda node: program.order[id(node)])
+    return sorted(counted or others[:1], key=lambda node: program.order[id(node)])
 
 
 def _epoch_loop(context: Context, loop: ast.stmt, loader: Loader, site: int) -> EpochLoop:
@@ -152,27 +174,41 @@ def _epoch_loop(context: Context, loop: ast.stmt, loader: Loader, site: int) -> 
     return EpochLoop(anchor, ddp, sampler, variable, rename)
 
 
-def _variable(context: Context, loop: ast.stmt) -> tuple[str, object]:
+def _variable(context: Context, loop: ast.stmt) -> tuple[str, Anchor | None]:
     """The epoch's number in a loop, and the place of a ``_`` that must be given a name for it."""
+    counter = _counter(context, loop)
+    if counter is None:
+        return "", None
+    if counter.id == "_":
+        return context.fresh(context.program.file(loop).path, "epoch"), context.program.anchor(counter)
+    return counter.id, None
+
+
+def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
+    """The name that counts a loop's rounds: of ``for i in range(…)``, or ``i += 1`` in a ``while`` that tests it."""
     if isinstance(loop, ast.For):
         target = loop.target
-        if isinstance(target, ast.Tuple) and isinstance(loop.iter, ast.Call) and target.elts:
-            if "builtins.enumerate" in (
-                context.program.call(loop.iter).names if context.program.call(loop.iter) else ()
-            ):
-                target = target.elts[0]
-        if isinstance(target, ast.Name):
-            if target.id == "_":
-                path = context.program.file(loop).path
-                return context.fresh(path, "epoch"), context.program.anchor(target)
-            return target.id, None
+        source: ast.AST = loop.iter
+        while (call := context.program.call(source) if isinstance(source, ast.Call) else None) is not None:
+            if call.names & COUNTERS:
+                return target if isinstance(target, ast.Name) else None
+            if "builtins.enumerate" in call.names:
+                first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+                return first if isinstance(first, ast.Name) else None
+            if not call.names & WRAPPERS or not call.node.args:
+                return None
+            source = call.node.args[0]
+        if isinstance(source, ast.Name) and isinstance(target, ast.Name):
+            held = context.program.values(source)
+            if held and all(full_name(value) in COUNTERS | WRAPPERS for value in held):
+                return target
     if isinstance(loop, ast.While):
         tested = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
         for statement in loop.body:
             if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
                 if statement.target.id in tested and isinstance(statement.op, ast.Add):
-                    return statement.target.id, None
-    return "", None
+                    return statement.target
+    return None
 
 
 def _sampler(context: Context, loop: ast.stmt, loader: Loader, site: int) -> str:
@@ -187,7 +223,7 @@ def _sampler(context: Context, loop: ast.stmt, loader: Loader, site: int) -> str
         if visible and not scope.is_class and _always_made(context, made, loop):
             return loader.sampler
     for node in program.descendants(loop):
-        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
             if site in context.made(program.values(node), LOADER) and _bound_outside(context, node, loop):
                 return f"{ast.unparse(node)}.sampler"
     for name, values in _visible(context, scope):

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Call, Made, Scope, full_name
+from dp2ddp.analyse.link import Bound, Call, Func, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import mixed
 from dp2ddp.facts import Loss, Number, Obstacle, Problem
@@ -119,6 +120,8 @@ def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
             if made is not None and (problem := _reduction(made)) is not None:
                 return problem
         return mixed(context, node.args)
+    if call.callees and all(isinstance(callee, Func | Bound) for callee in call.callees):
+        return _function(context, call, depth)
     if call.names and call.names <= FUNCTIONS:
         return _reduction(call) or mixed(context, node.args)
     if isinstance(function, ast.Attribute) and function.attr in ("mean", "contiguous") and not node.args:
@@ -131,6 +134,20 @@ def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
         ):
             return mixed(context, inner.node.args)
     return _unknown(context, node)
+
+
+def _function(context: Context, call: Call, depth: int) -> Problem | None:
+    """A function of the project that returns a loss, on every path."""
+    for callee in call.callees:
+        func = callee.func if isinstance(callee, Bound) else callee
+        scope = context.program.scopes[func.scope]  # type: ignore[union-attr]
+        returned = [node.value for node in context.program.body(scope) if isinstance(node, ast.Return)]
+        for value in returned or [None]:
+            if value is None:
+                return _unknown(context, call.node)
+            if (problem := _reason(context, value, depth + 1)) is not None:
+                return problem
+    return None
 
 
 def _option(call: Call, name: str) -> object:
@@ -183,16 +200,25 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             yield Obstacle(anchor, context.ddp(anchor.path), problem)
 
 
-# Numbers that are reported
+# Numbers that are reported, or decide
 
 
-def numbers(context: Context, loops: list[BatchLoop]) -> tuple[Number, ...]:
-    """Reports of what the training loop measured: on rank 0 they speak of rank 0's part of the batches."""
+@dataclass(frozen=True)
+class Measured:
+    """What becomes of the training loop's numbers: reports of them, and decisions that ranks take differently."""
+
+    numbers: tuple[Number, ...]
+    decisions: tuple[Obstacle, ...]
+
+
+def measured(context: Context, loops: list[BatchLoop]) -> Measured:
+    """Follow what the training loop measured: each rank's numbers speak of its own part of the batches."""
     program = context.program
+    decisions: dict[int, Obstacle] = {}
     tainted: dict[int, set[str]] = {}
     waiting: list[tuple[Scope, set[str]]] = []
     for loop in loops:
-        if loop.trains:
+        if loop.trains and isinstance(loop.node, ast.For):
             waiting.append((program.scope(loop.node), _measured(context, loop.node)))
     found: dict[int, Number] = {}
     while waiting:
@@ -203,6 +229,13 @@ def numbers(context: Context, loops: list[BatchLoop]) -> tuple[Number, ...]:
         known |= names
         _spread(context, scope, known)
         for node in program.body(scope):
+            if context.runs_in_training(node) and (what := _decides(context, node, known)):
+                anchor = program.anchor(node)
+                problem = Problem(
+                    f"`{what}` differs between the processes, and decides here how each goes on",
+                    "let an evaluation decide, or something that every process has alike, then convert",
+                )
+                decisions.setdefault(id(node), Obstacle(anchor, context.ddp(anchor.path), problem))
             if isinstance(node, ast.Call) and _reports(context, node):
                 what = _mentions(node, known)
                 if what and not _combined(context, node, what):
@@ -211,7 +244,34 @@ def numbers(context: Context, loops: list[BatchLoop]) -> tuple[Number, ...]:
                     found.setdefault(id(statement), Number(anchor, context.ddp(anchor.path), what))
             elif isinstance(node, ast.Return) and node.value is not None and _mentions(node.value, known):
                 waiting += _receivers(context, scope.index, node.value, known)
-    return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
+    reports = tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
+    return Measured(reports, tuple(decisions.values()))
+
+
+def _decides(context: Context, node: ast.AST, known: set[str]) -> str:
+    """The measured name that a statement lets a loop end early by, or sets the optimizer's state from."""
+    if isinstance(node, ast.If | ast.While):
+        leaves = any(
+            isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
+            or (
+                isinstance(inner, ast.Call)
+                and _method(inner) in ("load_state_dict", "deepcopy", "step", "backward")
+            )
+            for part in node.body
+            for inner in context.program.descendants(part)
+        )
+        return _mentions(node.test, known) if leaves or isinstance(node, ast.While) else ""
+    if isinstance(node, ast.Call) and _method(node) == "step" and isinstance(node.func, ast.Attribute):
+        return next((what for given in node.args if (what := _mentions(given, known))), "")
+    if isinstance(node, ast.Assign | ast.AugAssign):
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        if any("param_group" in ast.unparse(target) for target in targets):
+            return _mentions(node.value, known)
+    return ""
+
+
+def _method(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
 def _measured(context: Context, loop: ast.For) -> set[str]:

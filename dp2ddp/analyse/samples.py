@@ -13,7 +13,7 @@ METHODS = frozenset("""
     to cuda cpu long float double half int bool type type_as contiguous detach clone requires_grad_ pin_memory item
     view reshape flatten squeeze unsqueeze permute transpose expand expand_as repeat_interleave size dim data narrow
     abs exp log log1p sqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu square neg argmax
-    sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not zero_ fill_ masked_fill
+    sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not zero_ fill_ masked_fill items values keys
     new_zeros new_ones new_full chunk split unbind
     """.split())
 FUNCTIONS = frozenset(f"torch.{name}" for name in """
@@ -85,6 +85,12 @@ def _mixing(context: Context, node: ast.AST, seen: frozenset[int]) -> ast.AST | 
             return _all(context, node.elts, seen)
         case ast.Starred():
             return _mixing(context, node.value, seen)
+        case ast.Dict():
+            return _all(context, node.values, seen)
+        case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+            return _all(context, [node.elt, *(part.iter for part in node.generators)], seen)
+        case ast.DictComp():
+            return _all(context, [node.value, *(part.iter for part in node.generators)], seen)
         case ast.Call():
             return _call(context, node, seen)
     return node
@@ -118,6 +124,8 @@ def _definitions(context: Context, node: ast.expr, seen: frozenset[int]) -> ast.
         if id(definition) in seen:
             continue
         within = seen | {id(definition)}
+        if any(isinstance(around, ast.comprehension) for around in program.ancestors(definition)):
+            continue  # what it runs over is looked at with the comprehension
         if isinstance(definition, ast.arg):
             place = _parameter(context, definition, within)
         else:
@@ -174,7 +182,8 @@ def _call(context: Context, node: ast.Call, seen: frozenset[int]) -> ast.AST | N
         return node
     function = node.func
     if context.is_wrapped(context.program.values(function)):
-        return None  # each replica, too, sees its own part only
+        # Each replica, too, sees its own part only; what it is given must be made sample by sample.
+        return _all(context, [*node.args, *(keyword.value for keyword in node.keywords)], seen)
     if call.names & PLAIN:
         return None
     if call.names and call.names <= FUNCTIONS:

@@ -1,8 +1,8 @@
 """Code names a GPU by itself: ``"cuda"``, ``"cuda:0"``, ``.cuda()``, a checkpoint loaded to where it was saved.
 
 Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
-``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes:
-the process is bound to its device when it starts.
+A ``"cuda"`` that is kept as a string means the same: the process is bound to its GPU when it starts.
+``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes.
 """
 
 from collections.abc import Iterator
@@ -12,9 +12,8 @@ from dp2ddp.plan import Edit, Finding, Remove, Replace, SetArgument, finding, ru
 
 MESSAGES = {
     "device": "this device is the same in every process",
-    "cpu": "this device is given as a string",
+    "name": "this string names one GPU in every process",
     "cuda": "this moves to the current GPU",
-    "type": "this compares a device with a string",
     "load": "this loads to the device that the checkpoint was saved from",
     "current": "this binds the process to a GPU by its number",
 }
@@ -52,17 +51,13 @@ def _edits(device: Device) -> Iterator[Edit]:
     match device.kind:
         case "device":
             yield Replace(device.at, "{ddp}.device()", ddp)
-        case "cpu":
-            yield Replace(device.at, "torch.device({name})", {"name": device.at})
+        case "name":
+            yield Replace(device.at, '"cuda"')
         case "cuda" if device.extra is not None and device.operand is not None:
             holes = {**ddp, "x": device.operand, "blocking": device.extra}
             yield Replace(device.at, "{x}.to({ddp}.device(), non_blocking={blocking})", holes)
         case "cuda" if device.operand is not None:
             yield Replace(device.at, "{x}.to({ddp}.device())", {**ddp, "x": device.operand})
-        case "type" if device.operand is not None:
-            yield Replace(device.operand, "{x}.type", {"x": device.operand})
-            if device.extra is not None:
-                yield Replace(device.extra, '"cuda"')
         case "load":
             yield SetArgument(device.at, "map_location", "{ddp}.device()", ddp, position=1)
         case "current":
