@@ -37,7 +37,7 @@ def write(folder: Path, body: str, name: str = "train.py") -> Path:
 def start(command: list, folder: Path, processes: int | None = 2, **env: object) -> subprocess.Popen:
     """Start ``python *command`` with a clean environment, as the leader of a session."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("DP2DDP_", "TORCHELASTIC", "OMP_"))}
-    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT"):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED"):
         clean.pop(name, None)
     clean["PYTHONPATH"] = str(ROOT)
     clean[MARK] = uuid.uuid4().hex

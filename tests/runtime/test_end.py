@@ -115,7 +115,7 @@ def test_the_choices_for_a_batch_that_cannot_be_divided():
 
 
 def test_ending_the_command_ends_the_ranks(tmp_path):
-    write(tmp_path, "ddp.init()\nprint('ready', flush=True)\ndist.barrier()\ntime.sleep(60)")
+    write(tmp_path, "ddp.init()\nddp.print('ready', flush=True)\ndist.barrier()\ntime.sleep(60)")
     process = start(["train.py"], tmp_path)
     assert process.stdout.readline() == "ready\n"
     begin = time.monotonic()
@@ -126,7 +126,7 @@ def test_ending_the_command_ends_the_ranks(tmp_path):
 
 
 def test_a_killed_agent_leaves_no_rank_behind(tmp_path):
-    write(tmp_path, "ddp.init()\nprint('ready', flush=True)\ntime.sleep(60)")
+    write(tmp_path, "ddp.init()\nddp.print('ready', flush=True)\ntime.sleep(60)")
     process = start(["train.py"], tmp_path)
     assert process.stdout.readline() == "ready\n"
     process.kill()
