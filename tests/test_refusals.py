@@ -221,6 +221,79 @@ REFUSED = {
         6,
         "line 10",
     ),
+    "a decision by the training loss": (
+        "        optimizer.step()\n",
+        "        optimizer.step()\n        if loss.item() < 0.1:\n            break\n",
+        "DDP503",
+        19,
+        "differs between the processes",
+    ),
+    "a schedule by the training loss": (
+        "        optimizer.step()\n",
+        "        optimizer.step()\n    torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(loss)\n",
+        "DDP503",
+        19,
+        "differs between the processes",
+    ),
+    "one loop for training and evaluation": (
+        "        loss.backward()\n        optimizer.step()\n",
+        "        if phase:\n            loss.backward()\n            optimizer.step()\n",
+        "DDP503",
+        13,
+        "evaluates on another",
+    ),
+    "a tensor as large as the batch": (
+        LOADER,
+        "size = 16\nstate = torch.zeros(size, 8)\nloader = DataLoader(data, batch_size=size)",
+        "DDP503",
+        8,
+        "as large as the global batch",
+    ),
+    "an evaluation by a comprehension": (
+        LOADER,
+        LOADER + "\nseen = sum(len(batch) for batch in loader)",
+        "DDP503",
+        8,
+        "evaluation",
+    ),
+    "layers before the model": (
+        "model(inputs.cuda())",
+        "model(nn.Linear(8, 8)(inputs))",
+        "DDP501",
+        17,
+        "every sample",
+    ),
+    "samples mixed before the model": (
+        "model(inputs.cuda())",
+        "model(inputs - inputs.mean(0))",
+        "DDP501",
+        17,
+        "every sample",
+    ),
+    "a number of the log's": (
+        LOADER,
+        LOADER + "\nimport tensorboardX\nlog = tensorboardX.SummaryWriter()\nplace = log.logdir",
+        "DDP503",
+        10,
+        "main process only",
+    ),
+    "a forward in a log line": (
+        LOOP,
+        "import tensorboardX\nlog = tensorboardX.SummaryWriter()\nlog.add_scalar('o', model(data[:2]).sum())\n"
+        + LOOP,
+        "DDP301",
+        14,
+        "runs the wrapped model",
+    ),
+    "a question to the person": (LOADER, LOADER + '\nname = input("name: ")', "DDP503", 8, "input"),
+    "redirected output": (
+        LOADER,
+        LOADER + '\nimport sys\nsys.stdout = open("log.txt", "w")',
+        "DDP503",
+        9,
+        "redirected",
+    ),
+    "phases instead of epochs": (LOOP, 'for phase in ["warm", "cold"]:\n', "DDP202", 13, "counter"),
     "a log and training in one block": (
         LOOP,
         'with open("log.txt", "w") as log:\n  for epoch in range(2):\n',
@@ -246,6 +319,10 @@ def test_refused_with_the_reason_and_the_line(name: str) -> None:
     old, new, rule, line, reason = REFUSED[name]
     assert old in PROGRAM
     text = PROGRAM.replace(old, new)
+    if name == "one loop for training and evaluation":
+        more = "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n  for inputs, targets in {True: loader, False: other}[phase]:\n"
+        text = text.replace("for epoch in range(2):\n    for inputs, targets in loader:\n", more)
+        line += 1
     if name == "a log and training in one block":
         head, _, body = text.partition("  for epoch in range(2):\n")
         text = head + "  for epoch in range(2):\n" + body

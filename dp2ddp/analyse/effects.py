@@ -126,7 +126,7 @@ PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"
 
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
-    if name in ASKS:
+    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS):
         return False
     if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
         return True

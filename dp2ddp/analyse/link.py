@@ -40,6 +40,12 @@ WRAP = "torch.nn.DataParallel"
 DDP_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "dp2ddp.runtime.DistributedDataParallel"}
 LOADER = "torch.utils.data.DataLoader"
 
+# What `from torch.utils.data import *` brings, to tell it from other star imports beside it.
+DATA_NAMES = frozenset("""
+    DataLoader Dataset TensorDataset IterableDataset Subset ConcatDataset ChainDataset random_split Sampler
+    RandomSampler SequentialSampler SubsetRandomSampler WeightedRandomSampler BatchSampler DistributedSampler
+    default_collate get_worker_info
+    """.split())
 # Methods of modules and tensors that return the object itself, or its copy on another device or of another type.
 SAME_OBJECT = frozenset("""
     to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply contiguous detach clone
@@ -476,6 +482,8 @@ class Program:
         outside = [source for source in module.stars if isinstance(source, str)]
         if hasattr(builtins, name):
             return NOTHING
+        if "torch.utils.data" in outside and len(outside) > 1:
+            outside = [source for source in outside if (source == "torch.utils.data") == (name in DATA_NAMES)]
         return frozenset(Ext(_canonical(f"{source}.{name}")) for source in outside)
 
     def _assign(self, target: ast.expr, values: Values, scope: Scope, at: ast.AST) -> None:

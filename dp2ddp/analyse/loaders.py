@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import fetches
 from dp2ddp.analyse.link import Call, Ext, Inst
@@ -209,11 +210,18 @@ def _sampler_class(context: Context, call: Call) -> tuple[str, str | None]:
     return "DistributedSampler", f"from {SAMPLERS} import DistributedSampler"
 
 
+def _is_none(context: Context, node: ast.expr) -> bool:
+    sources = [node] if isinstance(node, ast.Constant) else assigned(context, node)
+    return bool(sources) and all(
+        isinstance(source, ast.Constant) and source.value is None for source in sources
+    )
+
+
 def _problem(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> Problem | None:
     program = context.program
     for name in ("sampler", "batch_sampler"):
         for value in _given(context, call, name):
-            if not (isinstance(value, ast.Constant) and value.value is None):
+            if not _is_none(context, value):
                 return Problem(
                     f"this training loader has a {name} of its own",
                     "sharding such loaders is not supported yet",

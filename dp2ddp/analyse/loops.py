@@ -11,6 +11,12 @@ from dp2ddp.analyse.link import LOADER, Inst, Values, full_name
 from dp2ddp.facts import EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
+DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
+FILLING = {
+    f"torch.{name}"
+    for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
+}
+SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"}
 COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 
@@ -64,12 +70,16 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 "this loader serves training and evaluation",
                 "make a second loader for evaluation: the one for training is sharded",
             )
+        if loop.trains and len(loop.loaders) > 1 and _may_only_evaluate(context, loop):
+            yield _obstacle(
+                context,
+                loop.source,
+                "one loop trains on one loader and evaluates on another",
+                "write a loop for each: the training loader is sharded, the other must stay whole",
+            )
+    yield from _sized_by_batch(context, training)
     for call in program.calls:
-        if (
-            call.names
-            & {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
-            and call.node.args
-        ):
+        if call.names & DRAWING and call.node.args:
             parent = program.parent(call.node)
             drawn = {
                 site
@@ -85,6 +95,32 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                     "a training loader is drawn from by hand",
                     "iterate over it with one `for` loop",
                 )
+
+
+def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
+    """Tensors as large as the global batch: a rank's part of it is smaller."""
+    program = context.program
+    sizes = set()
+    for site in training:
+        call = program.call(program.node(site))
+        given = call.argument("batch_size", 1) if call is not None else None
+        if given is not None and not isinstance(given, ast.Constant):
+            sizes.add(ast.unparse(given))
+    for call in program.calls:
+        function = call.node.func
+        shapes = bool(call.names & FILLING) or (
+            isinstance(function, ast.Attribute) and function.attr in SHAPING
+        )
+        if not shapes or not context.runs_in_training(call.node):
+            continue
+        parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
+        if any(ast.unparse(part) in sizes for part in parts):
+            yield _obstacle(
+                context,
+                call.node,
+                "this tensor is as large as the global batch, of which each process has a part",
+                "take its size from the batch, `len(inputs)`, then convert",
+            )
 
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Bound, Call, Func, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
@@ -124,16 +125,20 @@ def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
         return _function(context, call, depth)
     if call.names and call.names <= FUNCTIONS:
         return _reduction(call) or mixed(context, node.args)
-    if isinstance(function, ast.Attribute) and function.attr in ("mean", "contiguous") and not node.args:
-        inner = context.program.call(function.value) if isinstance(function.value, ast.Call) else None
-        if (
-            inner is not None
-            and inner.names
-            and inner.names <= FUNCTIONS
-            and _option(inner, "reduction") == "none"
-        ):
+    if isinstance(function, ast.Attribute) and function.attr == "mean" and not node.args:
+        held = assigned(context, function.value) if isinstance(function.value, ast.Name) else [function.value]
+        inner = context.program.call(held[0]) if len(held) == 1 and isinstance(held[0], ast.Call) else None
+        if inner is not None and _option(_maker(context, inner), "reduction") == "none":
             return mixed(context, inner.node.args)
     return _unknown(context, node)
+
+
+def _maker(context: Context, call: Call) -> Call:
+    """Where the reduction of a loss is given: at the call of a function, or where the criterion is made."""
+    for callee in call.callees:
+        if isinstance(callee, Made) and callee.name in CLASSES:
+            return context.program.call(context.program.node(callee.site)) or call
+    return call
 
 
 def _function(context: Context, call: Call, depth: int) -> Problem | None:
