@@ -17,6 +17,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 
 from __future__ import annotations
 
+import warnings
 import weakref
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -42,7 +43,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         module: the model, already on the device it computes on.
 
     Raises:
-        ValueError: parameters are on the CPU while this rank's device is a GPU.
+        ValueError: some parameters are on the CPU and some on a GPU.
         RuntimeError: there are other ranks, but the process group does not exist yet.
     """
 
@@ -167,12 +168,14 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 def _cuda_index(module: torch.nn.Module) -> int | None:
     """The GPU that holds all parameters, if one does."""
     devices = {parameter.device for parameter in module.parameters()}
-    own = ranks.device()
-    if own.type == "cuda" and any(device.type == "cpu" for device in devices):
+    kinds = {device.type for device in devices}
+    if len(kinds) > 1 and "cpu" in kinds:
         raise ValueError(
-            f"parameters are on the CPU, but this rank computes on {own}: move the model first, "
+            "some parameters are on the CPU and some on a GPU: move the whole model first, "
             "DistributedDataParallel(model.to(ddp.device()))"
         )
+    if kinds == {"cpu"} and ranks.device().type == "cuda" and ranks.is_main_process():
+        warnings.warn(f"the model trains on the CPU, though there is {ranks.device()}", stacklevel=3)
     return devices.pop().index if len(devices) == 1 and next(iter(devices)).type == "cuda" else None
 
 

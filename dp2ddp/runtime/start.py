@@ -25,7 +25,7 @@ from typing import Any, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import ranks, rendezvous, teardown
+from . import ranks, rendezvous, seeds, teardown
 
 Result = TypeVar("Result")
 Devices = int | Sequence[int | str | torch.device] | None
@@ -69,7 +69,8 @@ def launch(main: Callable[..., Result], *args: Any, devices: Devices = None, **k
 def init(devices: Devices = None) -> None:
     """Make this process a rank, or start the ranks and never return; for scripts whose training code is top level.
 
-    Does nothing in a process group, and in a process started by multiprocessing.
+    Does nothing in a process group, and in a process started by multiprocessing. Every rank starts with rank 0's state
+    of the random generators; a seed that differs by rank has to be set after this call.
 
     Args:
         devices: as in ``launch``.
@@ -139,9 +140,17 @@ def _join(devices: Devices) -> None:
     ranks.choose_device(indices[local_rank % len(indices)] if indices else None)
     if 0 < len(indices) < local_size and local_rank == 0:
         _say(f"{local_size} processes share {len(indices)} GPU{'s' * (len(indices) > 1)}, and talk over gloo")
-    dist.init_process_group(**_group_options(local_size, len(indices)))
     os.environ[ranks.OWNER] = str(os.getpid())
+    try:
+        dist.init_process_group(**_group_options(local_size, len(indices)))
+    except RuntimeError:  # another rank may have joined, failed and gone already: say what it said, not this
+        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+            rendezvous.connect()
+            teardown.listen()
+        raise
     rendezvous.connect()
+    if ranks.get_world_size() > 1:
+        seeds.agree()
     teardown.watch()
 
 

@@ -48,7 +48,7 @@ def watch() -> None:
         _stop.clear()
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
-        _install_hook()
+        listen()
     atexit.register(_end)
 
 
@@ -114,7 +114,10 @@ def _accuse(rank: int) -> None:
         os._exit(1)
 
 
-def _install_hook() -> None:
+def listen() -> None:
+    """Show an uncaught error only if this rank is the first to fail."""
+    global _pid
+    _pid = os.getpid()
     previous = sys.excepthook
 
     def hook(kind, error, trace):
