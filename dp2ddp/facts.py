@@ -6,8 +6,7 @@ A fact with a ``problem`` could not be followed to the end: it says why and what
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
@@ -46,13 +45,8 @@ class Script(Fact):
     function: Anchor | None = None
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
-    after: bool = False
     done: bool = False
     problem: Problem | None = None
-
-    @property
-    def start(self) -> str:
-        return self.form
 
 
 @dataclass(frozen=True)
@@ -228,5 +222,3 @@ class Facts:
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
-    idle: tuple[Path, ...] = ()
-    imports: Mapping[Path, frozenset[str]] = field(default_factory=dict)

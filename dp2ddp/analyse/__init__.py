@@ -9,7 +9,7 @@ from pathlib import Path
 from dp2ddp.analyse import checkpoints, devices, effects, entry, loaders, loops, metrics, models
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
-from dp2ddp.facts import Facts, Obstacle, Problem
+from dp2ddp.facts import Facts, Obstacle
 from dp2ddp.source import Project, SourceFile
 
 
@@ -72,10 +72,9 @@ def _loads(text: str) -> bool:
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:
     """Expressions inside f-strings that this version of Python can't point at."""
-    problem = Problem(
-        "something to convert stands inside an f-string of several lines",
-        "run dp2ddp under Python 3.12 or newer, or give the value a name before this line",
-    )
     for statement in dict.fromkeys(context.program.misplaced):
-        anchor = context.program.anchor(statement)
-        yield Obstacle(anchor, context.ddp(anchor.path), problem)
+        yield context.obstacle(
+            statement,
+            "something to convert stands inside an f-string of several lines",
+            "run dp2ddp under Python 3.12 or newer, or give the value a name before this line",
+        )

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Const, Ext, Made
-from dp2ddp.facts import Effect, Obstacle, Problem, StateDict
+from dp2ddp.facts import Effect, Obstacle, StateDict
 
 
 def collect(context: Context, effects: tuple[Effect, ...]) -> tuple[StateDict, ...]:
@@ -176,25 +176,24 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             if context.is_wrapped(context.program.values(function.value)):
                 changed = _changed(context, call.node)
                 if changed or id(call.node) not in stored:
-                    anchor = context.program.anchor(call.node)
-                    problem = Problem(
+                    yield context.obstacle(
+                        call.node,
                         "these keys have `module.` before them, those of checkpoints saved from now on have not",
                         "where they are compared with a checkpoint's, use model.module.state_dict() and "
                         "ddp.strip_module_prefix(checkpoint)",
+                        "warning",
                     )
-                    yield Obstacle(anchor, context.ddp(anchor.path), problem, "warning")
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
             continue
         bypass = (
             function.attr == "forward" and context.is_wrapped(context.program.values(function.value))
         ) or (function.attr == "module" and context.is_wrapped(context.program.values(function.value)))
         if bypass and _trains(context, call, backwards):
-            anchor = context.program.anchor(call.node)
-            problem = Problem(
+            yield context.obstacle(
+                call.node,
                 "this call runs the model past its wrap: gradients would not be averaged",
                 "call the wrapped model itself",
             )
-            yield Obstacle(anchor, context.ddp(anchor.path), problem)
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:

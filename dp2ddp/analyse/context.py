@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Program, Value, Values, full_name
+from dp2ddp.facts import Obstacle, Problem
 from dp2ddp.source import SourceFile
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
@@ -49,6 +50,11 @@ class Context:
                         return alias.asname or alias.name
         taken = self.names(path)
         return next(name for name in RUNTIME_NAMES if name not in taken)
+
+    def obstacle(self, node: ast.AST, message: str, help: str, severity: str = "error") -> Obstacle:
+        """Something at a node that is not converted: what, and what a person can do."""
+        anchor = self.program.anchor(node)
+        return Obstacle(anchor, self.ddp(anchor.path), Problem(message, help), severity)
 
     # Programs
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_cuda_string
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, full_name
-from dp2ddp.facts import Device, Obstacle, Problem
+from dp2ddp.facts import Device, Obstacle
 
 
 def collect(context: Context, skipped: set[int]) -> tuple[Device, ...]:
@@ -36,12 +36,11 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     numbers = {number: node for number, node in numbers.items() if number.isdigit()}
     if len(numbers) > 1:
         node = list(numbers.values())[-1]
-        anchor = context.program.anchor(node)
-        problem = Problem(
+        yield context.obstacle(
+            node,
             f"several GPUs are used by their numbers ({', '.join(sorted(numbers))})",
             "a model that is split over GPUs is not converted",
         )
-        yield Obstacle(anchor, context.ddp(anchor.path), problem)
 
 
 def _is_cuda(node: ast.AST) -> bool:

@@ -419,19 +419,16 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
                 and not _covered(context, node, guards)
                 and not _already(context, node)
             ):
-                yield _obstacle(
-                    context,
+                yield context.obstacle(
                     node,
                     f"`{ast.unparse(node)}` is there on the main process only",
                     "take it from where every process has it, or use it in a statement that only writes",
                 )
         elif isinstance(node, ast.Call) and (call := program.call(node)) and "builtins.input" in call.names:
-            yield _obstacle(
-                context, node, "every process would ask for input", "take it from the command line"
-            )
+            yield context.obstacle(node, "every process would ask for input", "take it from the command line")
         elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("sys.stdout", "sys.stderr"):
-            yield _obstacle(
-                context, node, "the output is redirected in every process", "redirect it in the shell"
+            yield context.obstacle(
+                node, "the output is redirected in every process", "redirect it in the shell"
             )
 
 
@@ -441,11 +438,6 @@ def _writing(name: str) -> bool:
 
 def _covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
     return any(guard.covers(context.program.anchor(node)) for guard in guards)
-
-
-def _obstacle(context: Context, node: ast.AST, message: str, help: str) -> Obstacle:
-    anchor = context.program.anchor(node)
-    return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
 
 
 # Downloads and caches

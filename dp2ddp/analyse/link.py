@@ -303,9 +303,6 @@ class Program:
     def file(self, node: ast.AST) -> SourceFile:
         return self.file_of[id(node)]
 
-    def text(self, node: ast.AST) -> str:
-        return ast.unparse(node)
-
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
         parent = self.parents[id(statement)]
@@ -1030,12 +1027,6 @@ class Program:
                 for statement in self.scopes[index].body:
                     waiting |= self.called_scopes(statement) - found
         return found
-
-    def runs(self, node: ast.AST) -> Iterator[ast.AST]:
-        """All nodes that running a piece of code may run, at any depth of calls."""
-        yield from self.descendants(node)
-        for index in self.entered(node):
-            yield from self.body(self.scopes[index])
 
 
 def _asks_for_wrap(test: ast.expr) -> bool:

@@ -55,8 +55,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     covered = set().union(*(context.runs(loop.node) for loop in loops if loop.trains)) if loops else set()
     for node in context.backwards:
         if context.runs_in_training(node) and id(node) not in covered:
-            yield _obstacle(
-                context,
+            yield context.obstacle(
                 node,
                 "no loop over a DataLoader was found round this backward()",
                 "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project",
@@ -64,15 +63,13 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     training = training_loaders(loops)
     for loop in loops:
         if not loop.trains and loop.loaders & training:
-            yield _obstacle(
-                context,
+            yield context.obstacle(
                 loop.source,
                 "this loader serves training and evaluation",
                 "make a second loader for evaluation: the one for training is sharded",
             )
         if loop.trains and len(loop.loaders) > 1 and _may_only_evaluate(context, loop):
-            yield _obstacle(
-                context,
+            yield context.obstacle(
                 loop.source,
                 "one loop trains on one loader and evaluates on another",
                 "write a loop for each: the training loader is sharded, the other must stay whole",
@@ -89,8 +86,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             if drawn & training and not (
                 isinstance(parent, ast.For) and parent.iter is call.node and len(drawn) == 1
             ):
-                yield _obstacle(
-                    context,
+                yield context.obstacle(
                     call.node,
                     "a training loader is drawn from by hand",
                     "iterate over it with one `for` loop",
@@ -115,8 +111,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
             continue
         parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
         if any(ast.unparse(part) in sizes for part in parts):
-            yield _obstacle(
-                context,
+            yield context.obstacle(
                 call.node,
                 "this tensor is as large as the global batch, of which each process has a part",
                 "take its size from the batch, `len(inputs)`, then convert",
@@ -131,11 +126,6 @@ def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
         any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
         for node in calls
     )
-
-
-def _obstacle(context: Context, node: ast.AST, message: str, help: str) -> Obstacle:
-    anchor = context.program.anchor(node)
-    return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
 
 
 def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...]) -> tuple[EpochLoop, ...]:

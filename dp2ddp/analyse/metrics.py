@@ -197,12 +197,11 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     training = set().union(*(context.runs(loop.node) for loop in loops if loop.trains)) if loops else set()
     for call in context.program.calls:
         if id(call.node) in training and call.names & {"torch.randperm", "numpy.random.permutation"}:
-            anchor = context.program.anchor(call.node)
-            problem = Problem(
+            yield context.obstacle(
+                call.node,
                 "the samples of a batch are permuted: each rank would permute its own part only",
                 "such training is not converted yet",
             )
-            yield Obstacle(anchor, context.ddp(anchor.path), problem)
 
 
 # Numbers that are reported, or decide
@@ -235,12 +234,14 @@ def measured(context: Context, loops: list[BatchLoop]) -> Measured:
         _spread(context, scope, known)
         for node in program.body(scope):
             if context.runs_in_training(node) and (what := _decides(context, node, known)):
-                anchor = program.anchor(node)
-                problem = Problem(
-                    f"`{what}` differs between the processes, and decides here how each goes on",
-                    "let an evaluation decide, or something that every process has alike, then convert",
+                decisions.setdefault(
+                    id(node),
+                    context.obstacle(
+                        node,
+                        f"`{what}` differs between the processes, and decides here how each goes on",
+                        "let an evaluation decide, or something that every process has alike, then convert",
+                    ),
                 )
-                decisions.setdefault(id(node), Obstacle(anchor, context.ddp(anchor.path), problem))
             if isinstance(node, ast.Call) and _reports(context, node):
                 what = _mentions(node, known)
                 if what and not _combined(context, node, what):

@@ -25,40 +25,35 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     program = context.program
     for call in context.program.calls:
         if FUNCTION in call.names:
-            yield _obstacle(
-                context,
-                call,
+            yield context.obstacle(
+                call.node,
                 "data_parallel() replicates the model at every call",
                 "wrap the model once with nn.DataParallel, then convert",
             )
         for callee in call.callees:
             if isinstance(callee, Cls) and any(_is_wrap(base) for base in program.bases(callee)):
-                yield _obstacle(
-                    context,
-                    call,
+                yield context.obstacle(
+                    call.node,
                     f"{program.scopes[callee.scope].node.name} is a DataParallel of its own",  # type: ignore[attr-defined]
                     "use nn.DataParallel itself, or convert this model by hand",
                 )
             if isinstance(callee, Ext) and _looks_alike(callee.name):
-                yield _obstacle(
-                    context,
-                    call,
+                yield context.obstacle(
+                    call.node,
                     f"{callee.name} is not torch's DataParallel",
                     "use nn.DataParallel itself, or convert this model by hand",
                 )
         if call.names & DDP_WRAPS and context.runs_in_training(call.node):
-            yield _obstacle(
-                context,
-                call,
+            yield context.obstacle(
+                call.node,
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
                 "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
     trained = {id(node) for node in context.backwards}
     for call in context.wraps:
         if not context.runs_in_training(call.node) and not context.scripts and trained:
-            yield _obstacle(
-                context,
-                call,
+            yield context.obstacle(
+                call.node,
                 "no program that runs this wrap and trains was found",
                 "pass the script that is started, too",
             )
@@ -73,11 +68,6 @@ def _looks_alike(name: str) -> bool:
     return (
         "DataParallel" in last and name != WRAP and name not in DDP_WRAPS and not name.startswith("dp2ddp.")
     )
-
-
-def _obstacle(context: Context, call: Call, message: str, help: str) -> Obstacle:
-    anchor = context.program.anchor(call.node)
-    return Obstacle(at=anchor, ddp=context.ddp(anchor.path), problem=Problem(message, help))
 
 
 @dataclass(frozen=True)
@@ -311,7 +301,7 @@ def _condition(
     condition, branch = ifs[0]
     if branch not in condition.body or not asks_for_gpus(context, condition.test):
         return Problem(
-            f"whether the model is wrapped depends on `{program.text(condition.test)}`, which is not only "
+            f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which is not only "
             "about the GPUs that there are",
             "wrap the model always, or under `torch.cuda.device_count() > 1`",
         )
