@@ -171,7 +171,8 @@ def _not_before(context: Context, decider: ast.stmt, first: ast.stmt) -> bool:
 
 
 def _above(context: Context, decider: ast.stmt, statements: list[ast.stmt]) -> bool:
-    return any(decider is statement or decider in ast.walk(statement) for statement in statements)
+    """Whether a statement runs at the top level, in no function."""
+    return any(decider is node for statement in statements for node in context.program.descendants(statement))
 
 
 def _pure(context: Context, statement: ast.stmt) -> bool:
@@ -256,6 +257,8 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
     runs = context.runs(call)
     if not any(id(wrap.node) in runs for wrap in context.wraps):
         return None
+    if not any(id(node) in runs for node in context.backwards):
+        return None  # it makes the model, and trains it later
     if any(
         not _plain_argument(context, argument) for argument in (*call.args, *(k.value for k in call.keywords))
     ):

@@ -1,0 +1,131 @@
+"""Where the ranks start, and on which devices: after what chooses them, before anything that must happen once."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+
+PATH = Path("/example/train.py")
+PROGRAM = """\
+import argparse
+import os
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+data = None
+
+
+def train(model):
+    loader = DataLoader(data, batch_size=16)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            nn.functional.mse_loss(model(inputs), targets).backward()
+            optimizer.step()
+
+
+def parse():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--gpus", type=int, nargs="*")
+    return parser.parse_args()
+
+
+"""
+# What follows the definitions, and the statement that starts the ranks with the one before it.
+STARTS = {
+    "main()": (
+        "def main():\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.launch(main)",
+        None,
+    ),
+    "main(args)": (
+        "def main(args, rate=1):\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n"
+        "    args = parse()\n    main(args, rate=2)\n",
+        "ddp.launch(main, args, rate=2)",
+        "args = parse()",
+    ),
+    "sys.exit(main())": (
+        "def main():\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    sys.exit(main())\n",
+        "sys.exit(ddp.launch(main))",
+        None,
+    ),
+    "no guard": (
+        "def main():\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nmain()\n",
+        "ddp.launch(main)",
+        None,
+    ),
+    "training under the guard": (
+        "if __name__ == '__main__':\n    args = parse()\n    print('start')\n    train(nn.DataParallel(nn.Linear(8, 8)))\n",
+        "ddp.init()",
+        "args = parse()",
+    ),
+    "training at the top": (
+        "args = parse()\nrate = 0.1\ntorch.manual_seed(1)\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
+        "ddp.init()",
+        "rate = 0.1",
+    ),
+    "a side effect before main()": (
+        "def main():\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n"
+        "    os.makedirs('out', exist_ok=True)\n    main()\n",
+        "ddp.init()",
+        None,
+    ),
+    "literal devices": (
+        "def main():\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=[1, 3]))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.launch(main, devices=[1, 3])",
+        None,
+    ),
+    "devices from options in main()": (
+        "def main():\n    args = parse()\n    torch.manual_seed(1)\n"
+        "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.init(devices=args.gpus)",
+        "args = parse()",
+    ),
+    "devices through a function": (
+        "def build(gpus):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
+        "args = parse()\nmodel = build(args.gpus)\ntrain(model)\n",
+        "ddp.init(devices=args.gpus)",
+        "args = parse()",
+    ),
+    "visible devices set in main()": (
+        "def main():\n    args = parse()\n    os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n"
+        "    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.init()",
+        "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'",
+    ),
+    "all devices": (
+        "def main():\n    ids = list(range(torch.cuda.device_count()))\n"
+        "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=ids))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.launch(main)",
+        None,
+    ),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_ranks_start_at_the_right_line(name: str) -> None:
+    tail, start, before = STARTS[name]
+    conversion = convert(Project.of({PATH: PROGRAM + tail}))
+    assert not conversion.errors, conversion.errors
+    tree = ast.parse(conversion.changes[0].after)
+    found = [
+        (ast.unparse(block[index - 1]) if index else None, ast.unparse(statement))
+        for node in ast.walk(tree)
+        for _, block in ast.iter_fields(node)
+        if isinstance(block, list)
+        for index, statement in enumerate(block)
+        if isinstance(statement, ast.Expr)
+        and ("ddp.init" in ast.unparse(statement) or "ddp.launch" in ast.unparse(statement))
+    ]
+    assert [statement for _, statement in found] == [start]
+    if before is not None:
+        assert found[0][0] == before
+    assert not any("device_ids" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
