@@ -12,6 +12,7 @@ import os
 import torch
 import torch.distributed as dist
 
+AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once it has joined
 
 # The device this rank was given when it joined; None before that.
@@ -108,6 +109,11 @@ def is_foreign() -> bool:
     """Whether the environment is that of a rank which is another process, and not this one's multiprocessing parent."""
     owner = os.environ.get(OWNER)
     return owner is not None and owner != str(os.getpid()) and not is_helper()
+
+
+def has_own_agent() -> bool:
+    """Whether ``launch`` or ``init`` started this rank, and not torchrun's command."""
+    return os.environ.get(AGENT) == str(os.getppid())
 
 
 def is_alone(what: str) -> bool:

@@ -1,7 +1,7 @@
 """What ranks tell each other beside the collectives: through the store, by polling, without a collective's timeout.
 
-torchrun's agent serves the store, so that it outlives any rank. This module has its own connection to it, because a
-connection is blocked while another thread waits on it.
+The agent serves the store, so that it outlives any rank (under torchrun 2.4 rank 0 does). This module has its own
+connection to it, because a connection is blocked while another thread waits on it.
 """
 
 from __future__ import annotations
@@ -17,23 +17,35 @@ from torch.distributed import distributed_c10d
 
 from . import ranks
 
+ADDRESS = "DP2DDP_STORE"  # host:port of the agent's store, in the ranks that `launch` or `init` started
+
 _store: dist.Store | None = None
 _calls: dict[str, int] = {}
 
 
 def connect() -> None:
-    """Open this rank's own connection to the store that ``MASTER_ADDR`` and ``MASTER_PORT`` name."""
+    """Open this rank's own connection to its agent's store, else to that of ``MASTER_ADDR`` and ``MASTER_PORT``."""
     global _store
     _calls.clear()
+    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
+    if ranks.has_own_agent():
+        host, _, port = os.environ[ADDRESS].rpartition(":")
     server = dist.TCPStore(
-        os.environ["MASTER_ADDR"],
-        int(os.environ["MASTER_PORT"]),
+        host,
+        int(port),
         world_size=None,
         is_master=False,
         timeout=timedelta(seconds=60),
         wait_for_workers=False,
     )
     _store = dist.PrefixStore(f"dp2ddp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
+
+
+def serve() -> dist.Store:
+    """Serve a store on a free port of this machine, for the ranks that this process will start."""
+    server = dist.TCPStore("127.0.0.1", 0, world_size=None, is_master=True, wait_for_workers=False)
+    os.environ[ADDRESS] = f"127.0.0.1:{server.port}"
+    return server
 
 
 def disconnect() -> None:

@@ -30,7 +30,6 @@ from . import ranks, rendezvous, seeds, teardown
 Result = TypeVar("Result")
 Devices = int | Sequence[int | str | torch.device] | None
 
-_AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 _FOLDER = os.getcwd()  # where the command was given, if the program changes its folder later
 
 
@@ -144,14 +143,14 @@ def _join(devices: Devices) -> None:
     try:
         dist.init_process_group(**_group_options(local_size, len(indices)))
     except RuntimeError:  # another rank may have joined, failed and gone already: say what it said, not this
-        if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
+        if ranks.has_own_agent() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
             rendezvous.connect()
             teardown.listen()
         raise
     rendezvous.connect()
+    teardown.watch()
     if ranks.get_world_size() > 1:
         seeds.agree()
-    teardown.watch()
 
 
 def _join_alone(devices: Devices) -> None:
@@ -198,7 +197,8 @@ def _start(count: int, devices: Devices) -> NoReturn:
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5")
     os.environ.update(_loopback_variable())
-    os.environ[_AGENT] = str(os.getpid())
+    os.environ[ranks.AGENT] = str(os.getpid())
+    server = rendezvous.serve()  # noqa: F841 (it lives as long as this call)
     os.chdir(_FOLDER)
     sys.stdout.flush()
     sys.stderr.flush()
@@ -278,8 +278,7 @@ def _silence_torch() -> None:
 
 def _die_with_agent() -> None:
     """Have the kernel end this rank if its agent is killed (Linux); torchrun's own ranks are left as they are."""
-    agent = os.environ.get(_AGENT)
-    if agent != str(os.getppid()) or not sys.platform.startswith("linux"):
+    if not ranks.has_own_agent() or not sys.platform.startswith("linux"):
         return
     set_death_signal = 1  # PR_SET_PDEATHSIG, prctl(2)
     ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM, 0, 0, 0)

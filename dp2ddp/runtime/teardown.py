@@ -126,7 +126,7 @@ def listen() -> None:
             return previous(kind, error, trace)
         fail(error)
         _code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
-        if isinstance(error, KeyboardInterrupt) and "DP2DDP_AGENT" in os.environ:
+        if isinstance(error, KeyboardInterrupt) and ranks.has_own_agent():
             return None
         try:
             consequence = _is_lost_connection(error)
