@@ -331,3 +331,17 @@ def test_refused_with_the_reason_and_the_line(name: str) -> None:
     chosen = [finding for finding in errors if (finding.rule, finding.location.span.line) == (rule, line)]
     assert any(reason in finding.message for finding in chosen), chosen
     assert all(finding.help for finding in errors)
+
+
+def test_what_an_imported_module_writes_is_refused() -> None:
+    """It would run in the process that starts the ranks, and in each of them, before they know who they are."""
+    other = PATH.with_name("settings.py")
+    module = 'import os\n\nSIZE = 16\nprint("settings")\nos.makedirs("out")\n'
+    project = Project.of({PATH: "from settings import SIZE\n" + PROGRAM, other: module})
+    found = [
+        (f.location.path, f.location.span.line, f.severity) for f in convert(project).findings if not f.edits
+    ]
+    assert (other, 4, Severity.WARNING) in found
+    assert (other, 5, Severity.ERROR) in found
+    harmless = module.partition("print")[0]
+    assert not convert(Project.of({PATH: "from settings import SIZE\n" + PROGRAM, other: harmless})).errors

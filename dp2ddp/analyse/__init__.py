@@ -42,6 +42,7 @@ def analyse(project: Project) -> Facts:
             *measured.decisions,
             *devices.obstacles(context),
             *effects.obstacles(context, acts),
+            *effects.imported(context),
             *checkpoints.obstacles(context),
         ),
     )

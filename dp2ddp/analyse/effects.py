@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from pathlib import Path
 
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
@@ -430,6 +431,37 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
             yield context.obstacle(
                 node, "the output is redirected in every process", "redirect it in the shell"
             )
+
+
+def imported(context: Context) -> Iterator[Obstacle]:
+    """What happens when a module is imported: in the process that starts the ranks, and in every rank."""
+    program = context.program
+    scripts = {file.path for file in context.scripts}
+    for path in sorted(context.reached - scripts):
+        for node in _imported_nodes(context, path):
+            call = program.call(node) if isinstance(node, ast.Call) else None
+            if call is None:
+                continue
+            where = f"{ast.unparse(node.func)}() runs when this module is imported, in every process"
+            cure = "move it into a function, and call that after the ranks have started"
+            if (
+                _writes(context, node)
+                or _is_writer(context, node)
+                or call.names & SAVES
+                or _fetch(context, call)
+            ):
+                yield context.obstacle(node, where, cure)
+            elif "builtins.print" in call.names:
+                yield context.obstacle(node, where, cure, "warning")
+
+
+def _imported_nodes(context: Context, path: Path) -> Iterator[ast.AST]:
+    """The nodes that run when a file is imported, those under its main guard left out."""
+    from dp2ddp.analyse.entry import is_main_guard
+
+    for statement in context.program.project.files[path].tree.body:
+        if not (isinstance(statement, ast.If) and is_main_guard(statement.test)):
+            yield from context.program.descendants(statement)
 
 
 def _writing(name: str) -> bool:
