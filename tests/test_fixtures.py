@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import subprocess
 import sys
@@ -18,13 +19,9 @@ FIXTURES = sorted(path.parent for path in (ROOT / "fixtures").glob("*/before"))
 
 def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
     command = [sys.executable, "-m", "dp2ddp", "convert", *arguments]
-    return subprocess.run(command, cwd=cwd, capture_output=True, timeout=120, env={**_environment()})
-
-
-def _environment() -> dict[str, str]:
-    import os
-
-    return {**os.environ, "PYTHONPATH": str(ROOT)}
+    return subprocess.run(
+        command, cwd=cwd, capture_output=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)}
+    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -55,3 +52,10 @@ def test_converting_twice_changes_nothing(fixture: Path, tmp_path: Path) -> None
     assert done.returncode == 0, done.stderr.decode()
     assert b"nothing to do" in done.stderr
     assert contents(tmp_path / "project") == contents(fixture / "after")
+
+
+def test_the_example_is_current() -> None:
+    """``python examples/mnist/build.py`` writes it anew."""
+    for name in ("before", "after"):
+        example = ROOT / "examples" / "mnist" / f"{name}.py"
+        assert example.read_bytes() == (ROOT / "fixtures" / "main" / name / "train.py").read_bytes()

@@ -1,0 +1,140 @@
+"""Shapes of code beside the fixtures', converted and run by two processes: downloads, caches, helpers, sharing."""
+
+from __future__ import annotations
+
+import ast
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+
+ROOT = Path(__file__).parent.parent
+LOOP = """\
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs), targets).backward()
+        optimizer.step()
+"""
+HEAD = """\
+import os
+
+import torch
+import torchvision
+from torch import nn
+from torch.utils import model_zoo
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+
+
+def prepare():
+    pass
+
+
+"""
+FETCHES = [
+    'data = torchvision.datasets.MNIST("data", train=True, download=True)',
+    'data = torchvision.datasets.CIFAR10("data", True, None, None, True)',
+    "model = torchvision.models.resnet18(pretrained=True)",
+    'model = torchvision.models.resnet18(weights="DEFAULT")',
+    'model = torch.hub.load("pytorch/vision", "resnet18")',
+    'model.load_state_dict(model_zoo.load_url("https://example.org/model.pth"))',
+    'if not os.path.exists("a.pth"):\n    torch.hub.download_url_to_file("https://example.org/a.pth", "a.pth")',
+]
+
+
+@pytest.mark.parametrize("fetch", FETCHES)
+def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
+    text = (
+        HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    )
+    text += f"{fetch}\nloader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model)\n{LOOP}"
+    conversion = convert(Project.of({Path("/example/train.py"): text}))
+    assert not conversion.errors, conversion.errors
+    blocks = [
+        "\n".join(ast.unparse(statement) for statement in node.body)
+        for node in ast.walk(ast.parse(conversion.changes[0].after))
+        if isinstance(node, ast.With) and "main_process_first" in ast.unparse(node.items[0])
+    ]
+    assert blocks == [ast.unparse(ast.parse(fetch))]
+
+
+def run(folder: Path, program: str, processes: int = 2) -> str:
+    """Convert a program by the real command, run it, and return what it prints."""
+    (folder / "train.py").write_text(program)
+    environment = {
+        **os.environ,
+        "PYTHONPATH": str(ROOT),
+        "DP2DDP_PROCESSES": str(processes),
+        "OMP_NUM_THREADS": "1",
+    }
+    for command in (["-m", "dp2ddp", "convert", "train.py", "--inplace"], ["train.py"]):
+        done = subprocess.run(
+            [sys.executable, *command],
+            cwd=folder,
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=100,
+        )
+        assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_caches_and_helpers_work_in_two_processes(tmp_path: Path) -> None:
+    """A data set that writes a cache, helpers that save and load bare and wrapped models, an unseeded split."""
+    program = (
+        HEAD.replace("import torchvision\n", "")
+        + """
+class Cached(Dataset):
+    def __init__(self, path):
+        if not os.path.exists(path):
+            print("making", path)
+            torch.save((torch.randn(80, 8), torch.randint(2, (80,))), path)
+        self.inputs, self.targets = torch.load(path)
+
+    def __len__(self):
+        return len(self.inputs)
+
+    def __getitem__(self, index):
+        return self.inputs[index], self.targets[index]
+
+
+def save(network, path):
+    torch.save(network.state_dict(), path)
+
+
+def load(network, path):
+    network.load_state_dict(torch.load(path))
+
+
+def unwrapped(network):
+    return network.module if hasattr(network, "module") else network
+
+
+def main():
+    data, held_out = torch.utils.data.random_split(Cached("cache.pt"), [64, 16])
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    bare = nn.Linear(8, 2)
+    save(bare, "start.pt")
+    load(bare, "start.pt")
+    model = nn.DataParallel(bare)
+"""
+        + "".join(f"    {line}\n" for line in LOOP.splitlines())
+        + """    save(model, "end.pt")
+    load(model, "end.pt")
+    torch.save(unwrapped(model).state_dict(), "bare.pt")
+    print("trained", sorted(torch.load("end.pt")) == sorted(torch.load("bare.pt")) == ["bias", "weight"])
+
+
+main()
+"""
+    )
+    printed = run(tmp_path, program)
+    assert printed.splitlines() == ["making cache.pt", "trained True"]
