@@ -11,6 +11,20 @@ AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
 
 
+def is_main_guard(test: ast.expr) -> bool:
+    """``if __name__ == "__main__"``."""
+    match test:
+        case ast.Compare(
+            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
+        ):
+            return True
+        case ast.Compare(
+            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
+        ):
+            return True
+    return False
+
+
 def is_cuda_string(node: ast.AST | None) -> bool:
     return (
         isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(":")[0] == "cuda"

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
 from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
@@ -254,8 +255,6 @@ def _only_asks(context: Context, test: ast.expr) -> bool:
 
 
 def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
-    from dp2ddp.analyse.entry import is_main_guard
-
     return (
         isinstance(node, ast.If)
         and not node.orelse
@@ -457,8 +456,6 @@ def imported(context: Context) -> Iterator[Obstacle]:
 
 def _imported_nodes(context: Context, path: Path) -> Iterator[ast.AST]:
     """The nodes that run when a file is imported, those under its main guard left out."""
-    from dp2ddp.analyse.entry import is_main_guard
-
     for statement in context.program.project.files[path].tree.body:
         if not (isinstance(statement, ast.If) and is_main_guard(statement.test)):
             yield from context.program.descendants(statement)
@@ -666,8 +663,6 @@ def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[i
 
 
 def _in_function(context: Context, node: ast.AST) -> bool:
-    from dp2ddp.analyse.entry import is_main_guard
-
     return isinstance(node, ast.If) and not is_main_guard(node.test)
 
 

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string
+from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, full_name
 from dp2ddp.facts import Problem, Script
@@ -151,19 +151,6 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield from statement.body
         else:
             yield statement
-
-
-def is_main_guard(test: ast.expr) -> bool:
-    match test:
-        case ast.Compare(
-            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
-        ):
-            return True
-        case ast.Compare(
-            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
-        ):
-            return True
-    return False
 
 
 def _not_before(context: Context, decider: ast.stmt, first: ast.stmt) -> bool:

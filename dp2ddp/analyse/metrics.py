@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.link import Bound, Call, Func, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import mixed
@@ -337,8 +338,6 @@ def _mentions(node: ast.AST, known: set[str]) -> str:
 
 
 def _reports(context: Context, node: ast.Call) -> bool:
-    from dp2ddp.analyse.effects import is_write
-
     call = context.program.call(node)
     if call is None:
         return False

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.conditions import asks_for_gpus
+from dp2ddp.analyse.conditions import asks_for_gpus, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext
 from dp2ddp.facts import Condition, Obstacle, Problem, Wrap
@@ -286,8 +286,6 @@ def _condition(
         if isinstance(around, LOOPS):
             return Problem("the model is wrapped in a loop", "wrap it once, before the loop")
         if isinstance(around, ast.If):
-            from dp2ddp.analyse.entry import is_main_guard
-
             if is_main_guard(around.test):
                 break
             ifs.append((around, inside))
