@@ -286,6 +286,13 @@ REFUSED = {
         "runs the wrapped model",
     ),
     "a question to the person": (LOADER, LOADER + '\nname = input("name: ")', "DDP503", 8, "input"),
+    "an end that a file decides": (
+        LOADER,
+        'import os\nif os.path.exists("out"):\n    raise SystemExit("exists")\nos.makedirs("out")\n' + LOADER,
+        "DDP503",
+        8,
+        "has just made it",
+    ),
     "redirected output": (
         LOADER,
         LOADER + '\nimport sys\nsys.stdout = open("log.txt", "w")',

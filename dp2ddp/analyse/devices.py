@@ -49,6 +49,9 @@ def _is_cuda(node: ast.AST) -> bool:
 
 def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
     match node:
+        case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_cuda_format(node):
+            if not _given_as_device(context, node):
+                yield node, _device(context, node, "name")
         case ast.Call():
             call = context.program.call(node)
             if call is not None:
