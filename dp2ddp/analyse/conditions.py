@@ -108,14 +108,9 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
             return []
     if not found and isinstance(node, ast.Attribute):
         # `args.cuda = …` on a parser's namespace, wherever it was set.
-        name = node.attr
-        for file in program.files:
-            for inner in ast.walk(file.tree):
-                if isinstance(inner, ast.Assign) and len(inner.targets) == 1:
-                    target = inner.targets[0]
-                    if isinstance(target, ast.Attribute) and target.attr == name:
-                        if program.values(target.value) & program.values(node.value):
-                            found.append(inner.value)
+        for target, statement in context.attribute_assignments.get(node.attr, ()):
+            if len(statement.targets) == 1 and program.values(target.value) & program.values(node.value):
+                found.append(statement.value)
     return found
 
 

@@ -123,6 +123,21 @@ class Context:
         return id(node) in self.trained
 
     @cached_property
+    def trained_wraps(self) -> set[int]:
+        """Identities of the wraps in programs that train them."""
+        return {id(call.node) for call in self.wraps if self.runs_in_training(call.node)}
+
+    @cached_property
+    def attribute_assignments(self) -> dict[str, list[tuple[ast.Attribute, ast.Assign]]]:
+        """The assignments to attributes of each name, in source order: ``args.cuda = …``."""
+        found: dict[str, list[tuple[ast.Attribute, ast.Assign]]] = {}
+        for node in self.program.nodes.values():
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(target, ast.Attribute):
+                    found.setdefault(target.attr, []).append((target, node))
+        return found
+
+    @cached_property
     def device_tests(self) -> set[str]:
         """Conditions that choose between ``"cuda"`` and ``"cpu"``, or stand round ``.cuda()``."""
         found = set()
@@ -157,7 +172,7 @@ class Context:
 
     def is_wrapped(self, values: Values) -> bool:
         """Whether an expression may be a model that DataParallel wraps in a program that trains it."""
-        sites = {id(call.node) for call in self.wraps if self.runs_in_training(call.node)}
+        sites = self.trained_wraps
         return any(isinstance(value, Made) and value.name == WRAP and value.site in sites for value in values)
 
     def iterated(self, values: Values) -> Values:

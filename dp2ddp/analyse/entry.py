@@ -288,13 +288,10 @@ def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[as
     if not isinstance(node, ast.Attribute):
         return []
     return [
-        inner
-        for inner in context.program.nodes.values()
-        if id(inner) in runs
-        and isinstance(inner, ast.Assign)
-        and any(isinstance(t, ast.Attribute) and ast.dump(t.value) == ast.dump(node.value) and t.attr == node.attr
-                for t in inner.targets)
-    ]  # fmt: skip
+        statement
+        for target, statement in context.attribute_assignments.get(node.attr, ())
+        if id(statement) in runs and ast.dump(target.value) == ast.dump(node.value)
+    ]
 
 
 def _all_devices(context: Context, given: ast.expr) -> bool:

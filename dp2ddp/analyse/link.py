@@ -14,6 +14,7 @@ import sys
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
@@ -927,8 +928,8 @@ class Program:
     def call(self, node: ast.AST) -> Call | None:
         return self._calls.get(id(node))
 
-    @property
-    def calls(self) -> Iterable[Call]:
+    @cached_property
+    def calls(self) -> list[Call]:
         """Every call of the project, in source order."""
         return sorted(self._calls.values(), key=lambda call: self.order[id(call.node)])
 
