@@ -256,9 +256,10 @@ class Lab:
         folder: Path | None = None,
         timeout: float = 120,
         env: dict[str, str] | None = None,
+        recorded: bool = True,
         **settings: Any,
     ) -> Run:
-        """Run `script` recorded, in a folder of its own.
+        """Run `script`, recorded unless told otherwise, in a folder of its own.
 
         `launcher` is "warm" (forked ranks that see what torchrun sets), "plain" (`python script`, with
         `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
@@ -266,7 +267,7 @@ class Lab:
         folder = folder or self.place(script.parent.name)
         out = self.place("notes")
         settings = {"float64": True, **settings, "out": str(out)}
-        base = environment(PARITY=json.dumps(settings), **(env or {}))
+        base = environment(**({"PARITY": json.dumps(settings)} if recorded else {}), **(env or {}))
         if launcher != "warm" and processes > 1 and launcher != "torchrun":
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()

@@ -1,0 +1,98 @@
+"""Parts of global batches: which one this rank holds, and what it weighs.
+
+A loader that ``shard`` made notes here each part that it hands out; the wrapped model looks here, at each training
+forward, what that forward's gradients weigh.
+"""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from . import ranks
+
+
+@dataclass(frozen=True)
+class Part:
+    """This rank's part of one global batch.
+
+    Args:
+        size: its number of samples; 0 for a rank that only stands by, on samples of rank 0's.
+        total: the number of samples in the global batch.
+    """
+
+    size: int
+    total: int
+
+    @property
+    def weight(self) -> float:
+        """What a mean over this part counts in the ranks' average: W * size / total; 1 where all parts are equal."""
+        return ranks.get_world_size() * self.size / self.total
+
+
+@dataclass
+class _Drawn:
+    part: Part
+    number: int
+    ended: bool = field(default=False)
+
+
+_numbers = itertools.count()
+_drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
+
+
+def drawn(loader: Any, part: Part) -> None:
+    """Note that ``loader`` is about to hand out ``part``."""
+    _drawn[loader] = _Drawn(part, next(_numbers))
+
+
+def exhausted(loader: Any) -> None:
+    """Note that ``loader`` has no more parts in this epoch."""
+    if loader in _drawn:
+        _drawn[loader].ended = True
+
+
+def weight(*values: Any) -> float:
+    """What the gradients of a forward on ``values`` weigh: that of the part they were drawn as.
+
+    Args:
+        values: the forward's arguments, nested in any way.
+
+    Returns:
+        The weight of the last part drawn; where several loaders are being drawn from and their parts weigh
+        differently, of the one with as many samples as ``values`` has rows. 1 where nothing was sharded.
+
+    Raises:
+        RuntimeError: several parts could be meant.
+    """
+    if not _drawn:
+        return 1.0
+    recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
+    candidates = [d.part for d in recent if not d.ended] or [recent[-1].part]
+    weights = {part.weight for part in candidates}
+    if len(weights) > 1:
+        rows = {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
+        weights = {part.weight for part in candidates if part.size in rows} or weights
+    if len(weights) > 1:
+        sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates)
+        raise RuntimeError(
+            f"the model is called with tensors of {sorted(rows)} rows, and it can't be told which batch they come "
+            f"from: the loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that "
+            "divides these batches"
+        )
+    return weights.pop()
+
+
+def tensors(value: Any) -> list[torch.Tensor]:
+    """The tensors in nested tuples, lists and dicts."""
+    if isinstance(value, torch.Tensor):
+        return [value]
+    if isinstance(value, dict):
+        value = tuple(value.values())
+    if isinstance(value, tuple | list):
+        return [tensor for item in value for tensor in tensors(item)]
+    return []
