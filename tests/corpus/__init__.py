@@ -1,0 +1,7 @@
+"""Converts checkouts of public programs with the real command, and measures what came of it.
+
+    python -m tests.corpus CHECKOUTS [--json FILE] [--reasons FILE] [--only WORD]
+
+``CHECKOUTS`` holds a folder ``owner+name`` for every repository of ``scripts.txt``. pytest does not run this: the
+checkouts are not here. Every script is converted on its own, into a copy; nothing is written to the checkouts.
+"""

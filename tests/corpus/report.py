@@ -1,0 +1,92 @@
+"""Results in words: a table of the scripts, and the reasons that keep them from being converted."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+
+from .run import FAULTS, OUTCOMES, Result
+
+_WIDEST = 110
+
+
+def table(results: Sequence[Result]) -> str:
+    """One line for each script, then the sums."""
+    rows = [("script", "outcome", "tier", "error", "warn", "note", "left", "s", "first reason")]
+    for result in results:
+        severities = Counter(said.severity for said in result.said)
+        counts = [str(severities[severity]) for severity in ("error", "warning", "note")]
+        sites = f"{result.left}/{result.found}"
+        rows.append(
+            (
+                str(result.entry),
+                result.outcome,
+                result.tier,
+                *counts,
+                sites,
+                f"{result.seconds:.1f}",
+                _short(result),
+            )
+        )
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = ["  ".join(map(str.ljust, row, widths)).rstrip() for row in rows]
+    return "\n".join([*lines, "", *_sums(results), ""])
+
+
+def _short(result: Result) -> str:
+    text = str(result.reason or "")
+    return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
+
+
+def _sums(results: Sequence[Result]) -> Iterator[str]:
+    outcomes = Counter(result.outcome for result in results)
+    told = [f"{outcomes[outcome]} {outcome}" for outcome in OUTCOMES if outcomes[outcome]]
+    yield f"{len(results)} scripts: {', '.join(told)}"
+    tiers = Counter(result.tier for result in results if result.tier)
+    yield f"tiers: {', '.join(f'{count} {name}' for name, count in tiers.most_common()) or 'none'}"
+    slowest = max(results, key=lambda result: result.seconds)
+    yield f"slowest: {slowest.entry}, {slowest.seconds:.1f} s"
+    for kind in FAULTS:
+        bad = [result for result in results if result.faults[kind]]
+        yield f"{kind}: {len(bad)}"
+        yield from (f"  {result.entry}: {fault}" for result in bad for fault in result.faults[kind])
+
+
+def reasons(results: Sequence[Result], severity: str = "error") -> str:
+    """What keeps scripts from being converted, most frequent first; then all there is for each script."""
+    scripts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        for said in result.said:
+            if said.severity == severity:
+                scripts[f"{said.rule} {pattern(said.message)}"][str(result.entry)].append(said.place)
+    lines = [f"# Findings of severity {severity}, by the number of scripts", ""]
+    for reason, places in sorted(scripts.items(), key=lambda item: (-len(item[1]), item[0])):
+        alone = sum(len(_patterns(result, severity)) == 1 for result in _of(results, places))
+        lines.append(f"{len(places):3} scripts, in {alone} the only reason: {reason}")
+        lines += [f"      {script}: {', '.join(dict.fromkeys(where))}" for script, where in places.items()]
+    lines += ["", "# Scripts", ""]
+    for result in results:
+        lines.append(f"{result.entry}: {result.outcome}, {result.left} of {result.found} sites left")
+        lines += [f"      {said}" for said in result.said if said.severity in ("", severity)]
+    return "\n".join([*lines, ""])
+
+
+def _of(results: Iterable[Result], scripts: Iterable[str]) -> Iterator[Result]:
+    wanted = set(scripts)
+    return (result for result in results if str(result.entry) in wanted)
+
+
+def _patterns(result: Result, severity: str) -> set[str]:
+    return {f"{said.rule} {pattern(said.message)}" for said in result.said if said.severity == severity}
+
+
+def pattern(message: str) -> str:
+    """A message without what is this program's: quoted code, names of files and functions, numbers; and without help."""
+    text = message.partition("; ")[0]
+    text = re.sub(r"`[^`]*`", "`…`", text)
+    text = re.sub(r"[\w.]+\.py:?", "….py", text)
+    text = re.sub(r"[\w.\]\['\"()]+\(\)", "…()", text)
+    text = re.sub(r"^\S+ (has the reduction|is averaged|is a Data|is not torch)", r"… \1", text)
+    text = re.sub(r"\(\d+(, \d+)*\)", "(n)", text)
+    return re.sub(r"\b\d+\b", "n", text)
