@@ -40,9 +40,6 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "plain.py": "print('hello')\n",
     }.items():
         write(nested, text, name)
-    for other in FLAT.glob("*.py"):
-        if other.name != "train.py":
-            (nested / other.name).write_bytes(other.read_bytes())
     listed = write(
         tmp_path, "a/nested: tools/train.py, tools/summed.py, tools/old.py, tools/plain.py, gone.py"
     )
