@@ -203,7 +203,7 @@ def _start(count: int, devices: Devices) -> NoReturn:
     sys.stdout.flush()
     sys.stderr.flush()
     _silence_torch()
-    logs = tempfile.mkdtemp(prefix="dp2ddp_")
+    folder = os.environ[teardown.FOLDER] = tempfile.mkdtemp(prefix="dp2ddp_")
     code = 1
     try:
         config = LaunchConfig(
@@ -216,19 +216,20 @@ def _start(count: int, devices: Devices) -> NoReturn:
             local_addr="127.0.0.1",
             max_restarts=0,
             monitor_interval=0.1,
-            logs_specs=DefaultLogsSpecs(log_dir=logs),
+            logs_specs=DefaultLogsSpecs(log_dir=folder),
         )
         elastic_launch(config, command[0])(*command[1:])
         code = 0
     except ChildFailedError as error:
         code = _report(error.failures)
+        teardown.end_workers(error.failures.values())
     except SignalException as error:
         code = 128 + int(error.sigval)
         _say(f"stopped by {signal.Signals(error.sigval).name}")
     finally:
         if sys.exc_info()[0] is not None:
             sys.excepthook(*sys.exc_info())
-        shutil.rmtree(logs, ignore_errors=True)
+        shutil.rmtree(folder, ignore_errors=True)
         # Not SystemExit: code around the call would see it. What the code above it registered still runs.
         atexit._run_exitfuncs()
         for stream in (sys.stdout, sys.stderr):

@@ -18,18 +18,22 @@ from __future__ import annotations
 import atexit
 import builtins
 import ctypes
+import multiprocessing
 import os
 import signal
 import sys
 import threading
 import time
+from collections.abc import Iterable
 from contextlib import suppress
+from typing import Any
 
 import torch
 import torch.distributed as dist
 
 from . import ranks, rendezvous
 
+FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that `launch` or `init` started
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
 
@@ -49,7 +53,21 @@ def watch() -> None:
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
         listen()
+    if ranks.has_own_agent():  # loader workers that are killed leave sockets behind: the folder goes with the agent
+        multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
     atexit.register(_end)
+
+
+def end_workers(failures: Iterable[Any]) -> None:
+    """End the loader workers of ranks that were killed, which would notice it after 5 s only.
+
+    Args:
+        failures: torch's ``ProcessFailure`` of each rank; ranks lead process groups of their own.
+    """
+    for failure in failures:
+        if failure.exitcode < 0:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(failure.pid, signal.SIGTERM)
 
 
 def fail(error: BaseException) -> None:
@@ -110,6 +128,8 @@ def _accuse(rank: int) -> None:
     if rendezvous.claim(f"accuse/{rank}"):
         _say(f"rank {rank} has ended, but {_name()} still needs it (in a collective): ending the job")
     if not _stop.wait(COURTESY):
+        for worker in multiprocessing.active_children():
+            worker.terminate()
         sys.stdout.flush()
         os._exit(1)
 
