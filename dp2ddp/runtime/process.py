@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import builtins
 import os
-import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import torch
 
-from . import ranks, rendezvous
+from . import files, ranks, rendezvous
 
 
 def print(*values: Any, **options: Any) -> None:
@@ -23,41 +22,23 @@ def print(*values: Any, **options: Any) -> None:
 def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     """``torch.save`` on rank 0; nothing on the others. No collective: it may stand under any condition.
 
-    A path gets the whole file or none: a temporary file in the same folder, then a rename. Call ``barrier`` before
-    another rank reads it.
+    A path gets the whole file or none, whatever happens while it is written. Call ``barrier`` before another rank
+    reads it.
 
     Args:
         obj, f, *args, **kwargs: as in ``torch.save``; ``f`` is a path or a file-like object.
 
     Raises:
-        Exception: whatever ``torch.save`` raises; then the file is as it was and no temporary file is left.
+        OSError: the disk is full, the folder cannot be written; then the file is as it was and no other is left.
+        Exception: whatever else ``torch.save`` raises; likewise.
     """
     if not ranks.is_main_process():
         return
     if not isinstance(f, str | os.PathLike):
         torch.save(obj, f, *args, **kwargs)
         return
-    target = os.path.realpath(f)  # a link stays a link
-    folder, name = os.path.split(os.fsdecode(target))
-    handle, temporary = tempfile.mkstemp(dir=folder, prefix=f".{name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            torch.save(obj, file, *args, **kwargs)
-        os.chmod(temporary, _mode(target))
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
-
-
-def _mode(path: str) -> int:
-    """The permissions that opening ``path`` for writing would have left."""
-    try:
-        return os.stat(path).st_mode & 0o7777
-    except FileNotFoundError:
-        mask = os.umask(0)
-        os.umask(mask)
-        return 0o666 & ~mask
+    with files.whole(f) as file:
+        torch.save(obj, file, *args, **kwargs)
 
 
 def barrier() -> None:
