@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.plan import Finding, Severity
-from dp2ddp.source import Unreadable
+from dp2ddp.source import Location, Unreadable
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,17 @@ class Change:
 
 @dataclass(frozen=True)
 class Script:
-    """A script that trains with DataParallel. ``module``: its dotted name, if ``-m`` has to start it."""
+    """A script that trains with DataParallel.
+
+    ``module``: its dotted name, if ``-m`` has to start it. ``tier``: how its processes share the work; ``reasons`` are
+    the places that keep it from being sharded.
+    """
 
     path: Path
     reaches: frozenset[Path]
     module: str = ""
+    tier: str = "sharded"
+    reasons: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True)

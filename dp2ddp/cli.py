@@ -25,7 +25,7 @@ exit codes:
   0  done, or nothing to do
   1  --check, and something would change
   2  wrong usage
-  3  an error kept a script from being converted
+  3  an error kept a script, or with --force a part of it, from being converted
   4  a file cannot be read or parsed
 """
 
@@ -80,6 +80,13 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--check", action="store_true", help="write nothing; end with 1 if something would change"
     )
+    command.add_argument(
+        "--exact", action="store_true", help="draw the very batches of the original, by ddp.shard(loader)"
+    )
+    command.add_argument("--force", action="store_true", help="convert all else where there are errors")
+    command.add_argument(
+        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every site left to you"
+    )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
     command.set_defaults(run=_convert, error=command.error)
 
@@ -103,6 +110,9 @@ def _config(options: argparse.Namespace) -> Config:
         inplace=options.inplace,
         output=options.output,
         check=options.check,
+        exact=options.exact,
+        force=options.force,
+        mark=options.mark,
         color=sys.stdout.isatty() and not options.no_color and not os.environ.get("NO_COLOR"),
     )
 
@@ -115,7 +125,13 @@ def _convert(options: argparse.Namespace) -> int:
         options.error(reason)
     from dp2ddp.convert import convert_paths
 
-    conversion = convert_paths(config.paths, sys.stdin.buffer.read() if "-" in config.paths else None)
+    conversion = convert_paths(
+        config.paths,
+        sys.stdin.buffer.read() if "-" in config.paths else None,
+        exact=config.exact,
+        force=config.force,
+        mark=config.mark,
+    )
     return _emit(conversion, config)
 
 

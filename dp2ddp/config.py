@@ -15,4 +15,7 @@ class Config:
     inplace: bool = False
     output: Path | None = None
     check: bool = False
+    exact: bool = False
+    force: bool = False
+    mark: bool = False
     color: bool = False

@@ -1,6 +1,6 @@
 """The pipeline, from paths to changes. Read this first.
 
-    paths ─read─▶ Project ─analyse─▶ Facts ─check─▶ Plan ─rewrite, format─▶ Changes ─▶ Conversion
+    paths ─read─▶ Project ─analyse, decide─▶ Facts ─check─▶ Plan ─rewrite, format─▶ Changes ─▶ Conversion
 
 A conversion is a transaction: a wrapped model without sharded data is worse than no change. One error, and nothing
 changes, and the findings say why. Nothing here writes: ``emit`` shows or writes the result.
@@ -16,10 +16,11 @@ from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.facts import Facts
 from dp2ddp.facts import Script as Start
 from dp2ddp.format import format_like
-from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Plan, Rule, Severity
+from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Rule, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, read
+from dp2ddp.tiers import decide
 
 INTERNAL = "DDP000"
 UNREADABLE = "DDP001"
@@ -28,21 +29,27 @@ REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with 
 __all__ = ["Conversion", "convert", "convert_paths", "explain"]
 
 
-def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None) -> Conversion:
+def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None, **options: bool) -> Conversion:
     """Plan the conversion of files and folders; ``-`` among them is what was read from standard input."""
-    return convert(read(paths, stdin))
+    return convert(read(paths, stdin), **options)
 
 
-def convert(project: Project) -> Conversion:
-    """Plan the conversion of a project."""
-    facts = analyse(project)
+def convert(project: Project, *, exact: bool = False, force: bool = False, mark: bool = False) -> Conversion:
+    """Plan the conversion of a project.
+
+    Args:
+        exact: in the batch-exact form: every batch of a sharded program is one of the original's.
+        force: convert what can be, although errors are left.
+        mark: put a comment above every place that is left to a person.
+    """
+    facts = decide(analyse(project), exact=exact)
     plan = check(facts)
     findings = [*plan.findings, *_unreadable(project, facts)]
     changes: tuple[Change, ...] = ()
-    if not Plan(tuple(findings)).blocked:
+    if force or not Plan(tuple(findings)).blocked:
         try:
-            changes = _carry_out(plan, project)
-            _confirm(changes, project)
+            changes = _carry_out(plan, project, mark)
+            _confirm(changes, project, force)
         except _Refused as refused:
             changes = ()
             findings.append(refused.finding)
@@ -52,7 +59,7 @@ def convert(project: Project) -> Conversion:
     return Conversion(
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
-        scripts=tuple(Script(it.path, it.reaches, _module(project, it.path)) for it in scripts),
+        scripts=tuple(_script(project, it) for it in scripts),
         unreadable=project.unreadable,
         idle=tuple(_idle(project, facts, scripts)),
         files=tuple(project.files),
@@ -69,10 +76,10 @@ def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
     return [(rule, tuple(convert(Project.of({example: text})) for text in rule.examples)) for rule in chosen]
 
 
-def _carry_out(plan: Plan, project: Project) -> tuple[Change, ...]:
+def _carry_out(plan: Plan, project: Project, mark: bool) -> tuple[Change, ...]:
     """Rewrite every file that has edits, and format those that were formatted before."""
     edits: dict[Path, list[Edit]] = {}
-    for edit in plan.edits:
+    for edit in (*plan.edits, *(_mark(finding) for finding in plan.findings if mark and finding.is_left)):
         edits.setdefault(_path(edit), []).append(edit)
     changes = []
     for path in sorted(edits):
@@ -93,8 +100,13 @@ def _carry_out(plan: Plan, project: Project) -> tuple[Change, ...]:
     return tuple(changes)
 
 
-def _confirm(changes: Iterable[Change], project: Project) -> None:
-    """Refuse a result that is not valid Python, or in which there is still something to do."""
+def _mark(finding: Finding) -> Mark:
+    """A comment that says what is left to a person; in one line, whatever was quoted."""
+    return Mark(finding.location, " ".join(f"# dp2ddp: {finding.rule} {finding.message}".split()))
+
+
+def _confirm(changes: Iterable[Change], project: Project, force: bool) -> None:
+    """Refuse a result that is not valid Python, or in which there is still something to do, unless forced."""
     texts = {change.path: change.after for change in changes}
     if not texts:
         return
@@ -106,7 +118,9 @@ def _confirm(changes: Iterable[Change], project: Project) -> None:
             raise _Refused(
                 path, None, f"the result would not be valid Python: {error} (its line {line})"
             ) from error
-    for finding in check(analyse(project.with_texts(texts))).findings:
+    if force:
+        return
+    for finding in check(decide(analyse(project.with_texts(texts)))).findings:
         if finding.edits or finding.severity is Severity.ERROR:
             where, what = finding.location, f"{finding.rule}, {finding.message}"
             message = f"the result is not stable: in its line {where.span.line} there would still be {what}"
@@ -154,6 +168,13 @@ def _is_converted(file: SourceFile) -> bool:
     )
 
 
+def _script(project: Project, start: Start) -> Script:
+    reasons = dict.fromkeys(Location(fact.path, fact.at.span) for fact in start.reasons)
+    return Script(
+        start.path, start.reaches, _module(project, start.path), start.tier.value, tuple(sorted(reasons))
+    )
+
+
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
     if not any(item.level for item in project.files[path].imports):
@@ -168,6 +189,8 @@ def _module(project: Project, path: Path) -> str:
 def _path(edit: Edit) -> Path:
     if isinstance(edit, (AddImport, DropImport)):
         return edit.path
+    if isinstance(edit, Mark):
+        return edit.at.path
     return edit.first.path if isinstance(edit, Enclose) else edit.at.path
 
 

@@ -1,31 +1,58 @@
 """What we know about a program: plain data, collected by ``analyse`` and read by ``rules``.
 
 Facts name pieces of code by ``Anchor``. ``ddp`` is the runtime's name in the file that a fact stands in.
-A fact with a ``problem`` could not be followed to the end: it says why and what to do.
+A fact with a ``problem`` could not be followed to the end, or stands in the way of a tier: it says why and what to do.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from enum import Enum
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
 
 
+class Tier(Enum):
+    """How the processes of a program share its work.
+
+    Sharded: each draws its part of every batch, and DistributedDataParallel averages the gradients. Whole batch: each
+    draws every batch, and the model computes its part of it: nn.DataParallel's own contract, exact for any loss.
+    """
+
+    SHARDED = "sharded"
+    WHOLE_BATCH = "whole batch"
+
+
+ANY_TIER = frozenset(Tier)
+SHARDED_ONLY = frozenset({Tier.SHARDED})
+WHOLE_BATCH_ONLY = frozenset({Tier.WHOLE_BATCH})
+NO_TIER: frozenset[Tier] = frozenset()
+
+
 @dataclass(frozen=True)
 class Problem:
-    """Why a place cannot be converted, and what a person can do about it."""
+    """What stands in the way, and what a person can do about it.
+
+    ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more.
+    """
 
     message: str
     help: str
+    forbids: frozenset[Tier] = ANY_TIER
 
 
 @dataclass(frozen=True)
 class Fact:
-    """Something found at one place of a file, where the runtime is called ``ddp``."""
+    """Something found at one place of a file, where the runtime is called ``ddp``.
+
+    ``scripts``: the programs that run it.
+    """
 
     at: Anchor
     ddp: str
+    scripts: frozenset[Path] = field(default=frozenset(), kw_only=True)
+    problem: Problem | None = field(default=None, kw_only=True)
 
     @property
     def path(self) -> Path:
@@ -37,7 +64,8 @@ class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
-    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does.
+    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does. ``tier`` is
+    decided last, and ``reasons`` are the facts that keep the program from being sharded.
     """
 
     form: str
@@ -46,7 +74,8 @@ class Script(Fact):
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     done: bool = False
-    problem: Problem | None = None
+    tier: Tier = Tier.SHARDED
+    reasons: tuple[Fact, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -79,12 +108,18 @@ class Wrap(Fact):
     moves: tuple[Anchor, ...] = ()
     moved: bool = False
     condition: Condition | None = None
-    problem: Problem | None = None
+    call: Anchor | None = None
+    dim: Anchor | None = None
 
 
 @dataclass(frozen=True)
 class Loader(Fact):
-    """A DataLoader that a training loop iterates over."""
+    """A DataLoader that a training loop iterates over.
+
+    ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
+    its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
+    lines.
+    """
 
     statement: Anchor
     dataset: Anchor
@@ -96,7 +131,8 @@ class Loader(Fact):
     sampler: str
     sampler_class: str
     sampler_import: str | None
-    problem: Problem | None = None
+    shard: str = ""
+    target: Anchor | None = None
 
 
 @dataclass(frozen=True)
@@ -106,19 +142,17 @@ class Workers(Fact):
 
 @dataclass(frozen=True)
 class EpochLoop(Fact):
-    """A loop over epochs. ``at`` is the first statement of its body."""
+    """A loop over epochs that draws from a loader. ``at`` is the first statement of its body."""
 
+    loader: Anchor
     sampler: str
     variable: str
     rename: Anchor | None = None
-    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
 class Loss(Fact):
     """A loss that is not known to be a mean over the samples of the batch."""
-
-    problem: Problem
 
 
 @dataclass(frozen=True)
@@ -133,7 +167,6 @@ class Device(Fact):
     kind: str
     operand: Anchor | None = None
     extra: Anchor | None = None
-    problem: Problem | None = None
 
 
 @dataclass(frozen=True)
@@ -148,7 +181,6 @@ class Effect(Fact):
     what: str
     last: Anchor | None = None
     operand: Anchor | None = None
-    problem: Problem | None = None
 
     def covers(self, place: Anchor) -> bool:
         """Whether a place is in the statements that only the main process runs."""
@@ -199,10 +231,7 @@ class Number(Fact):
 
 @dataclass(frozen=True)
 class Obstacle(Fact):
-    """Code that cannot be converted yet, or not by a program."""
-
-    problem: Problem
-    severity: str = "error"
+    """Code that is in the way of a conversion, or worth a look after it."""
 
 
 @dataclass(frozen=True)
@@ -222,3 +251,13 @@ class Facts:
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+
+    @property
+    def troubles(self) -> tuple[Fact, ...]:
+        """All facts with a problem."""
+        groups = (getattr(self, name) for name in self.__dataclass_fields__)
+        return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
+
+    def tiers(self, fact: Fact) -> frozenset[Tier]:
+        """The tiers of the programs that run a place."""
+        return frozenset(script.tier for script in self.scripts if script.path in fact.scripts)

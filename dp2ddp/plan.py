@@ -124,7 +124,17 @@ class DropImport:
     name: str
 
 
-Edit = Replace | SetArgument | DropArgument | Insert | Enclose | Remove | Unwrap | AddImport | DropImport
+@dataclass(frozen=True)
+class Mark:
+    """Put a comment above the statement that holds a place."""
+
+    at: Location
+    comment: str
+
+
+Edit = (
+    Replace | SetArgument | DropArgument | Insert | Enclose | Remove | Unwrap | AddImport | DropImport | Mark
+)
 
 
 @dataclass(frozen=True)
@@ -141,6 +151,11 @@ class Finding:
     severity: Severity = Severity.NOTE
     safety: Safety = Safety.SAFE
     edits: tuple[Edit, ...] = ()
+
+    @property
+    def is_left(self) -> bool:
+        """Whether something is left to a person here."""
+        return not self.edits and self.severity is not Severity.NOTE
 
 
 @dataclass(frozen=True)

@@ -20,20 +20,22 @@ def analyse(project: Project) -> Facts:
     training = loops.training_loaders(batch_loops)
     wrapped = models.collect(context)
     made = loaders.collect(context, training)
+    epochs = loops.collect(context, batch_loops, made)
+    uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     acts = effects.collect(context)
     measured = metrics.measured(context, batch_loops)
     facts = Facts(
         scripts=entry.collect(context),
         wraps=wrapped,
-        loaders=made,
+        loaders=tuple(replace(it, shard=it.shard or uncounted.get(it.at, "")) for it in made),
         workers=loaders.workers(context),
-        loops=loops.collect(context, batch_loops, made),
+        loops=tuple(loop for loop in epochs if loop.loader not in uncounted),
         losses=metrics.collect(context),
         devices=devices.collect(context, models.moves(context, wrapped)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
-        states=checkpoints.collect(context, acts),
+        states=checkpoints.collect(context, acts, wrapped),
         numbers=measured.numbers,
         obstacles=(
             *models.obstacles(context),

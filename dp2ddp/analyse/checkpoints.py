@@ -7,38 +7,44 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Const, Ext, Made
-from dp2ddp.facts import Effect, Obstacle, StateDict
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 
-def collect(context: Context, effects: tuple[Effect, ...]) -> tuple[StateDict, ...]:
+def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
+    unclear = {wrap.call for wrap in wraps if wrap.problem is not None}
+    perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
     project = bool(context.scripts)
     stored = _stored(context)
     for call in context.program.calls if project else ():
-        for node, fact in _states(context, call, stored):
+        for node, fact in _states(context, call, stored, perhaps):
             found.setdefault(id(node), fact)
     if project:
         for node in context.program.nodes.values():
             if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
                 found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
     for node in _under_guards(context, effects):
-        found.setdefault(id(node), _bare(context, node, "model"))
+        found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
 
 def _state(
     context: Context, kind: str, node: ast.AST, whole: ast.AST | None = None, imported: str = ""
 ) -> StateDict:
-    anchor = context.program.anchor(whole or node)
     operand = context.program.anchor(node)
-    return StateDict(anchor, context.ddp(anchor.path), kind, operand, imported)
+    return StateDict(**context.place(whole or node), kind=kind, operand=operand, imported=imported)
 
 
-def _bare(context: Context, node: ast.expr, kind: str = "save") -> StateDict:
-    """The bare model behind an expression that is a wrapped one, or that may be either ("either")."""
+def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save") -> StateDict:
+    """The bare model behind an expression that is a wrapped one, or that may be either ("either").
+
+    ``perhaps``: the wraps that may not happen.
+    """
     values = context.program.values(node)
-    bare = any(context.module_class(value) for value in values if not context.is_wrapped(frozenset([value])))
+    bare = bool(context.made(values, WRAP) & perhaps) or any(
+        context.module_class(value) for value in values if not context.is_wrapped(frozenset([value]))
+    )
     return _state(context, "either" if bare else kind, node)
 
 
@@ -71,17 +77,19 @@ def _changed(context: Context, call: ast.Call) -> bool:
     return False
 
 
-def _states(context: Context, call: Call, stored: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
+def _states(
+    context: Context, call: Call, stored: set[int], perhaps: set[int]
+) -> Iterator[tuple[ast.AST, StateDict]]:
     program = context.program
     function = call.node.func
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         if context.is_wrapped(program.values(function.value)):
             if id(call.node) in stored and not _changed(context, call.node):
-                yield function.value, _bare(context, function.value)
+                yield function.value, _bare(context, function.value, perhaps)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
         if context.is_wrapped(values):
-            yield function.value, _bare(context, function.value)
+            yield function.value, _bare(context, function.value, perhaps)
             yield from _load(context, call.node.args[0])
         elif any(context.module_class(value) for value in values) and not _optimizer(values):
             if _from_file(context, call.node.args[0]):
@@ -92,7 +100,7 @@ def _states(context: Context, call: Call, stored: set[int]) -> Iterator[tuple[as
     elif "torch.save" in call.names and call.node.args:
         whole = call.node.args[0]
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
-            yield whole, _bare(context, whole, "model")
+            yield whole, _bare(context, whole, perhaps, "model")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
         second = call.node.args[1]
         for node in second.elts if isinstance(second, ast.Tuple) else [second]:
@@ -181,7 +189,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                         "these keys have `module.` before them, those of checkpoints saved from now on have not",
                         "where they are compared with a checkpoint's, use model.module.state_dict() and "
                         "ddp.strip_module_prefix(checkpoint)",
-                        "warning",
+                        NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
             continue
@@ -193,6 +201,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 call.node,
                 "this call runs the model past its wrap: gradients would not be averaged",
                 "call the wrapped model itself",
+                SHARDED_ONLY,
             )
 
 

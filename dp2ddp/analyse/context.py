@@ -6,9 +6,10 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Program, Value, Values, full_name
-from dp2ddp.facts import Obstacle, Problem
+from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
 from dp2ddp.source import SourceFile
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
@@ -22,6 +23,7 @@ class Context:
     program: Program
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
+    _program_runs: dict[Path, set[int]] = field(default_factory=dict)
 
     # Names
 
@@ -51,10 +53,16 @@ class Context:
         taken = self.names(path)
         return next(name for name in RUNTIME_NAMES if name not in taken)
 
-    def obstacle(self, node: ast.AST, message: str, help: str, severity: str = "error") -> Obstacle:
-        """Something at a node that is not converted: what, and what a person can do."""
+    def place(self, node: ast.AST) -> dict[str, Any]:
+        """What every fact about a node holds: where it is, and which programs run it."""
         anchor = self.program.anchor(node)
-        return Obstacle(anchor, self.ddp(anchor.path), Problem(message, help), severity)
+        return {"at": anchor, "ddp": self.ddp(anchor.path), "scripts": self.run_by(node)}
+
+    def obstacle(
+        self, node: ast.AST, message: str, help: str, forbids: frozenset[Tier] = ANY_TIER
+    ) -> Obstacle:
+        """Something at a node that is in the way: what, and what a person can do."""
+        return Obstacle(**self.place(node), problem=Problem(message, help, forbids))
 
     # Programs
 
@@ -92,9 +100,14 @@ class Context:
 
     def program_runs(self, file: SourceFile) -> set[int]:
         """All nodes that running a file as a program may run."""
-        return (
-            set().union(*(self.runs(statement) for statement in file.tree.body)) if file.tree.body else set()
-        )
+        if file.path not in self._program_runs:
+            every = (self.runs(statement) for statement in file.tree.body)
+            self._program_runs[file.path] = set().union(*every)
+        return self._program_runs[file.path]
+
+    def run_by(self, node: ast.AST) -> frozenset[Path]:
+        """The programs which train with DataParallel that may run a node."""
+        return frozenset(file.path for file in self.scripts if id(node) in self.program_runs(file))
 
     @cached_property
     def scripts(self) -> list[SourceFile]:

@@ -77,14 +77,12 @@ def _given_as_device(context: Context, node: ast.AST) -> bool:
 def _device(
     context: Context, node: ast.AST, kind: str, operand: ast.AST | None = None, extra: ast.AST | None = None
 ) -> Device:
-    anchor = context.program.anchor(node)
     program = context.program
     return Device(
-        anchor,
-        context.ddp(anchor.path),
-        kind,
-        program.anchor(operand) if operand is not None else None,
-        program.anchor(extra) if extra is not None else None,
+        **context.place(node),
+        kind=kind,
+        operand=program.anchor(operand) if operand is not None else None,
+        extra=program.anchor(extra) if extra is not None else None,
     )
 
 

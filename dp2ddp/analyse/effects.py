@@ -9,7 +9,7 @@ from pathlib import Path
 from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
-from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
+from dp2ddp.facts import ANY_TIER, NO_TIER, Effect, Fetch, Obstacle, Problem, Reread, Tier
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
@@ -215,8 +215,7 @@ def _already(context: Context, statement: ast.AST) -> bool:
 
 
 def _effect(context: Context, kind: str, node: ast.AST, what: str, **more: object) -> Effect:
-    anchor = context.program.anchor(node)
-    return Effect(at=anchor, ddp=context.ddp(anchor.path), kind=kind, what=what, **more)  # type: ignore[arg-type]
+    return Effect(**context.place(node), kind=kind, what=what, **more)
 
 
 def _what(context: Context, statement: ast.AST) -> str:
@@ -487,9 +486,17 @@ def imported(context: Context) -> Iterator[Obstacle]:
                 or call.names & SAVES
                 or _fetch(context, call)
             ):
-                yield context.obstacle(node, where, cure)
+                yield _imported(context, node, where, cure, ANY_TIER)
             elif "builtins.print" in call.names:
-                yield context.obstacle(node, where, cure, "warning")
+                yield _imported(context, node, where, cure, NO_TIER)
+
+
+def _imported(context: Context, node: ast.AST, message: str, help: str, forbids: frozenset[Tier]) -> Obstacle:
+    """An obstacle to all programs that import a module."""
+    path = context.program.file(node).path
+    reaching = (file.path for file in context.scripts if path in context.program.project.reaches(file.path))
+    place = {**context.place(node), "scripts": frozenset(reaching)}
+    return Obstacle(**place, problem=Problem(message, help, forbids))
 
 
 def _imported_nodes(context: Context, path: Path) -> Iterator[ast.AST]:
@@ -596,8 +603,8 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         while last + 1 < len(block) and id(block[last + 1]) in statements:
             last += 1
         seen.update(id(part) for part in block[index : last + 1])
-        anchor = program.anchor(first)
-        found.append(Fetch(anchor, context.ddp(anchor.path), statements[key][0], program.anchor(block[last])))
+        place = context.place(first)
+        found.append(Fetch(**place, what=statements[key][0], last=program.anchor(block[last])))
     return tuple(found)
 
 
@@ -654,9 +661,8 @@ def rereads(context: Context) -> tuple[Reread, ...]:
             continue
         for statement in _places(context, call.node, writes, frozenset()):
             if id(statement) not in found and not _after_barrier(context, statement):
-                anchor = program.anchor(statement)
                 what = f"{ast.unparse(call.node.func)}()"
-                found[id(statement)] = Reread(anchor, context.ddp(anchor.path), what)
+                found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
 
 

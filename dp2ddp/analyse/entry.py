@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
 from dp2ddp.analyse.context import Context
@@ -75,13 +75,13 @@ class _Devices:
 
 def _script(context: Context, file: SourceFile) -> Script:
     program = context.program
-    ddp = context.ddp(file.path)
     reaches = frozenset(program.project.reaches(file.path))
     statements = list(_top_level(file.tree.body))
     devices = _devices(context, file)
 
     def fact(node: ast.AST, form: str, **more: object) -> Script:
-        return Script(at=program.anchor(node), ddp=ddp, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
+        place = {**context.place(node), "scripts": frozenset([file.path])}
+        return Script(**place, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
 
     for statement in statements:
         if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
@@ -141,7 +141,7 @@ def _problem(script: Script, line: int, file: SourceFile) -> Script:
         "choose the devices (device_ids, args.gpus, CUDA_VISIBLE_DEVICES) before anything is printed, written, "
         "downloaded or drawn",
     )
-    return Script(**{**script.__dict__, "problem": problem})
+    return replace(script, problem=problem)
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -38,7 +38,11 @@ CANONICAL = {
     "tqdm.auto.trange": "tqdm.trange",
 }
 WRAP = "torch.nn.DataParallel"
-DDP_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "dp2ddp.runtime.DistributedDataParallel"}
+DDP_WRAPS = {
+    "torch.nn.parallel.DistributedDataParallel",
+    "dp2ddp.runtime.DistributedDataParallel",
+    "dp2ddp.runtime.DataParallel",
+}
 LOADER = "torch.utils.data.DataLoader"
 
 # What `from torch.utils.data import *` brings, to tell it from other star imports beside it.
@@ -52,7 +56,13 @@ SAME_OBJECT = frozenset("""
     to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply contiguous detach clone
     """.split())
 # What returns its argument, or a copy of it.
-COPIES = {"copy.copy", "copy.deepcopy", "collections.OrderedDict", "builtins.dict"}
+COPIES = {
+    "copy.copy",
+    "copy.deepcopy",
+    "collections.OrderedDict",
+    "builtins.dict",
+    "dp2ddp.runtime.shard",
+}
 # What hands out the elements of its first argument.
 ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next

@@ -8,7 +8,7 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import fetches
 from dp2ddp.analyse.link import Call, Ext, Inst
-from dp2ddp.facts import Loader, Problem, Workers
+from dp2ddp.facts import SHARDED_ONLY, Loader, Problem, Workers
 from dp2ddp.plan import Anchor
 
 SAMPLERS = "torch.utils.data.distributed"
@@ -36,8 +36,8 @@ def workers(context: Context) -> tuple[Workers, ...]:
             continue
         for value in _given(context, call, "num_workers"):
             if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
-                anchor = context.program.anchor(value)
-                found[anchor] = Workers(anchor, context.ddp(anchor.path))
+                fact = Workers(**context.place(value))
+                found[fact.at] = fact
     return tuple(found.values())
 
 
@@ -122,27 +122,23 @@ def _loader(context: Context, call: Call) -> Loader:
     statement = program.statement(call.node)
     dataset = call.argument("dataset", 0)
     name = _name(context, call.node)
-    sampler = _beside(name, "sampler")
-    problem = _problem(context, call, dataset, statement)
-    if dataset is None or problem:
-        anchor = program.anchor(call.node)
-        problem = problem or Problem(
-            "the data set can't be seen in this call", "pass it as the first argument"
-        )
+    place = {**context.place(call.node), "statement": program.anchor(statement)}
+    problem = _problem(context, call)
+    if problem is not None or dataset is None or (shard := _unsampled(context, call, dataset, statement)):
         return Loader(
-            anchor,
-            context.ddp(path),
-            anchor,
-            anchor,
-            None,
-            False,
-            None,
-            False,
-            None,
-            sampler,
-            "",
-            None,
-            problem,
+            **place,
+            dataset=place["at"],
+            hoist=None,
+            fetches=False,
+            batch_size=None,
+            shuffle=False,
+            drop_last=None,
+            sampler="",
+            sampler_class="",
+            sampler_import=None,
+            shard="its data set can't be seen in this call" if dataset is None else shard or "",
+            target=_target(context, statement, call),
+            problem=problem,
         )
     hoist = None
     if not isinstance(dataset, ast.Name | ast.Attribute):
@@ -153,19 +149,29 @@ def _loader(context: Context, call: Call) -> Loader:
     if isinstance(drop_last, ast.Constant) and drop_last.value is False:
         drop_last = None
     return Loader(
-        at=program.anchor(call.node),
-        ddp=context.ddp(path),
-        statement=program.anchor(statement),
+        **place,
         dataset=program.anchor(dataset),
         hoist=hoist,
         fetches=bool(fetches(context, dataset)),
         batch_size=program.anchor(batch_size) if batch_size is not None else None,
         shuffle=_flag(context, call.argument("shuffle", 2)),
         drop_last=program.anchor(drop_last) if drop_last is not None else None,
-        sampler=context.fresh(path, sampler),
+        sampler=context.fresh(path, _beside(name, "sampler")),
         sampler_class=spelled,
         sampler_import=statement_import,
+        target=_target(context, statement, call),
     )
+
+
+def _target(context: Context, statement: ast.stmt, call: Call) -> Anchor | None:
+    """The name that a loader is assigned to, where its call has several lines: there it is sharded in the next one."""
+    if call.node.lineno == call.node.end_lineno or not isinstance(statement, ast.Assign):
+        return None
+    if statement.value is not call.node or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    plain = isinstance(target, ast.Name | ast.Attribute)
+    return context.program.anchor(target) if plain else None
 
 
 def _flag(context: Context, node: ast.expr | None) -> Anchor | bool:
@@ -217,48 +223,40 @@ def _is_none(context: Context, node: ast.expr) -> bool:
     )
 
 
-def _problem(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> Problem | None:
+def _problem(context: Context, call: Call) -> Problem | None:
+    """Why a loader can't be sharded at all."""
+    batch_size = call.argument("batch_size", 1)
+    if isinstance(batch_size, ast.Constant) and batch_size.value is None:
+        return Problem("the data set makes the batches itself", "", SHARDED_ONLY)
+    return None
+
+
+def _unsampled(context: Context, call: Call, dataset: ast.expr, statement: ast.stmt) -> str:
+    """Why no DistributedSampler can take the place of a loader's sampler."""
     program = context.program
     for name in ("sampler", "batch_sampler"):
         for value in _given(context, call, name):
             if not _is_none(context, value):
-                return Problem(
-                    f"this training loader has a {name} of its own",
-                    "sharding such loaders is not supported yet",
-                )
+                return f"it has a {name} of its own"
     displays = _displays(context, call)
     if displays is None:
-        return Problem(
-            "arguments of this training loader come from a collection that can't be followed",
-            "write them out",
-        )
+        return "its arguments come from a collection that can't be followed"
     hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {"num_workers"}
     if hidden:
-        return Problem(
-            f"{', '.join(sorted(hidden))} of this training loader stand in a collection",
-            "write them in the call",
-        )
+        return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
     if any(isinstance(argument, ast.Starred) for argument in call.node.args):
-        return Problem("arguments of this training loader come from a collection", "write them out")
+        return "its arguments come from a collection"
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
-        return Problem("this training loader is made inside a larger statement", "assign it to a name first")
+        return "it is made inside a larger statement"
     for around in program.ancestors(call.node):
         if isinstance(around, ast.ListComp | ast.DictComp | ast.GeneratorExp | ast.Lambda | ast.IfExp):
-            return Problem(
-                "this training loader is made inside a larger expression", "assign it to a name first"
-            )
+            return "it is made inside a larger expression"
         if isinstance(around, ast.stmt):
             break
-    batch_size = call.argument("batch_size", 1)
-    if isinstance(batch_size, ast.Constant) and batch_size.value is None:
-        return Problem("the data set makes the batches itself", "sharding such loaders is not supported yet")
-    if dataset is not None:
-        for value in program.values(dataset):
-            if isinstance(value, Inst) and program.derives(value, "torch.utils.data.IterableDataset"):
-                return Problem(
-                    "an IterableDataset has no sampler", "sharding such loaders is not supported yet"
-                )
-    return None
+    for value in program.values(dataset):
+        if isinstance(value, Inst) and program.derives(value, "torch.utils.data.IterableDataset"):
+            return "an IterableDataset has no sampler"
+    return ""
 
 
 def hoisted(context: Context, training: set[int]) -> set[int]:

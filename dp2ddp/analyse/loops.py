@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context
 from dp2ddp.analyse.link import LOADER, Inst, Values, full_name
-from dp2ddp.facts import EpochLoop, Loader, Obstacle, Problem
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
 DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
@@ -59,6 +59,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 node,
                 "no loop over a DataLoader was found round this backward()",
                 "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project",
+                SHARDED_ONLY,
             )
     training = training_loaders(loops)
     for loop in loops:
@@ -66,13 +67,15 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             yield context.obstacle(
                 loop.source,
                 "this loader serves training and evaluation",
-                "make a second loader for evaluation: the one for training is sharded",
+                "make a second loader for evaluation",
+                SHARDED_ONLY,
             )
         if loop.trains and len(loop.loaders) > 1 and _may_only_evaluate(context, loop):
             yield context.obstacle(
                 loop.source,
                 "one loop trains on one loader and evaluates on another",
-                "write a loop for each: the training loader is sharded, the other must stay whole",
+                "write a loop for each",
+                SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)
     for call in program.calls:
@@ -90,6 +93,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                     call.node,
                     "a training loader is drawn from by hand",
                     "iterate over it with one `for` loop",
+                    SHARDED_ONLY,
                 )
 
 
@@ -114,7 +118,8 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
             yield context.obstacle(
                 call.node,
                 "this tensor is as large as the global batch, of which each process has a part",
-                "take its size from the batch, `len(inputs)`, then convert",
+                "take its size from the batch, `len(inputs)`",
+                SHARDED_ONLY,
             )
 
 
@@ -134,7 +139,7 @@ def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...
     made = {loader.at: loader for loader in loaders}
     for site in sorted(training_loaders(loops), key=lambda site: context.program.order[site]):
         loader = made.get(context.program.anchor(context.program.node(site)))
-        if loader is None or loader.problem or loader.shuffle is False:
+        if loader is None or loader.problem or loader.shard or loader.shuffle is False:
             continue
         starts = [loop.node for loop in loops if loop.trains and site in loop.loaders]
         for loop in _epoch_loops(context, starts):  # type: ignore[arg-type]
@@ -178,26 +183,16 @@ def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
 
 
 def _epoch_loop(context: Context, loop: ast.stmt, loader: Loader, site: int) -> EpochLoop:
-    program = context.program
-    first = loop.body[0]  # type: ignore[attr-defined]
-    anchor = program.anchor(first)
-    ddp = context.ddp(anchor.path)
+    place = {**context.place(loop.body[0]), "loader": loader.at}  # type: ignore[attr-defined]
     variable, rename = _variable(context, loop)
     if not variable:
-        problem = Problem(
-            "this loop over epochs has no counter that the sampler could be told",
-            "write it as `for epoch in range(…)`",
-        )
-        return EpochLoop(anchor, ddp, "", "", problem=problem)
+        problem = "a loop over epochs has no counter that a sampler could be told"
+        return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     sampler = _sampler(context, loop, loader, site)
     if not sampler:
-        problem = Problem(
-            f"the training loader has no name in this loop over epochs (it is made at {loader.path.name}:"
-            f"{loader.at.span.line})",
-            "pass the loader to this loop, or keep it in an attribute",
-        )
-        return EpochLoop(anchor, ddp, "", "", problem=problem)
-    return EpochLoop(anchor, ddp, sampler, variable, rename)
+        problem = "it has no name in a loop over epochs"
+        return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
+    return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
 
 
 def _variable(context: Context, loop: ast.stmt) -> tuple[str, Anchor | None]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
@@ -12,7 +12,7 @@ from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.link import Bound, Call, Func, Made, Scope, full_name
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import mixed
-from dp2ddp.facts import Loss, Number, Obstacle, Problem
+from dp2ddp.facts import SHARDED_ONLY, Loss, Number, Obstacle, Problem
 
 # Losses that are a mean over the samples unless told otherwise, with their functional forms.
 MEANS = {
@@ -44,15 +44,14 @@ def collect(context: Context) -> tuple[Loss, ...]:
         if context.runs_in_training(node):
             problem = _reason(context, node.func.value, 0)  # type: ignore[attr-defined]
             if problem is not None:
-                anchor = context.program.anchor(node)
-                found.append(Loss(anchor, context.ddp(anchor.path), problem))
+                found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
     return tuple(found)
 
 
 def _unknown(context: Context, node: ast.AST) -> Problem:
     return Problem(
         f"the loss `{ast.unparse(node)}` can't be shown to be a mean over the samples of the batch",
-        "use a mean-reduced loss of torch.nn, or convert this script by hand",
+        "use a mean-reduced loss of torch.nn",
     )
 
 
@@ -173,7 +172,7 @@ def _reduction(call: Call) -> Problem | None:
         shown = reduction if isinstance(reduction, str) else "of its own"
         return Problem(
             f"{spelled} has the reduction {shown!r}: parts of the batch don't average to its gradient",
-            'use reduction="mean" (and scale the learning rate), or convert this script by hand',
+            'use reduction="mean" (and scale the learning rate)',
         )
     last = next(iter(call.names)).rpartition(".")[2]
     positional = 0 if last in MEANS else 2
@@ -188,7 +187,7 @@ def _reduction(call: Call) -> Problem | None:
             if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
                 return Problem(
                     f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
-                    "such losses are not converted yet",
+                    "",
                 )
     return None
 
@@ -201,7 +200,8 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             yield context.obstacle(
                 call.node,
                 "the samples of a batch are permuted: each rank would permute its own part only",
-                "such training is not converted yet",
+                "",
+                SHARDED_ONLY,
             )
 
 
@@ -240,15 +240,15 @@ def measured(context: Context, loops: list[BatchLoop]) -> Measured:
                     context.obstacle(
                         node,
                         f"`{what}` differs between the processes, and decides here how each goes on",
-                        "let an evaluation decide, or something that every process has alike, then convert",
+                        "let an evaluation decide, or something that every process has alike",
+                        SHARDED_ONLY,
                     ),
                 )
             if isinstance(node, ast.Call) and _reports(context, node):
                 what = _mentions(node, known)
                 if what and not _combined(context, node, what):
                     statement = program.statement(node)
-                    anchor = program.anchor(statement)
-                    found.setdefault(id(statement), Number(anchor, context.ddp(anchor.path), what))
+                    found.setdefault(id(statement), Number(**context.place(statement), what=what))
             elif isinstance(node, ast.Return) and node.value is not None and _mentions(node.value, known):
                 waiting += _receivers(context, scope.index, node.value, known)
     reports = tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))

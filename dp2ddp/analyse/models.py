@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import asks_for_gpus, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext
-from dp2ddp.facts import Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 FUNCTION = "torch.nn.parallel.data_parallel"
@@ -82,40 +82,36 @@ class _Outer:
 def _wrap(context: Context, call: Call) -> Wrap:
     program = context.program
     anchor = program.anchor(call.node)
-    ddp = context.ddp(anchor.path)
     module = call.argument("module", 0)
-    imported = call.node.func.id if isinstance(call.node.func, ast.Name) else ""
-    if module is None:
-        return _bad(
-            anchor, ddp, imported, anchor, "the wrapped model can't be seen in this call", "name it first"
-        )
-    inner = program.anchor(module)
     dim = call.argument("dim", 3)
-    if dim is not None and not (isinstance(dim, ast.Constant) and dim.value == 0):
-        return _bad(
-            anchor,
-            ddp,
-            imported,
-            inner,
-            "batches are split along another dimension than 0",
-            "convert this model by hand",
-        )
+    if isinstance(dim, ast.Constant) and dim.value == 0:
+        dim = None
+    wrap = Wrap(
+        **context.place(call.node),
+        module=program.anchor(module) if module is not None else anchor,
+        imported=call.node.func.id if isinstance(call.node.func, ast.Name) else "",
+        call=anchor,
+        dim=program.anchor(dim) if dim is not None else None,
+    )
+    if module is None:
+        return replace(wrap, problem=Problem("the wrapped model can't be seen in this call", "name it first"))
     if any(isinstance(argument, ast.Starred) for argument in call.node.args) or any(
         keyword.arg is None for keyword in call.node.keywords
     ):
-        return _bad(anchor, ddp, imported, inner, "arguments come from a collection", "write them out")
+        return replace(wrap, problem=Problem("arguments come from a collection", "write them out"))
+    if dim is not None:
+        return replace(
+            wrap, problem=Problem("batches are split along another dimension than 0", "", SHARDED_ONLY)
+        )
     outer = _outermost(context, call.node)
     statement = program.statement(call.node)
     condition = _condition(context, call.node, module, statement)
     if isinstance(condition, Problem):
-        return Wrap(anchor, ddp, inner, imported, problem=condition)
+        return replace(wrap, problem=condition)
     kept = isinstance(condition, Condition) and condition.option
-    device, moves = _device(context, outer, module, statement, ddp, kept)
-    return Wrap(program.anchor(outer.node), ddp, inner, imported, device, moves, outer.moved, condition)
-
-
-def _bad(anchor: Anchor, ddp: str, imported: str, module: Anchor, message: str, help: str) -> Wrap:
-    return Wrap(anchor, ddp, module, imported, problem=Problem(message, help))
+    device, moves = _device(context, outer, module, statement, wrap.ddp, kept)
+    at = program.anchor(outer.node)
+    return replace(wrap, at=at, device=device, moves=moves, moved=outer.moved, condition=condition)
 
 
 def is_move(node: ast.AST) -> bool:
@@ -273,7 +269,7 @@ def _condition(
     program = context.program
     for around in program.ancestors(call):
         if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
-            return Problem(
+            return _unclear(
                 "the model is wrapped in one branch of an expression", "wrap it in a statement of its own"
             )
         if isinstance(around, ast.stmt):
@@ -284,7 +280,7 @@ def _condition(
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             break
         if isinstance(around, LOOPS):
-            return Problem("the model is wrapped in a loop", "wrap it once, before the loop")
+            return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
         if isinstance(around, ast.If):
             if is_main_guard(around.test):
                 break
@@ -293,21 +289,26 @@ def _condition(
     if not ifs:
         return None
     if len(ifs) > 1:
-        return Problem(
+        return _unclear(
             "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
         )
     condition, branch = ifs[0]
     if branch not in condition.body or not asks_for_gpus(context, condition.test):
-        return Problem(
+        return _unclear(
             f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which is not only "
             "about the GPUs that there are",
             "wrap the model always, or under `torch.cuda.device_count() > 1`",
         )
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return Problem(
+        return _unclear(
             "the wrap is not an assignment of its own under its condition", "assign the wrapped model there"
         )
     return _movable(context, condition, statement, module)
+
+
+def _unclear(message: str, help: str) -> Problem:
+    """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
+    return Problem(message, help, SHARDED_ONLY)
 
 
 def _movable(
@@ -319,19 +320,19 @@ def _movable(
     rest = [other for other in condition.body if other is not statement and other not in moves]
     for later in rest[condition.body.index(statement) :]:
         if any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(later)):
-            return Problem(
+            return _unclear(
                 "the wrapped model is used under the condition that wraps it", "use it after the `if`"
             )
     otherwise = [other for other in condition.orelse if not _only_moves(context, other, target)]
     if otherwise and any(
         isinstance(n, ast.expr) and _key(n) == target for other in otherwise for n in ast.walk(other)
     ):
-        return Problem(
+        return _unclear(
             "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
         )
     option = not asks_for_gpus(context, condition.test, flags=False)
     if (condition.orelse or option) and _key(module) != target:
-        return Problem(
+        return _unclear(
             "the model has another name where it is wrapped", "wrap it under the name that is used later"
         )
     return Condition(
@@ -347,9 +348,10 @@ def _movable(
 def moves(context: Context, wraps: tuple[Wrap, ...]) -> set[int]:
     """Identities of the moves that a wrap takes over: those chained to it, and later ones of the same model."""
     removed = {anchor for wrap in wraps for anchor in wrap.moves}
+    taking = {wrap.call for wrap in wraps if wrap.problem is None}
     found: set[int] = set()
     for call in context.wraps:
-        if not context.runs_in_training(call.node):
+        if context.program.anchor(call.node) not in taking:
             continue
         node: ast.AST | None = _outermost(context, call.node).node
         while isinstance(node, ast.Call) and node is not call.node:

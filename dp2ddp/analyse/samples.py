@@ -43,11 +43,11 @@ def _problem(place: ast.AST) -> Problem:
     if isinstance(place, ast.Subscript):
         return Problem(
             f"the loss is a mean over selected elements, `{shown}`: parts of the batch weigh differently",
-            "such losses are not converted yet",
+            "",
         )
     return Problem(
         f"`{shown}`, which the loss is computed from, can't be shown to treat every sample by itself",
-        "call the loss on the model's output, or convert this script by hand",
+        "call the loss on the model's output",
     )
 
 

@@ -12,6 +12,7 @@ from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Unreadable
 
 _NAMED = 10
+_REASONS = 3
 
 
 def report(conversion: Conversion, *, written: bool, moved: tuple[Path, Path] | None = None) -> str:
@@ -41,10 +42,6 @@ def shown(path: Path) -> str:
     return os.fspath(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
 
 
-def _is_left(finding: Finding) -> bool:
-    return not finding.edits and finding.severity is not Severity.NOTE
-
-
 def _is_shown(finding: Finding) -> bool:
     return not finding.edits or finding.severity is not Severity.NOTE
 
@@ -62,16 +59,32 @@ def _unreadable(file: Unreadable) -> str:
 
 def _script(script: Script, findings: Iterable[Finding], converted: bool, path: Path) -> list[str]:
     own = [finding for finding in findings if finding.location.path in script.reaches]
-    left = sum(map(_is_left, own))
+    left = sum(finding.is_left for finding in own)
     found = sum(bool(finding.edits) for finding in own) + left
     rewritten = found - left if converted else 0
     sites = f"{found} site{'' if found == 1 else 's'} found"
     lines = [f"{shown(script.path)}: {sites}, {rewritten} rewritten, {found - rewritten} left to you"]
+    if converted:
+        lines.append(f"  {_tier(script)}")
     if converted and path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
         lines.append(f"  start it with: python {target} ...  (one process per GPU)")
         lines.append(f"             or: torchrun --nproc-per-node N {target} ...")
     return lines
+
+
+def _tier(script: Script) -> str:
+    if not script.reasons:
+        return f"{script.tier}: every process draws its part of each batch"
+    named = [
+        f"line {place.span.line}" if place.path == script.path else f"{shown(place.path)}:{place.span.line}"
+        for place in script.reasons
+    ]
+    named = list(dict.fromkeys(named))
+    more = f" and {len(named) - _REASONS} more" if len(named) > _REASONS else ""
+    return (
+        f"{script.tier}, because of {', '.join(named[:_REASONS])}{more}: every process draws each batch whole"
+    )
 
 
 def _idle(idle: Sequence[Idle]) -> list[str]:

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from dp2ddp.plan import AddImport, Anchor, DropImport, Edit, Enclose, Remove, Unwrap
+from dp2ddp.plan import AddImport, Anchor, DropImport, Edit, Enclose, Mark, Remove, Unwrap
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.imports import add_imports, drop_imports
 from dp2ddp.rewrite.index import Index
@@ -34,7 +34,7 @@ def rewrite(text: str, edits: Sequence[Edit]) -> str:
         raise RewriteError(f"libcst cannot parse the file: {error.message}") from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
     inside = [edit for edit in edits if not isinstance(edit, (AddImport, DropImport))]
-    index = Index(wrapper, _anchors(inside))
+    index = Index(wrapper, _anchors(inside), [edit for edit in inside if isinstance(edit, Mark)])
     try:
         changed = wrapper.module.visit(Transformer(inside, index, text, module.default_newline))
     except cst.CSTValidationError as error:
@@ -53,7 +53,7 @@ def _anchors(edits: Iterable[Edit]) -> Iterable[Anchor]:
     for edit in edits:
         if isinstance(edit, Enclose):
             yield from (edit.first, edit.last)
-        elif not isinstance(edit, (AddImport, DropImport)):
+        elif not isinstance(edit, (AddImport, DropImport, Mark)):
             yield edit.at
         if not isinstance(edit, (Remove, Unwrap)):
             yield from (hole for hole in getattr(edit, "holes", {}).values() if isinstance(hole, Anchor))

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 import libcst as cst
 from libcst.metadata import CodeRange, MetadataWrapper, PositionProvider
 
-from dp2ddp.plan import Anchor
+from dp2ddp.plan import Anchor, Mark
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.source import Span
 
@@ -20,12 +20,16 @@ class Index:
     A statement is known by its start alone: there the two disagree about ends.
     """
 
-    def __init__(self, wrapper: MetadataWrapper, anchors: Iterable[Anchor]) -> None:
+    def __init__(
+        self, wrapper: MetadataWrapper, anchors: Iterable[Anchor], marks: Iterable[Mark] = ()
+    ) -> None:
         anchors = list(anchors)
         self.positions: Mapping[cst.CSTNode, CodeRange] = wrapper.resolve(PositionProvider)  # type: ignore[assignment]
-        search = _Search(self.positions, anchors)
+        search = _Search(self.positions, anchors, marks)
         wrapper.module.visit(search)
         self.found = search.found
+        # The statement that each mark goes above; an inner one was found after those round it.
+        self.marked = search.marked
         self.containers = search.containers
         # Nothing outside of these changes, so nothing else has to be visited.
         self.relevant = search.relevant
@@ -54,11 +58,15 @@ def _missing(anchor: Anchor, strings: Iterable[Span]) -> str:
 
 
 class _Search(cst.CSTVisitor):
-    def __init__(self, positions: Mapping[cst.CSTNode, CodeRange], anchors: Iterable[Anchor]) -> None:
+    def __init__(
+        self, positions: Mapping[cst.CSTNode, CodeRange], anchors: Iterable[Anchor], marks: Iterable[Mark]
+    ) -> None:
         super().__init__()
         self.positions = positions
         self.wanted = {_key(anchor) for anchor in anchors}
-        self.lines = sorted(key[0] for key in self.wanted)
+        self.marks = list(marks)
+        self.marked: dict[Mark, cst.CSTNode] = {}
+        self.lines = sorted([*(key[0] for key in self.wanted), *(mark.at.span.line for mark in self.marks)])
         self.found: dict[tuple[int, ...], cst.CSTNode] = {}
         self.containers: dict[cst.CSTNode, cst.CSTNode] = {}
         self.relevant: set[cst.CSTNode] = set()
@@ -66,6 +74,8 @@ class _Search(cst.CSTVisitor):
         self.ancestors: list[cst.CSTNode] = []
 
     def on_visit(self, node: cst.CSTNode) -> bool:
+        if self.marks and isinstance(node, (cst.SimpleStatementLine, cst.BaseCompoundStatement)):
+            self._mark(node)
         if isinstance(node, cst.BaseExpression):
             for key in self._keys(node):
                 if key in self.wanted:
@@ -94,6 +104,16 @@ class _Search(cst.CSTVisitor):
     def _take(self, key: tuple[int, ...], node: cst.CSTNode) -> None:
         self.found[key] = node
         self.relevant.update(self.ancestors, (node,))
+
+    def _mark(self, node: cst.CSTNode) -> None:
+        if not isinstance(self.ancestors[-1], (cst.Module, cst.IndentedBlock)):
+            return
+        line, column, end_line, end_column = _range(self.positions[node])
+        for mark in self.marks:
+            place = (mark.at.span.line, mark.at.span.column)
+            if (line, column) <= place <= (end_line, end_column):
+                self.marked[mark] = node
+                self.relevant.update(self.ancestors, (node,))
 
     def _contain(self, node: cst.CSTNode) -> None:
         """Note the block a statement stands in. An ``elif`` stands in none."""

@@ -14,6 +14,7 @@ from dp2ddp.plan import (
     Edit,
     Enclose,
     Insert,
+    Mark,
     Remove,
     Replace,
     SetArgument,
@@ -78,6 +79,7 @@ class Transformer(cst.CSTTransformer):
         self.enclose: dict[cst.CSTNode, list[Enclose]] = defaultdict(list)
         self.removed: dict[cst.CSTNode, Remove] = {}
         self.unwrapped: dict[cst.CSTNode, Unwrap] = {}
+        self.marks: dict[cst.CSTNode, list[Mark]] = defaultdict(list)
         for edit in edits:
             self._sort_in(edit)
         self.anchored = set(index.found.values())
@@ -125,6 +127,8 @@ class Transformer(cst.CSTTransformer):
                 if not isinstance(node, cst.If) or node.orelse is not None:
                     raise RewriteError("only an if without else can be unwrapped", edit.at.span)
                 self.unwrapped[node] = edit
+            case Mark():
+                self.marks[self.index.marked[edit]].append(edit)
 
     def _statement(self, anchor: Anchor) -> cst.CSTNode:
         node = self.index[anchor]
@@ -363,6 +367,17 @@ class Transformer(cst.CSTTransformer):
         return Enclosure(low, high, header, edit.first.span)
 
     def _units(self, original: cst.CSTNode, updated: cst.BaseStatement, block: cst.CSTNode) -> list[Unit]:
+        units = self._plain_units(original, updated, block)
+        there = {line.comment.value for line in units[0].leading if line.comment}
+        for mark in self.marks.get(original, ()):
+            if mark.comment not in there:
+                there.add(mark.comment)
+                units[0].leading.append(comment_line(cst.Comment(mark.comment)))
+        return units
+
+    def _plain_units(
+        self, original: cst.CSTNode, updated: cst.BaseStatement, block: cst.CSTNode
+    ) -> list[Unit]:
         if isinstance(original, cst.SimpleStatementLine):
             assert isinstance(updated, cst.SimpleStatementLine)
             return self._line_units(original, updated, block)

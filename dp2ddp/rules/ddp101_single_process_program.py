@@ -10,7 +10,8 @@ both just go on.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Script
-from dp2ddp.plan import Anchor, Finding, Insert, Replace, Severity, finding, runtime_import
+from dp2ddp.plan import Anchor, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -41,7 +42,7 @@ if __name__ == "__main__":
 def check(facts: Facts) -> Iterator[Finding]:
     for script in facts.scripts:
         if script.problem:
-            yield finding(script.at, script.problem.message, script.problem.help, severity=Severity.ERROR)
+            yield from trouble(facts, script)
         elif not script.done:
             yield finding(script.at, "this program trains in one process", "", _edits(script))
 

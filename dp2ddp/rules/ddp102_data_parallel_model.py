@@ -1,13 +1,15 @@
 """A model is wrapped in nn.DataParallel.
 
-It becomes ``ddp.DistributedDataParallel``: torch's own class, with the arguments that the model needs. The model is
-moved to its device first. A condition that only asks whether there are several GPUs goes: one process is a
-case like any other. ``device_ids`` chooses the devices of the processes (DDP101).
+It becomes ``ddp.DistributedDataParallel``: torch's own class, with the arguments that the model needs. Where the
+training can't be shown to allow that, it becomes ``ddp.DataParallel``: every process is given the whole batch, computes
+its part of it, and gets the whole output, as with nn.DataParallel. The model is moved to its device first. A condition
+that only asks whether there are several GPUs goes: one process is a case like any other. ``device_ids`` chooses the
+devices of the processes (DDP101).
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Condition, Facts, Wrap
+from dp2ddp.facts import Condition, Facts, Tier, Wrap
 from dp2ddp.plan import (
     Anchor,
     DropImport,
@@ -16,11 +18,11 @@ from dp2ddp.plan import (
     Insert,
     Remove,
     Replace,
-    Severity,
     Unwrap,
     finding,
     runtime_import,
 )
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -48,24 +50,38 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for wrap in facts.wraps:
-        if wrap.problem:
-            yield finding(wrap.at, wrap.problem.message, wrap.problem.help, severity=Severity.ERROR)
-        else:
-            yield finding(wrap.at, "this model is wrapped in DataParallel", "", tuple(_edits(wrap)))
+        yield from trouble(facts, wrap)
+        tiers = facts.tiers(wrap)
+        if wrap.problem is None or not wrap.problem.forbids & tiers:
+            edits = tuple(_edits(wrap, Tier.WHOLE_BATCH in tiers))
+            yield finding(wrap.at, "this model is wrapped in DataParallel", "", edits)
 
 
-def _edits(wrap: Wrap) -> Iterator[Edit]:
+def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
+    yield runtime_import(wrap.path, wrap.ddp)
+    if wrap.imported:
+        yield DropImport(wrap.path, wrap.imported)
     holes: dict[str, Anchor | str] = {"ddp": wrap.ddp, "module": wrap.module}
+    name, more = "DistributedDataParallel", ""
+    if whole_batch:
+        name = "DataParallel"
+        if wrap.dim is not None:
+            holes["dim"], more = wrap.dim, ", dim={dim}"
+    if wrap.problem is not None:
+        # It is not understood when the model is wrapped, or where it is moved: all that stays as it is.
+        assert wrap.call is not None
+        yield Replace(wrap.call, f"{{ddp}}.{name}({{module}}{more})", holes)
+        return
     module = "{module}"
     if wrap.device is not None:
         holes["device"] = wrap.device
         module = "{module}.to({device})"
-    template = f"{{ddp}}.DistributedDataParallel({module})"
+    template = f"{{ddp}}.{name}({module}{more})"
     condition = wrap.condition
     if condition is None:
         yield Replace(wrap.at, template, holes)
     elif condition.option:
-        yield from _after_option(wrap, condition, module, holes)
+        yield from _after_option(wrap, condition, module, f"{{ddp}}.{name}({{target}}{more})", holes)
     elif condition.whole and not condition.alternative:
         yield Replace(wrap.at, template, holes)
         yield Unwrap(condition.at)
@@ -75,18 +91,16 @@ def _edits(wrap: Wrap) -> Iterator[Edit]:
         yield Remove(condition.at if condition.whole else condition.statement)
     for move in wrap.moves:
         yield Remove(move)
-    yield runtime_import(wrap.path, wrap.ddp)
-    if wrap.imported:
-        yield DropImport(wrap.path, wrap.imported)
 
 
 def _after_option(
-    wrap: Wrap, condition: Condition, module: str, holes: dict[str, Anchor | str]
+    wrap: Wrap, condition: Condition, module: str, template: str, holes: dict[str, Anchor | str]
 ) -> Iterator[Edit]:
     """The option goes on deciding whether the model is moved; it is wrapped either way."""
     if wrap.device is not None:
         yield Replace(wrap.at, module, holes)
     else:
         yield Remove(condition.statement)
-    assignment = "{target} = {ddp}.DistributedDataParallel({target})"
-    yield Insert(condition.at, assignment, {"ddp": wrap.ddp, "target": condition.target}, after=True)
+    holes = {name: hole for name, hole in holes.items() if name in ("ddp", "dim")}
+    assignment = f"{{target}} = {template}"
+    yield Insert(condition.at, assignment, {**holes, "target": condition.target}, after=True)

@@ -4,11 +4,14 @@ A DistributedSampler deals each process its part: ``shuffle`` and ``drop_last`` 
 (``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process takes
 ``ddp.local_batch_size(n)`` of it, so steps and learning rate keep their meaning. The last batch of an epoch may
 see at most as many samples twice as there are processes, less one.
+
+A loader with a sampler of its own keeps it: ``ddp.shard(loader)`` gives each process its part of every batch that the
+loader draws. So it is with a loader whose arguments can't be seen, and with all loaders if ``--exact`` is given.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Loader
+from dp2ddp.facts import Facts, Loader, Tier
 from dp2ddp.plan import (
     AddImport,
     Anchor,
@@ -17,10 +20,10 @@ from dp2ddp.plan import (
     Insert,
     Replace,
     SetArgument,
-    Severity,
     finding,
     runtime_import,
 )
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -44,10 +47,20 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for loader in facts.loaders:
-        if loader.problem:
-            yield finding(loader.at, loader.problem.message, loader.problem.help, severity=Severity.ERROR)
-        else:
-            yield finding(loader.at, "this training loader is not sharded", "", tuple(_edits(loader)))
+        yield from trouble(facts, loader)
+        if loader.problem is None and Tier.SHARDED in facts.tiers(loader):
+            edits = tuple(_shard(loader) if loader.shard else _edits(loader))
+            yield finding(loader.at, "this training loader is not sharded", loader.shard, edits)
+
+
+def _shard(loader: Loader) -> Iterator[Edit]:
+    yield runtime_import(loader.path, loader.ddp)
+    holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "loader": loader.at}
+    if loader.target is None:
+        yield Replace(loader.at, "{ddp}.shard({loader})", holes)
+    else:
+        template = "{target} = {ddp}.shard({target})"
+        yield Insert(loader.statement, template, {"ddp": loader.ddp, "target": loader.target}, after=True)
 
 
 def _edits(loader: Loader) -> Iterator[Edit]:

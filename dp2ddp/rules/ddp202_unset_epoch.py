@@ -5,8 +5,8 @@ DistributedSampler shuffles by its seed and the epoch: without ``set_epoch`` eve
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
-from dp2ddp.plan import Edit, Finding, Insert, Replace, Severity, finding
+from dp2ddp.facts import Facts, Tier
+from dp2ddp.plan import Edit, Finding, Insert, Replace, finding
 
 EXAMPLES = (
     """\
@@ -36,8 +36,7 @@ for _ in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for loop in facts.loops:
-        if loop.problem:
-            yield finding(loop.at, loop.problem.message, loop.problem.help, severity=Severity.ERROR)
+        if Tier.SHARDED not in facts.tiers(loop):
             continue
         edits: list[Edit] = [Insert(loop.at, f"{loop.sampler}.set_epoch({loop.variable})")]
         if loop.rename is not None:

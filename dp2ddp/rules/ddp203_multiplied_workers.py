@@ -5,7 +5,7 @@
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Finding, Replace, finding, runtime_import
 
 EXAMPLES = (
@@ -31,6 +31,8 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for workers in facts.workers:
+        if Tier.SHARDED not in facts.tiers(workers):
+            continue
         holes = {"ddp": workers.ddp, "n": workers.at}
         edits = (
             Replace(workers.at, "{ddp}.local_workers({n})", holes),

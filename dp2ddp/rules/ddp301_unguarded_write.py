@@ -7,7 +7,8 @@ writer, an open log file) is made on the main process alone, and its uses stand 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Effect, Facts
-from dp2ddp.plan import Edit, Enclose, Finding, Replace, Severity, finding, runtime_import
+from dp2ddp.plan import Edit, Enclose, Finding, Replace, finding, runtime_import
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -41,7 +42,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         if effect.kind not in ("guard", "test", "writer"):
             continue
         if effect.problem:
-            yield finding(effect.at, effect.problem.message, effect.problem.help, severity=Severity.ERROR)
+            yield from trouble(facts, effect)
         else:
             edits = (_edit(effect), runtime_import(effect.path, effect.ddp))
             yield finding(effect.at, f"{effect.what} would run in every process", "", edits)

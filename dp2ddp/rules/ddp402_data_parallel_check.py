@@ -1,11 +1,11 @@
 """A type check asks for nn.DataParallel.
 
-The wrapped model is a DistributedDataParallel now.
+The wrapped model is a ``ddp.DistributedDataParallel`` now, or a ``ddp.DataParallel``.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, StateDict, Tier
 from dp2ddp.plan import DropImport, Edit, Finding, Replace, finding, runtime_import
 
 EXAMPLES = (
@@ -34,9 +34,18 @@ def check(facts: Facts) -> Iterator[Finding]:
     for state in facts.states:
         if state.kind == "class":
             edits: tuple[Edit, ...] = (
-                Replace(state.at, "{ddp}.DistributedDataParallel", {"ddp": state.ddp}),
+                Replace(state.at, _classes(facts, state), {"ddp": state.ddp}),
                 runtime_import(state.path, state.ddp),
             )
             if state.imported:
                 edits = (*edits, DropImport(state.path, state.imported))
             yield finding(state.at, "this asks whether a model is wrapped in DataParallel", "", edits)
+
+
+def _classes(facts: Facts, state: StateDict) -> str:
+    """What the programs that ask wrap their models in."""
+    tiers = facts.tiers(state) or {Tier.SHARDED}
+    whole, sharded = "{ddp}.DataParallel", "{ddp}.DistributedDataParallel"
+    if len(tiers) > 1:
+        return f"({sharded}, {whole})"
+    return whole if Tier.WHOLE_BATCH in tiers else sharded

@@ -8,7 +8,8 @@ a batch with each other are something else: such a program is not converted.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Severity, finding
+from dp2ddp.plan import Finding
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -33,4 +34,4 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for loss in facts.losses:
-        yield finding(loss.at, loss.problem.message, loss.problem.help, severity=Severity.ERROR)
+        yield from trouble(facts, loss)

@@ -8,7 +8,7 @@ affected: every process evaluates the whole set.
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Finding, Severity, finding
 
 EXAMPLES = (
@@ -35,6 +35,8 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for number in facts.numbers:
+        if Tier.SHARDED not in facts.tiers(number):
+            continue
         yield finding(
             number.at,
             f"`{number.what}` is of the main process's part of the batches",

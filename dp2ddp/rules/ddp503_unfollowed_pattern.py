@@ -6,7 +6,8 @@ Nothing is guessed: the message says what was found, the help what a person can 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Severity, finding
+from dp2ddp.plan import Finding
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -32,5 +33,4 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for obstacle in facts.obstacles:
-        severity = Severity(obstacle.severity)
-        yield finding(obstacle.at, obstacle.problem.message, obstacle.problem.help, severity=severity)
+        yield from trouble(facts, obstacle)

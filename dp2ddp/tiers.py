@@ -1,0 +1,65 @@
+"""Which tier each program gets: sharded where nothing forbids it, whole batch where something forbids only that.
+
+Programs that share the line which wraps the model, or which makes the training loader, get the same: there is one such
+line, and it can say one thing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dp2ddp.facts import SHARDED_ONLY, Fact, Facts, Tier
+from dp2ddp.plan import Finding, Severity, finding
+
+ASKED = "the batch-exact form was asked for"
+
+
+def decide(facts: Facts, *, exact: bool = False) -> Facts:
+    """Facts with the tier of every program. ``exact``: sharded programs draw the very batches of the original."""
+    scripts = list(facts.scripts)
+    for group in _groups(facts):
+        reasons = tuple(
+            fact
+            for fact in facts.troubles
+            if fact.problem is not None and fact.problem.forbids == SHARDED_ONLY and fact.scripts & group
+        )
+        tier = Tier.WHOLE_BATCH if reasons else Tier.SHARDED
+        scripts = [
+            replace(script, tier=tier, reasons=reasons) if script.path in group else script
+            for script in scripts
+        ]
+    facts = replace(facts, scripts=tuple(scripts))
+    if exact:
+        loaders = tuple(replace(loader, shard=loader.shard or ASKED) for loader in facts.loaders)
+        facts = replace(facts, loaders=loaders, loops=())
+    return facts
+
+
+def _groups(facts: Facts) -> list[frozenset[Path]]:
+    """The programs, those together that share a wrap or a training loader."""
+    groups = [frozenset([script.path]) for script in facts.scripts]
+    for fact in (*facts.wraps, *facts.loaders):
+        touched = [group for group in groups if group & fact.scripts]
+        groups = [group for group in groups if group not in touched]
+        if touched:
+            groups.append(frozenset().union(*touched))
+    return groups
+
+
+def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
+    """What a fact's problem comes to: an error, what keeps the batches whole, a warning, or nothing in this tier."""
+    problem = fact.problem
+    if problem is None:
+        return
+    tiers = facts.tiers(fact)
+    if not problem.forbids:
+        yield finding(fact.at, problem.message, problem.help, severity=Severity.WARNING)
+    elif problem.forbids & tiers or not tiers:
+        yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
+    elif Tier.WHOLE_BATCH in tiers:
+        help = "so every process draws whole batches" + (
+            f"; to shard them, {problem.help}" * bool(problem.help)
+        )
+        yield finding(fact.at, problem.message, help)
