@@ -101,6 +101,19 @@ STARTS = {
         "ddp.init()",
         "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'",
     ),
+    "devices chosen in a larger statement": (
+        "if len(sys.argv) < 99:\n    args = parse()\n"
+        "model = nn.DataParallel(nn.Linear(8, 8), device_ids=[int(i) for i in args.gpus])\n"
+        "torch.manual_seed(1)\ntrain(model)\n",
+        "ddp.init(devices=[int(i) for i in args.gpus])",
+        None,
+    ),
+    "devices that nobody gives": (
+        "def build(gpus=None):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
+        "args = parse()\ntrain(build())\n",
+        "ddp.init()",
+        "args = parse()",
+    ),
     "all devices": (
         "def main():\n    ids = list(range(torch.cuda.device_count()))\n"
         "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=ids))\n\n\nif __name__ == '__main__':\n    main()\n",
@@ -129,3 +142,45 @@ def test_ranks_start_at_the_right_line(name: str) -> None:
     if before is not None:
         assert found[0][0] == before
     assert not any("device_ids" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
+
+
+def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> None:
+    build = "from torch import nn\n\n\ndef build():\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=[1, 3])\n"
+    tail = "from build import build\ntrain(build())\n"
+    conversion = convert(Project.of({PATH: PROGRAM + tail, PATH.with_name("build.py"): build}))
+    assert not conversion.errors, conversion.errors
+    assert "ddp.init(devices=[1, 3])" in next(c.after for c in conversion.changes if c.path == PATH)
+
+
+@pytest.mark.parametrize(
+    "tail, said",
+    {
+        "in a statement that has effects": (
+            "with open('log', 'w') as log:\n    args = parse()\n"
+            "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
+            "the devices are chosen at line",
+        ),
+        "by the first effect": (
+            "args = print(parse())\ntrain(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
+            "the devices are chosen at line",
+        ),
+        "by a name of a function": (
+            "def build():\n    gpus = [0, 1]\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
+            "the devices are chosen at line",
+        ),
+        "by an attribute": (
+            "class Build:\n    def __call__(self):\n        return nn.DataParallel(nn.Linear(8, 8), device_ids=self.gpus)\n\n\n"
+            "train(Build()())\n",
+            "the devices are chosen by `self`",
+        ),
+        "by a parameter without one value": (
+            "def build(gpus=(0, 1)):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
+            "build([0])\ntrain(build([1]))\n",
+            "the devices are chosen by `gpus`",
+        ),
+    }.values(),
+)
+def test_devices_that_are_not_known_in_time_are_refused(tail: str, said: str) -> None:
+    conversion = convert(Project.of({PATH: PROGRAM + tail}))
+    assert [e.rule for e in conversion.errors] == ["DDP101"] and said in conversion.errors[0].message
+    assert not conversion.changes

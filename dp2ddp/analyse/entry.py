@@ -8,8 +8,9 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, full_name
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Scope, full_name
 from dp2ddp.facts import Problem, Script
+from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
 
 # Calls that change nothing outside the process and draw no random numbers.
@@ -86,7 +87,7 @@ def _script(context: Context, file: SourceFile) -> Script:
     for statement in statements:
         if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
             return fact(statement, "init", done=True)
-    chosen = program.anchor(devices.expression) if devices.expression is not None else None
+    chosen = _written(context, devices.expression, file)
     first = next(
         (
             statement
@@ -98,20 +99,22 @@ def _script(context: Context, file: SourceFile) -> Script:
     )
     if first is None:
         first = statements[-1]
-    inside = [decider for decider in devices.deciders if not _above(context, decider, statements)]
-    late = [
-        decider
-        for decider in devices.deciders
-        if decider in statements and _not_before(context, decider, first)
-    ]
+    holders = [_holder(context, decider, statements) for decider in devices.deciders]
+    inside = [decider for decider, holder in zip(devices.deciders, holders, strict=True) if holder is None]
+    late = [holder for holder in holders if holder is not None and not _before(context, holder, first)]
     if late:
         return _problem(fact(first, "init"), program.location(late[0]).span.line, file)
+    top = program.modules[file.path]
     call = _main_call(context, first)
     if call is None:
         if inside:
             return _problem(fact(first, "init"), program.location(inside[0]).span.line, file)
+        if hidden := _hidden(context, devices.expression, [top]):
+            return _unknown(fact(first, "init"), hidden)
         return fact(first, "init", devices=chosen)
     function, target = call
+    if hidden := _hidden(context, devices.expression, [top, program.scopes[target]]):
+        return _unknown(fact(first, "init"), hidden)
     body = program.scopes[target].body
     own_names = _local_names(context, devices.expression, target)
     if inside or own_names:
@@ -144,6 +147,14 @@ def _problem(script: Script, line: int, file: SourceFile) -> Script:
     return replace(script, problem=problem)
 
 
+def _unknown(script: Script, name: ast.Name) -> Script:
+    problem = Problem(
+        f"the devices are chosen by `{name.id}`, which has no value yet where the ranks start",
+        "take device_ids from an option of the program",
+    )
+    return replace(script, problem=problem)
+
+
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
     """Statements that run when the file is run, those under the main guard in place of the guard."""
     for statement in body:
@@ -153,17 +164,20 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _not_before(context: Context, decider: ast.stmt, first: ast.stmt) -> bool:
-    return context.program.order[id(decider)] > context.program.order[id(first)]
+def _before(context: Context, holder: ast.stmt, first: ast.stmt) -> bool:
+    return context.program.order[id(holder)] < context.program.order[id(first)]
 
 
-def _above(context: Context, decider: ast.stmt, statements: list[ast.stmt]) -> bool:
-    """Whether a statement runs at the top level, in no function."""
-    return any(decider is node for statement in statements for node in context.program.descendants(statement))
+def _holder(context: Context, decider: ast.stmt, statements: list[ast.stmt]) -> ast.stmt | None:
+    """The top-level statement that a statement is, or is a part of; None where it runs in a function."""
+    for statement in statements:
+        if any(decider is node for node in context.program.descendants(statement)):
+            return statement
+    return None
 
 
-def _pure(context: Context, statement: ast.stmt) -> bool:
-    """Whether running a statement twice does no harm: nothing written, printed, drawn or fetched."""
+def _pure(context: Context, statement: ast.stmt | ast.expr) -> bool:
+    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched."""
     if isinstance(
         statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ):
@@ -246,15 +260,9 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
         return None
     if not any(id(node) in runs for node in context.backwards):
         return None  # it makes the model, and trains it later
-    if any(
-        not _plain_argument(context, argument) for argument in (*call.args, *(k.value for k in call.keywords))
-    ):
+    if not all(_pure(context, argument) for argument in (*call.args, *(k.value for k in call.keywords))):
         return None
     return call, functions[0].scope
-
-
-def _plain_argument(context: Context, argument: ast.expr) -> bool:
-    return not any(_effect(context, node) for node in ast.walk(argument))
 
 
 def _devices(context: Context, file: SourceFile) -> _Devices:
@@ -265,12 +273,16 @@ def _devices(context: Context, file: SourceFile) -> _Devices:
     deciders: list[ast.stmt] = []
     for call in context.wraps:
         given = call.argument("device_ids", 1)
-        if id(call.node) in runs and given is not None and not _all_devices(context, given):
-            expression = _source(context, given)
-            for node in ast.walk(expression):
+        source = _source(context, given) if id(call.node) in runs and given is not None else None
+        if source is not None and not _all_devices(context, source):
+            expression = source
+            nodes = list(ast.walk(expression))
+            for node in nodes:
                 if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
                     deciders += [
-                        program.statement(found) for found in program.definitions(node) if _is_code(found)
+                        program.statement(found)
+                        for found in program.definitions(node)
+                        if _is_code(found) and found not in nodes
                     ]
                     deciders += _attribute_sets(context, node, runs)
     for node in program.nodes.values():
@@ -314,7 +326,7 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
 
 
 def _source(context: Context, given: ast.expr) -> ast.expr:
-    """The expression itself; for a parameter, the argument that is given for it where that is one place."""
+    """The expression itself; for a parameter, what is given for it where that is one place, or its default."""
     if isinstance(given, ast.Name):
         definitions = context.program.definitions(given)
         if len(definitions) == 1 and isinstance(definitions[0], ast.arg):
@@ -327,13 +339,45 @@ def _source(context: Context, given: ast.expr) -> ast.expr:
             ]
             if len(calls) == 1:
                 return _source(context, calls[0])
+            if not calls:
+                return _default(context, definitions[0]) or given
     return given
+
+
+def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
+    args = context.program.parent(parameter)
+    if not isinstance(args, ast.arguments):
+        return None
+    named = [*args.posonlyargs, *args.args]
+    defaults = dict(zip([arg.arg for arg in reversed(named)], reversed(args.defaults), strict=False))
+    keywords = zip([arg.arg for arg in args.kwonlyargs], args.kw_defaults, strict=True)
+    return {**defaults, **dict(keywords)}.get(parameter.arg)
 
 
 def _given(context: Context, call: Call, callee: Func | Bound, name: str) -> ast.expr | None:
     func = callee.func if isinstance(callee, Bound) else callee
     params = context.program.scopes[func.scope].params[1 if isinstance(callee, Bound) else 0 :]
     return call.argument(name, params.index(name)) if name in params else None
+
+
+def _written(context: Context, expression: ast.expr | None, file: SourceFile) -> Anchor | str | None:
+    """An expression where the ranks start: as it is edited, or as it is written in another file."""
+    if expression is None:
+        return None
+    anchor = context.program.anchor(expression)
+    return anchor if anchor.path == file.path else ast.unparse(expression)
+
+
+def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
+    """A name of an expression that none of some scopes binds."""
+    program = context.program
+    nodes = list(ast.walk(expression)) if expression is not None else []
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            outside = [definition for definition in program.definitions(node) if definition not in nodes]
+            if any(program.scope(definition) not in scopes for definition in outside):
+                return node
+    return None
 
 
 def _local_names(context: Context, expression: ast.expr | None, scope: int) -> bool:
