@@ -4,7 +4,8 @@
   When all have ended, they leave the process group together.
 - A thread in every rank watches for such reports. A rank that started more collectives than one that has ended will
   wait for it in vain: it says so and ends the job.
-- A rank that fails says so first, so that the ranks which fail because of it stay quiet.
+- A rank that fails says so first, so that the ranks which fail because of it, or alike, stay quiet.
+- A rank whose collective times out asks the threads of the others how many they have started, and where they are.
 
 Why not simply a barrier at exit: a rank that ends early would cost the whole collective timeout. Why not simply
 ``destroy_process_group``: gloo's threads take the interpreter's lock to let go of a collective's tensor. With torch
@@ -18,6 +19,7 @@ from __future__ import annotations
 import atexit
 import builtins
 import ctypes
+import json
 import multiprocessing
 import os
 import signal
@@ -33,7 +35,7 @@ import torch.distributed as dist
 
 from . import ranks, rendezvous
 
-FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that `launch` or `init` started
+FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
 
@@ -53,7 +55,9 @@ def watch() -> None:
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
         listen()
-    if ranks.has_own_agent():  # loader workers that are killed leave sockets behind: the folder goes with the agent
+    if (
+        ranks.has_own_agent()
+    ):  # loader workers that are killed leave sockets: these go with the agent's folder
         multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
     atexit.register(_end)
 
@@ -101,13 +105,16 @@ def _sequences() -> int:
 
 
 def _watch_others() -> None:
-    seen = 0
+    seen, asked = 0, False
     left = set(range(ranks.get_world_size())) - {ranks.get_rank()}
     gone: dict[int, int] = {}
     while not _stop.wait(WATCH_PERIOD):
         try:
             if not dist.is_initialized():
                 return
+            if not asked and rendezvous.store().check(["where"]):
+                asked = True
+                rendezvous.store().set(f"where/{ranks.get_rank()}", json.dumps([_sequences(), _site()]))
             count = rendezvous.ended_count()
             if count > seen:
                 reports = {rank: rendezvous.ended(rank) for rank in left}
@@ -148,24 +155,29 @@ def listen() -> None:
         _code = 128 + signal.SIGINT if isinstance(error, KeyboardInterrupt) else 1
         if isinstance(error, KeyboardInterrupt) and ranks.has_own_agent():
             return None
+        text = f"{kind.__name__}: {error}"
         try:
-            consequence = _is_lost_connection(error)
-            if consequence:
+            consequence, timeout = _is_lost_connection(error), _is_timeout(error)
+            if consequence and not timeout:
                 _wait_for_cause()
             first = rendezvous.claim("failure")
+            missing = _missing() if first and timeout else []
         except RuntimeError:  # the store is gone
-            first, consequence = True, False
+            first, missing = True, []
         if not first:
-            if not consequence:
-                _say(f"{_name()} failed too: {kind.__name__}: {error}")
-            _wait_for_end()
+            said = _wait_for_end()
+            if not consequence and said != text:
+                _say(f"{_name()} failed too: {text}")
+            time.sleep(COURTESY)
             return None
+        for line in missing if hasattr(error, "add_note") else ():
+            error.add_note(line)
         if not hasattr(error, "add_note"):
-            _say(f"{_name()} failed:")
+            _say("; ".join([f"{_name()} failed", *missing]))
         previous(kind, error, trace)
         sys.stderr.flush()
         with suppress(RuntimeError):
-            rendezvous.store().set("failure/said", "1")
+            rendezvous.store().set("failure/said", text)
 
     sys.excepthook = hook
 
@@ -186,13 +198,51 @@ def _wait_for_cause() -> None:
         time.sleep(0.05)
 
 
-def _wait_for_end() -> None:
-    """Let the rank that failed first say why and exit first: the agent then ends this one, and names that one."""
+def _wait_for_end() -> str | None:
+    """Let the rank that failed first say why and exit first: the agent then ends this one, and names that one.
+
+    Returns:
+        What it said, if it did.
+    """
     end = time.monotonic() + COURTESY
     with suppress(RuntimeError):
-        while time.monotonic() < end and not rendezvous.store().check(["failure/said"]):
+        while time.monotonic() < end:
+            if rendezvous.store().check(["failure/said"]):
+                return rendezvous.store().get("failure/said").decode()
             time.sleep(0.02)
-    time.sleep(COURTESY)
+    return None
+
+
+def _is_timeout(error: BaseException) -> bool:
+    return isinstance(error, RuntimeError) and "timed out" in str(error).lower()
+
+
+def _missing() -> list[str]:
+    """Of each rank that has not come to this rank's last collective: where it is, as its watching thread says."""
+    mine, store, answers = _sequences(), rendezvous.store(), {}
+    others = set(range(ranks.get_world_size())) - {ranks.get_rank()}
+    store.set("where", "")
+    end = time.monotonic() + COURTESY
+    while others - answers.keys() and time.monotonic() < end:
+        time.sleep(0.05)
+        for rank in others - answers.keys():
+            if store.check([f"where/{rank}"]):
+                answers[rank] = json.loads(store.get(f"where/{rank}"))
+    lines = []
+    for rank in sorted(others):
+        sequence, site = answers.get(rank, (0, None))
+        if sequence < mine:
+            lines.append(f"rank {rank} has not come: it {f'is at {site}' if site else 'does not answer'}")
+    return lines
+
+
+def _site() -> str:
+    """The line of the program that the main thread is at, as ``file:line``."""
+    frame = sys._current_frames().get(threading.main_thread().ident)
+    ours = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
+    while frame is not None and frame.f_code.co_filename.startswith(ours):
+        frame = frame.f_back
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "an unknown line"
 
 
 def _end() -> None:

@@ -64,16 +64,16 @@ def finish(process: subprocess.Popen, limit: float = 60) -> Result:
     try:
         out, err = process.communicate(timeout=limit)
     except subprocess.TimeoutExpired:
-        for pid in _processes(process.mark):
-            _end(pid)
+        for pid in alive(process.mark):
+            end(pid)
         out, err = process.communicate()
         raise AssertionError(f"the job took more than {limit} s\n{out}\n{err}") from None
     seconds = time.monotonic() - begin
     deadline = time.monotonic() + 2
-    while (left := _processes(process.mark)) and time.monotonic() < deadline:
+    while (left := alive(process.mark)) and time.monotonic() < deadline:
         time.sleep(0.05)
     for pid in left:
-        _end(pid)
+        end(pid)
     return Result(process.returncode, out, err, seconds, left)
 
 
@@ -81,7 +81,7 @@ def run(command: list, folder: Path, processes: int | None = 2, limit: float = 6
     return finish(start(command, folder, processes, **env), limit)
 
 
-def _processes(mark: str) -> list[int]:
+def alive(mark: str) -> list[int]:
     """The processes whose environment carries a job's mark."""
     found = []
     for entry in Path("/proc").glob("[0-9]*"):
@@ -94,7 +94,7 @@ def _processes(mark: str) -> list[int]:
     return found
 
 
-def _end(pid: int) -> None:
+def end(pid: int) -> None:
     try:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
