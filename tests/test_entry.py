@@ -95,6 +95,13 @@ STARTS = {
         "ddp.init(devices=args.gpus)",
         "args = parse()",
     ),
+    "devices of options under another name": (
+        "def build(options, gpus):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=options.gpus or [int(i) for i in gpus])"
+        "\n\n\ndef other(gpus):\n    return gpus\n\n\n"
+        "args = parse()\nmodel = build(args, '01')\nother([2])\ntrain(model)\n",
+        "ddp.init(devices=args.gpus or [int(i) for i in '01'])",
+        "args = parse()",
+    ),
     "visible devices set in main()": (
         "def main():\n    args = parse()\n    os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n"
         "    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    main()\n",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -279,10 +280,9 @@ def _devices(context: Context, file: SourceFile) -> _Devices:
             nodes = list(ast.walk(expression))
             for node in nodes:
                 if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    known = program.definitions(node) if id(node) in program.nodes else []
                     deciders += [
-                        program.statement(found)
-                        for found in program.definitions(node)
-                        if _is_code(found) and found not in nodes
+                        program.statement(found) for found in known if _is_code(found) and found not in nodes
                     ]
                     deciders += _attribute_sets(context, node, runs)
     for node in program.nodes.values():
@@ -326,22 +326,40 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
 
 
 def _source(context: Context, given: ast.expr) -> ast.expr:
-    """The expression itself; for a parameter, what is given for it where that is one place, or its default."""
+    """An expression with what is given for functions' parameters in their place.
+
+    Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
+    """
     if isinstance(given, ast.Name):
-        definitions = context.program.definitions(given)
-        if len(definitions) == 1 and isinstance(definitions[0], ast.arg):
-            calls = [
-                argument
-                for call in context.program.calls
-                for callee in call.callees
-                if isinstance(callee, Func | Bound)
-                and (argument := _given(context, call, callee, given.id)) is not None
-            ]
-            if len(calls) == 1:
-                return _source(context, calls[0])
-            if not calls:
-                return _default(context, definitions[0]) or given
-    return given
+        argument = _argument(context, given)
+        return given if argument is None else _source(context, argument)
+    changed: ast.expr = copy.copy(given)
+    for field, value in ast.iter_fields(given):
+        if isinstance(value, ast.AST):
+            setattr(changed, field, _source(context, value))  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            parts = [_source(context, part) if isinstance(part, ast.AST) else part for part in value]
+            setattr(changed, field, parts)
+    same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
+    return given if same else changed
+
+
+def _argument(context: Context, name: ast.Name) -> ast.expr | None:
+    """What is given for a parameter, where that is one place, or its default; None for other names."""
+    definitions = context.program.definitions(name)
+    if len(definitions) != 1 or not isinstance(definitions[0], ast.arg):
+        return None
+    given = [
+        argument
+        for call in context.program.calls
+        for callee in call.callees
+        if isinstance(callee, Func | Bound)
+        and _has_parameter(context, callee, definitions[0])
+        and (argument := _given(context, call, callee, name.id)) is not None
+    ]
+    if given:
+        return given[0] if len(given) == 1 else None
+    return _default(context, definitions[0])
 
 
 def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
@@ -354,6 +372,11 @@ def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
     return {**defaults, **dict(keywords)}.get(parameter.arg)
 
 
+def _has_parameter(context: Context, callee: Func | Bound, parameter: ast.arg) -> bool:
+    func = callee.func if isinstance(callee, Bound) else callee
+    return context.program.scope(parameter) is context.program.scopes[func.scope]
+
+
 def _given(context: Context, call: Call, callee: Func | Bound, name: str) -> ast.expr | None:
     func = callee.func if isinstance(callee, Bound) else callee
     params = context.program.scopes[func.scope].params[1 if isinstance(callee, Bound) else 0 :]
@@ -364,8 +387,8 @@ def _written(context: Context, expression: ast.expr | None, file: SourceFile) ->
     """An expression where the ranks start: as it is edited, or as it is written in another file."""
     if expression is None:
         return None
-    anchor = context.program.anchor(expression)
-    return anchor if anchor.path == file.path else ast.unparse(expression)
+    written = id(expression) in context.program.nodes and context.program.file(expression) is file
+    return context.program.anchor(expression) if written else ast.unparse(expression)
 
 
 def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
