@@ -4,9 +4,11 @@ Depends on torch alone (2.4 or newer) and on nothing else of dp2ddp: the folder 
 In a plain process everything works as if it were not there.
 """
 
+from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
+from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, main_process_first, print, save
 from .ranks import (
@@ -19,9 +21,12 @@ from .ranks import (
 )
 from .start import init, launch
 
+take_local_rank()
+
 __all__ = [
     "DistributedDataParallel",
     "barrier",
+    "batch_loss",
     "device",
     "gather",
     "get_local_rank",
@@ -33,6 +38,7 @@ __all__ = [
     "launch",
     "local_batch_size",
     "local_workers",
+    "loss_weight",
     "main_process_first",
     "mean",
     "print",
@@ -40,4 +46,5 @@ __all__ = [
     "shared_seed",
     "strip_module_prefix",
     "sum",
+    "whole_batch",
 ]

@@ -11,74 +11,166 @@ from typing import Any
 
 import torch
 import torch.distributed as dist
+from torch.autograd.graph import Node
 
-from . import parts, ranks
+from . import combine, parts, ranks
 
 _WEIGHT = "dp2ddp.weight"
 
 
 def weigh(output: Any, weight: float) -> None:
-    """Multiply the gradients that will arrive at the tensors of ``output`` by ``weight``."""
+    """Multiply the gradients that will arrive at the tensors of ``output`` by ``weight``; 0 stops NaN as well."""
     for tensor in parts.tensors(output):
         if tensor.requires_grad and not tensor.is_leaf:
-            tensor.register_hook(lambda gradient: gradient * weight)
+            if weight != 1:
+                tensor.register_hook(lambda gradient: _times(gradient, weight))
             tensor.grad_fn.metadata[_WEIGHT] = weight
+
+
+def _times(gradient: torch.Tensor, weight: float) -> torch.Tensor:
+    return gradient * weight if weight else torch.zeros_like(gradient)
 
 
 def weights(loss: torch.Tensor) -> set[float]:
     """The weights that lie between ``loss`` and the parameters; empty where nothing weighs."""
-    found, seen, left = set(), set(), [loss.grad_fn]
+    return _look(loss)[0]
+
+
+def forward_weight(*tensors: torch.Tensor, alone: bool = False) -> float | None:
+    """The one weight that lies between ``tensors`` and the parameters; None where nothing weighs.
+
+    Args:
+        tensors: a loss, or several tensors that were computed from one forward.
+        alone: whether every parameter must be behind the weight, because it will be replaced by another factor.
+
+    Raises:
+        RuntimeError: different weights lie there; or, with ``alone``, some parameters have one other than 1 and some
+            have none.
+    """
+    found, is_bare = set(), False
+    for tensor in tensors:
+        its, bare = _look(tensor)
+        found |= its
+        is_bare |= bare
+    if len(found) > 1:
+        raise RuntimeError(
+            "this is computed from forwards on several batches, whose parts weigh differently on this rank "
+            f"({', '.join(f'{weight:g}' for weight in sorted(found))}): combine each batch's on its own"
+        )
+    if alone and is_bare and found - {1.0}:
+        raise RuntimeError(
+            "a part of this loss does not come through the wrapped model (a penalty on its parameters, or a layer "
+            "outside of it): add a penalty to what batch_loss() returns, and wrap such a layer together with the model"
+        )
+    return found.pop() if found else None
+
+
+def _look(loss: torch.Tensor) -> tuple[set[float], bool]:
+    """The weights behind ``loss``, and whether there are parameters with none before them."""
+    found, is_bare = set(), False
+    for node in _until_weighed(loss):
+        if _WEIGHT in node.metadata:
+            found.add(node.metadata[_WEIGHT])
+        elif isinstance(getattr(node, "variable", None), torch.nn.Parameter):
+            is_bare = True
+    return found, is_bare
+
+
+def _until_weighed(loss: torch.Tensor) -> list[Node]:
+    """The nodes of the graph of ``loss``, up to the weighed ones, and with them."""
+    seen: dict[Node, None] = {}
+    left = [loss.grad_fn]
     while left:
         node = left.pop()
         if node is None or node in seen:
             continue
-        seen.add(node)
-        if _WEIGHT in node.metadata:
-            found.add(node.metadata[_WEIGHT])
-        else:
+        seen[node] = None
+        if _WEIGHT not in node.metadata:
             left += [following for following, _ in node.next_functions]
-    return found
+    return list(seen)
 
 
-def gather_rows(tensor: torch.Tensor, dim: int = 0) -> torch.Tensor:
+def without_nan(loss: torch.Tensor, where: torch.Tensor) -> None:
+    """Let no NaN come out of the graph of ``loss``, if ``where``: 0 times the derivative of 0 / 0 is 0 then.
+
+    Args:
+        where: 0-dim, boolean; looked at in the backward pass, without waiting for a GPU before.
+    """
+
+    def hook(gradients: tuple[torch.Tensor | None, ...], _: Any) -> tuple[torch.Tensor | None, ...]:
+        return tuple(
+            g if g is None else torch.where(g.isnan() & where, torch.zeros_like(g), g) for g in gradients
+        )
+
+    for node in _until_weighed(loss):
+        if _WEIGHT not in node.metadata and node.next_functions:
+            node.register_hook(hook)
+
+
+def gather_rows(tensor: torch.Tensor, dim: int = 0, what: str = "gather_rows()") -> torch.Tensor:
     """All ranks' tensors joined along ``dim``, in the order of ranks, with a graph to this rank's own.
 
     The gradient that arrives is taken to be the same on every rank: each computes the same loss on the same rows.
 
     Args:
         tensor: of any type, the same on every rank; sizes may differ along ``dim`` and be 0.
+        what: the collective that a user knows, for messages.
 
     Returns:
         A new tensor. Backward gives this rank's slice of the gradient, W times.
+
+    Raises:
+        ValueError: the ranks' tensors differ in type or in another dimension.
     """
-    return _GatherRows.apply(tensor, dim)
+    return gather_all_rows([tensor], dim, what)[0]
+
+
+def gather_all_rows(
+    tensors: list[torch.Tensor], dim: int = 0, what: str = "gather_rows()"
+) -> list[torch.Tensor]:
+    """``gather_rows`` of several tensors, whose sizes are exchanged together."""
+    own = [(tensor.size(dim), *_kind(tensor, dim)) for tensor in tensors]
+    shapes = combine.exchange(what, own)
+    kinds = [[kind for _, *kind in shape] for shape in shapes]
+    if any(kind != kinds[0] for kind in kinds):
+        have = ", ".join(f"rank {rank} has {kind}" for rank, kind in enumerate(kinds))
+        raise ValueError(
+            f"{what} needs the same type and shape on every rank, but for dimension {dim}: {have}"
+        )
+    columns = zip(*([size for size, *_ in shape] for shape in shapes), strict=True)
+    return [
+        _GatherRows.apply(tensor, dim, list(sizes)) for tensor, sizes in zip(tensors, columns, strict=True)
+    ]
+
+
+def _kind(tensor: torch.Tensor, dim: int) -> tuple[str, list[int]]:
+    """What must be the same on every rank."""
+    shape = list(tensor.shape)
+    del shape[dim]
+    return str(tensor.dtype), shape
 
 
 class _GatherRows(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, dim: int) -> torch.Tensor:
+    def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: list[int]) -> torch.Tensor:
+        ctx.dim, ctx.start, ctx.size = dim, sum(sizes[: ranks.get_rank()]), tensor.size(dim)
         rows = tensor.detach().movedim(dim, 0).contiguous()
-        sizes = _sizes(rows)
-        ctx.dim, ctx.start, ctx.size = dim, sum(sizes[: ranks.get_rank()]), len(rows)
-        padded = rows.new_zeros(max(sizes), *rows.shape[1:])
-        padded[: len(rows)] = rows
-        received = [torch.empty_like(padded) for _ in sizes]
-        if padded.numel():
-            dist.all_gather([_bytes(part) for part in received], _bytes(padded))
-        joined = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+        longest = max(sizes)
+        if len(rows) < longest:
+            rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
+        received = rows.new_empty(len(sizes), *rows.shape)
+        if rows.numel():
+            dist.all_gather([_bytes(part) for part in received], _bytes(rows))
+        if min(sizes) == longest:
+            joined = received.flatten(0, 1)
+        else:
+            joined = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
         return joined.movedim(0, dim).contiguous()
 
     @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
         own = gradient.narrow(ctx.dim, ctx.start, ctx.size)
-        return own * ranks.get_world_size(), None
-
-
-def _sizes(rows: torch.Tensor) -> list[int]:
-    own = torch.tensor([len(rows)], device=ranks.talk_device())
-    sizes = [torch.empty_like(own) for _ in range(ranks.get_world_size())]
-    dist.all_gather(sizes, own)
-    return [int(size) for size in sizes]
+        return own * ranks.get_world_size(), None, None
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

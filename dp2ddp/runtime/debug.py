@@ -1,0 +1,97 @@
+"""Where ranks are: the user's line that calls a collective, and a check that all ranks stand at the same one.
+
+With ``DP2DDP_DEBUG=1`` every collective of this package first says in the store which line calls it, and waits until
+every rank has said the same. A collective on some ranks only, or in another order, then ends in an error that names
+the lines, where it would hang or, worse, be answered by another collective. Without the variable nothing is said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import time
+from types import FrameType
+
+import torch
+
+from . import ranks, rendezvous
+
+VARIABLE = "DP2DDP_DEBUG"
+DEFAULT_TIMEOUT = 30.0  # seconds
+
+_PASSED_OVER = (
+    os.path.dirname(__file__) + os.sep,
+    os.path.dirname(torch.__file__) + os.sep,
+    contextlib.__file__,
+)
+
+
+def site() -> str:
+    """The line outside this package (and torch) that called into it, as ``file:line``."""
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None and frame.f_code.co_filename.startswith(_PASSED_OVER):
+        frame = frame.f_back
+    if frame is None:
+        return "an unknown line"
+    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+
+
+def meet(what: str, patient: bool = False) -> None:
+    """With ``DP2DDP_DEBUG=1``: wait until every rank is at this call of ``what``. Every collective begins so.
+
+    Args:
+        what: the collective's name, as a user writes it.
+        patient: whether ranks may take any time to come, as at a barrier; else they have ``DP2DDP_TIMEOUT`` seconds
+            (30 if that is not set).
+
+    Raises:
+        RuntimeError: a rank is at another call, has ended, or has not come in time; the message names this call, the
+            ranks that are missing and where they are.
+    """
+    if os.environ.get(VARIABLE, "0") in ("", "0"):
+        return
+    limit = float("inf") if patient else float(os.environ.get("DP2DDP_TIMEOUT", DEFAULT_TIMEOUT))
+    number, rank, store = rendezvous.next_call("debug"), ranks.get_rank(), rendezvous.store()
+    here = f"{what} at {site()}"
+    store.set(_key(rank, number), here)
+    store.set(_key(rank, "last"), here)
+    missing = set(range(ranks.get_world_size())) - {rank}
+    begin, pause = time.monotonic(), 0.001
+    while missing:
+        arrived = {
+            other: store.get(key).decode() for other in missing if store.check([key := _key(other, number)])
+        }
+        missing -= arrived.keys()
+        elsewhere = {other: f"is at {there}" for other, there in arrived.items() if there != here}
+        ended = {other: f"has ended{_last(other)}" for other in missing if _has_ended_before(other, number)}
+        late = {}
+        if time.monotonic() - begin > limit:
+            late = {other: f"has not come in {limit:g} s{_last(other)}" for other in missing - ended.keys()}
+        wrong = elsewhere | ended | late
+        if wrong:
+            whereabouts = ", ".join(f"rank {other} {wrong[other]}" for other in sorted(wrong))
+            hint = "; DP2DDP_TIMEOUT sets how long to wait" if late else ""
+            raise RuntimeError(f"rank {rank} calls {here}, which needs every rank, but {whereabouts}{hint}")
+        if missing:
+            time.sleep(pause)
+            pause = min(pause * 1.5, 0.05)
+    if number > 1:  # who is here has read what was said before
+        store.delete_key(_key(rank, number - 1))
+
+
+def _key(rank: int, number: int | str) -> str:
+    return f"debug/{rank}/{number}"
+
+
+def _last(rank: int) -> str:
+    """What a rank said last."""
+    key = _key(rank, "last")
+    if not rendezvous.store().check([key]):
+        return ""
+    return f" (its last call was {rendezvous.store().get(key).decode()})"
+
+
+def _has_ended_before(rank: int, number: int) -> bool:
+    report = rendezvous.ended(rank)
+    return report is not None and report["calls"].get("debug", 0) < number

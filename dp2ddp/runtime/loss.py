@@ -1,0 +1,182 @@
+"""Losses of the whole batch, from what each rank has of it.
+
+DistributedDataParallel averages the ranks' gradients. That is the gradient of a mean over the whole batch only if
+every rank's part counts the same in it. A sum, class weights, ``ignore_index`` and losses that compare samples with
+each other need a factor or the other ranks' rows. It *replaces* what a forward weighs for the size of its part: both
+together would be wrong.
+"""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import torch
+import torch.distributed as dist
+from torch import nn
+
+from . import debug, graph, nested, parts, ranks
+
+Rows = TypeVar("Rows")
+
+
+def whole_batch(values: Rows, dim: int = 0) -> Rows:
+    """The rows of all ranks, in the global batch's order, with the graph kept.
+
+    For a loss that looks at the whole batch (contrastive, triplet, Dice ratios)::
+
+        loss = contrastive(ddp.whole_batch(features), ddp.whole_batch(labels))
+
+    The loss is then the whole batch's on every rank, and the step that of one process: call no ``batch_loss`` on it.
+
+    Args:
+        values: this rank's rows, a tensor, or lists, tuples and dicts of tensors; all ranks must call. The numbers of
+            rows may differ between ranks. A rank whose part of the global batch is empty adds none.
+        dim: the dimension of the samples.
+
+    Returns:
+        As ``values``: new tensors on the same device with N rows in place of this rank's. In a plain process,
+        ``values`` itself.
+
+    Raises:
+        TypeError: not tensors with at least one dimension.
+        ValueError: types or the other dimensions differ between ranks.
+        RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
+    """
+    tensors = nested.flatten(values)
+    for tensor in tensors:
+        if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
+            shown = (
+                "a tensor without dimensions" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
+            )
+            raise TypeError(f"whole_batch() takes tensors with one row for each sample, not {shown}")
+    if ranks.is_alone("whole_batch()"):
+        return values
+    weight = graph.forward_weight(*tensors)
+    if (parts.weight(values) if weight is None else weight) == 0:
+        tensors = [tensor.narrow(dim, 0, 0) for tensor in tensors]
+    elif weight != 1:
+        tensors = [_without_weight(tensor) for tensor in tensors]
+    return nested.unflatten(values, graph.gather_all_rows(tensors, dim, "whole_batch()"))
+
+
+def _without_weight(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, its gradient divided by what the forward that it comes from multiplies with."""
+    weight = graph.forward_weight(tensor, alone=True) or 1.0
+    return tensor if weight == 1 else _Replaced.apply(tensor, tensor.detach(), 1 / weight)
+
+
+def batch_loss(
+    loss: torch.Tensor, weight: float | torch.Tensor | None = None, reduction: str = "mean"
+) -> torch.Tensor:
+    """The loss of the whole batch, from each rank's loss of its part.
+
+    Its gradient makes the step that of one process with the whole batch. Accumulated steps divide it as they did::
+
+        loss = ddp.batch_loss(criterion(output, target), weight=ddp.loss_weight(criterion, target))
+        (loss / accumulation).backward()
+
+    A penalty on parameters is added to what this returns, not before.
+
+    Args:
+        loss: 0-dim, of this rank's samples; all ranks must call.
+        weight: what this rank's part counts in a mean that does not count every sample the same: the sum of the target
+            classes' weights, or the number of targets that are not ignored. ``loss_weight`` computes it. Without it
+            parts weigh by their sizes.
+        reduction: ``"mean"``, or ``"sum"`` where ``loss`` is a sum over the samples.
+
+    Returns:
+        0-dim, the same number on every rank: sum_r(D_r loss_r) / sum_r(D_r) with D_r the ``weight`` of rank r, or
+        sum_r(loss_r). Its gradient reaches this rank's ``loss`` times W D_r / sum_r(D_r), or W, because
+        DistributedDataParallel divides by the W ranks; a rank with D_r = 0 adds nothing, even if its loss is NaN. In
+        a plain process, ``loss`` itself.
+
+    Raises:
+        TypeError, ValueError: ``loss`` is not a tensor or has dimensions, ``reduction`` is neither, or ``weight`` is
+            given with a sum.
+        RuntimeError: ``loss`` comes from several batches, or a part of it not through the wrapped model.
+    """
+    if not isinstance(loss, torch.Tensor):
+        raise TypeError(f"batch_loss() takes a tensor, not {type(loss).__name__}")
+    if loss.dim() > 0:
+        raise ValueError(
+            f"batch_loss() takes one number, not a loss of shape {list(loss.shape)}: reduce it first"
+        )
+    if reduction not in ("mean", "sum") or (reduction == "sum" and weight is not None):
+        raise ValueError(f"reduction={reduction!r}: 'mean', or 'sum' without a weight, is needed")
+    if ranks.is_alone("batch_loss()"):
+        return loss
+    forward = graph.forward_weight(loss, alone=reduction == "sum" or weight is not None)
+    counts = parts.weight() if forward is None else forward
+    if counts and weight is not None:
+        counts = float(weight)
+    elif counts and reduction == "sum":
+        counts = 1.0
+    debug.meet("batch_loss()")
+    counted = loss.detach().double() * counts if counts else torch.zeros_like(loss, dtype=torch.float64)
+    total = torch.stack([counted, torch.full_like(counted, counts)])
+    dist.all_reduce(total)
+    divisor = total[1] if reduction == "mean" else torch.ones_like(counted)
+    if not counts:
+        graph.without_nan(loss, where=divisor != 0)
+    share = ranks.get_world_size() * counts / (forward or 1.0) / divisor
+    factor = torch.where(divisor != 0, share, 1.0)  # else every loss is 0 / 0, and so is one process's
+    return _Replaced.apply(loss, total[0] / divisor, factor)
+
+
+class _Replaced(torch.autograd.Function):
+    """Another value in place of a tensor, and a factor to its gradient."""
+
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, value: torch.Tensor, factor: torch.Tensor | float
+    ) -> torch.Tensor:
+        ctx.factor = factor
+        return value.to(tensor.dtype, copy=True)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        return (gradient * ctx.factor).to(gradient.dtype), None, None
+
+
+def loss_weight(criterion: nn.Module, target: torch.Tensor) -> float | torch.Tensor:
+    """What the samples of ``target`` count in the mean that ``criterion`` takes: the ``weight`` of ``batch_loss``.
+
+    CrossEntropyLoss and NLLLoss divide by the sum of the target classes' weights over the targets that are not
+    ``ignore_index`` (https://docs.pytorch.org/docs/stable/generated/torch.nn.CrossEntropyLoss.html), with class
+    probabilities for targets by their number; the other losses divide by the number of elements or samples.
+
+    Args:
+        criterion: a loss of torch.nn with ``reduction="mean"``.
+        target: what the criterion is called with, class indices (also pixel by pixel) or values.
+
+    Raises:
+        ValueError: the criterion's ``reduction`` is no mean.
+        TypeError: the criterion is none of torch.nn's, or CTCLoss or TripletMarginLoss: pass the number.
+    """
+    reduction = getattr(criterion, "reduction", "mean")
+    if reduction not in ("mean", "batchmean"):
+        hint = ": call batch_loss(loss, reduction='sum')" if reduction == "sum" else ""
+        raise ValueError(
+            f"loss_weight() needs a criterion that takes a mean, not reduction={reduction!r}{hint}"
+        )
+    if isinstance(criterion, nn.CrossEntropyLoss | nn.NLLLoss):
+        return _class_weight(criterion, target)
+    if type(criterion).__module__ != nn.MSELoss.__module__ or isinstance(criterion, _NO_COUNT):
+        raise TypeError(
+            f"loss_weight() does not know what {type(criterion).__name__} divides by: give batch_loss(loss, weight=…) "
+            "this number, or none where each sample counts the same"
+        )
+    return target.numel()
+
+
+_NO_COUNT = (nn.CTCLoss, nn.TripletMarginLoss, nn.TripletMarginWithDistanceLoss)
+
+
+def _class_weight(criterion: nn.CrossEntropyLoss | nn.NLLLoss, target: torch.Tensor) -> float | torch.Tensor:
+    if target.is_floating_point():  # class probabilities, the classes in dimension 1 or alone
+        return target.numel() / target.shape[min(1, target.dim() - 1)]
+    counts = target != criterion.ignore_index
+    if criterion.weight is None:
+        return counts.sum()
+    weights = criterion.weight.to(target.device)[target.masked_fill(~counts, 0)]
+    return weights.masked_fill(~counts, 0).sum()

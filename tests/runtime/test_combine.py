@@ -1,0 +1,148 @@
+"""Sums, means and gathered values of any structure, and what a rank that does something else is told."""
+
+import copy
+from collections import OrderedDict, namedtuple
+
+import numpy
+import pytest
+import torch
+from jobs import write
+
+from dp2ddp import runtime as ddp
+
+COMBINE = """
+import numpy, pickle
+from collections import OrderedDict, defaultdict, namedtuple
+from fractions import Fraction
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+both = sum(range(1, world + 1))  # of rank + 1 over the ranks
+
+class AverageMeter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+    def update(self, val, n=1):
+        self.val, self.sum, self.count = val, self.sum + val * n, self.count + n
+        self.avg = self.sum / self.count
+class Divides:  # avg is computed
+    sum = count = 0
+    @property
+    def avg(self):
+        return self.sum / self.count
+class SmoothedValue:
+    def __init__(self):
+        self.total, self.count, self.deque = 0.0, 0, [rank]
+
+Scores = namedtuple("Scores", "loss correct")
+few, many = torch.full((2, 3), rank + 1.0), torch.full((70,), rank + 1, dtype=torch.int32)
+meter = AverageMeter()
+for value in range(rank + 2):
+    meter.update(value, n=rank + 1)
+before = vars(meter).copy()
+value = {
+    "numbers": [rank, 0.5, True, 2**70 + rank, Fraction(rank, 3), 1j * rank, 0 if rank else 0.25],
+    "tensors": (few, many, torch.tensor(True), torch.tensor([rank], requires_grad=True, dtype=torch.float64), torch.empty(0)),
+    "numpy": Scores(numpy.float32(rank), numpy.arange(3) + rank),
+    "more": [numpy.int64(rank), numpy.bool_(True), numpy.full(100, rank + 0.5, dtype="float32"), numpy.array(True)],
+    "meters": defaultdict(AverageMeter, all=meter),
+}
+if rank:  # the order in which keys came does not count
+    value = dict(reversed(value.items()))
+total = ddp.sum(value)
+ranks = sum(range(world))
+assert list(total) == list(value)
+assert total["numbers"] == [ranks, 0.5 * world, world, 2**70 * world + ranks, Fraction(ranks, 3), 1j * ranks, 0.25]
+assert [type(x) for x in total["numbers"]] == [int, float, int, int, Fraction, complex, float]
+a, b, c, d, e = total["tensors"]
+assert torch.equal(a, torch.full((2, 3), both * 1.0)) and torch.equal(b, torch.full((70,), both, dtype=torch.int32))
+assert c == world and c.dtype == torch.int64 and d == ranks and d.dtype == torch.float64 and not d.requires_grad
+assert e.shape == (0,) and torch.equal(few, torch.full((2, 3), rank + 1.0)) and many[0] == rank + 1
+assert type(total["numpy"]) is Scores and type(total["numpy"].loss) is numpy.float32
+assert total["numpy"].loss == ranks and total["numpy"].correct.tolist() == [world * i + ranks for i in range(3)]
+more = total["more"]
+assert (more[0], more[1], more[3].item()) == (ranks, world, world) and type(more[0]) is numpy.int64
+assert more[2].dtype == numpy.float32 and more[2].tolist() == [ranks + 0.5 * world] * 100
+assert type(total["meters"]) is defaultdict and total["meters"]["new"].sum == 0
+summed = total["meters"]["all"]
+counts = [(r + 1) * (r + 2) for r in range(world)]
+sums = [(r + 1) * sum(range(r + 2)) for r in range(world)]
+assert (summed.sum, summed.count, summed.avg, summed.val) == (sum(sums), sum(counts), sum(sums) / sum(counts), meter.val)
+assert vars(meter) == before
+
+averages = ddp.mean({"n": rank, "t": torch.tensor([rank, 1]), "m": [meter], "a": numpy.float32(rank), "i": numpy.arange(2) + rank})
+assert averages["n"] == ranks / world and averages["t"].tolist() == [ranks / world, 1.0]
+assert averages["m"] == [sum(sums) / sum(counts)] and type(averages["a"]) is numpy.float32
+assert averages["i"].tolist() == [ranks / world, ranks / world + 1]
+assert repr(ddp.mean(AverageMeter())) == "nan" and ddp.sum(AverageMeter()).avg == 0
+divides, smoothed, tensors = Divides(), SmoothedValue(), AverageMeter()
+divides.sum, divides.count, smoothed.total, smoothed.count = rank, 1, 2.0, 4
+tensors.sum, tensors.count, tensors.avg = torch.tensor([1.0, rank]), torch.tensor(2), torch.tensor([0.5, rank / 2])
+assert ddp.sum(divides).avg == ranks / world and ddp.sum(smoothed).total == 2.0 * world and ddp.mean(smoothed) == 0.5
+assert ddp.sum(tensors).avg.tolist() == [0.5, ranks / world / 2]
+assert ddp.sum([]) == [] and ddp.mean({}) == {}
+large = ddp.sum({str(i): torch.full((1000,), float(i)) for i in range(9)} | {"n": 1})
+assert large["8"][0] == 8 * world and large["n"] == world
+
+# gather: of any size and kind; without the rest of a tensor's storage and without its graph
+rows = torch.arange(1_000_000, dtype=torch.float64).requires_grad_()
+got = ddp.gather({"rank": rank, "rows": (rows * 2)[rank : rank + 2], "text": "x" * 5000 * rank})
+assert [g["rank"] for g in got] == list(range(world)) and [len(g["text"]) for g in got] == [5000 * r for r in range(world)]
+assert [g["rows"].tolist() for g in got] == [[2.0 * r, 2.0 * r + 2] for r in range(world)]
+assert not got[0]["rows"].requires_grad and got[-1]["rows"].untyped_storage().nbytes() == 16
+for size in (4040, 4060, 4080, 4096, 5000):  # about as long as the first exchange
+    assert ddp.gather(b"x" * (size + rank)) == [b"x" * (size + r) for r in range(world)]
+
+def error(kind, call):
+    try:
+        call()
+    except kind as error:
+        return str(error)
+    raise AssertionError("no error")
+text = error(RuntimeError, lambda: ddp.sum([1.0, 2.0][rank and 1 :]))
+assert text.startswith("sum() needs the same structure on every rank, but rank 0 has [number, number], rank 1 has [number]"), text
+text = error(RuntimeError, lambda: ddp.mean({"loss": 1.0, "acc": few if rank else few[0]}))
+assert "rank 0 has {'acc': cpu tensor of float32 [3], 'loss': number}" in text, text
+assert error(RuntimeError, lambda: ddp.sum(torch.ones(3) if rank else torch.ones(3000)))
+text = error(TypeError, lambda: ddp.sum({"name": "x" if rank else 1.0}))
+assert ("rank 1: " in text) == (rank != 1) and "not str" in text, text
+text = error(RuntimeError, lambda: ddp.sum(1) if rank else ddp.gather(1))
+assert "rank 0 calls gather() at train.py:" in text and "rank 1 calls sum() at train.py:" in text, text
+assert ddp.sum(1) == world  # and goes on
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_any_structure_is_combined(lab, tmp_path, processes):
+    script = write(tmp_path, COMBINE)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+def test_a_plain_process_has_its_own_values():
+    class Meter:
+        sum, count = 6.0, 4
+
+    meter = Meter()
+    Pair = namedtuple("Pair", "a b")
+    for value in (
+        1,
+        0.5,
+        True,
+        torch.ones(2),
+        [1, {"a": (2.0,)}],
+        Pair(1, 2),
+        OrderedDict(a=1),
+        numpy.ones(2),
+        [],
+    ):
+        before = copy.deepcopy(value)
+        assert ddp.sum(value) is value and ddp.mean(value) is value
+        assert ddp.gather(value)[0] is value and ddp.gather(value, samples_of=object()) is value
+        assert type(before) is type(value)
+    assert ddp.sum(meter) is meter
+    assert ddp.mean(meter) == 1.5 and ddp.mean({"a": [meter, 2]}) == {"a": [1.5, 2]}
+    for wrong in ("text", None, {"a": ["text"]}, object(), numpy.array(["a"])):
+        with pytest.raises(TypeError, match="numbers, tensors"):
+            ddp.sum(wrong)
+        with pytest.raises(TypeError, match="numbers, tensors"):
+            ddp.mean(wrong)

@@ -1,0 +1,315 @@
+"""Losses of the whole batch: the same steps and numbers as one process, in float64."""
+
+import pytest
+import torch
+from jobs import write
+from torch import nn
+
+from dp2ddp import runtime as ddp
+
+TRAINING = """
+import copy, warnings
+from torch import nn
+from torch.nn import functional as F
+from dp2ddp.runtime import graph, parts
+torch.set_default_dtype(torch.float64)
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+CLASSES = 3
+
+class Loader:
+    pass
+loader = Loader()
+
+def draw(n, kind, seed):
+    generator = torch.Generator().manual_seed(seed)
+    x = torch.randn(n, 5, generator=generator)
+    if kind == "values":
+        return x, torch.randn(n, CLASSES, generator=generator)
+    if kind == "probabilities":
+        return x, torch.rand(n, CLASSES, generator=generator).softmax(1)
+    if kind == "pixels":
+        return x, torch.randint(CLASSES, (n, 4), generator=generator)
+    return x, torch.randint(CLASSES, (n,), generator=generator)
+
+def own(x, y):
+    # this rank's chunk, as DataParallel scatters it; rank 0's for a rank that gets none
+    chunks = list(zip(x.chunk(world), y.chunk(world)))
+    mine = chunks[rank] if rank < len(chunks) else None
+    parts.drawn(loader, parts.Part(len(mine[0]) if mine else 0, len(x)))
+    return mine or chunks[0]
+
+class Net(nn.Module):
+    def __init__(self, outputs=CLASSES):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(5, 8), nn.Tanh(), nn.Linear(8, outputs))
+    def forward(self, x):
+        out = self.layers(x)
+        return out.view(len(x), CLASSES, 4) if out.shape[1] == 4 * CLASSES else out
+
+def weighed(model, x):
+    out = model(x)
+    if torch.is_grad_enabled():
+        graph.weigh(out, parts.weight(x))
+    return out
+
+def train(step, forward, model, sizes, accumulation, kind, chunk):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for i, n in enumerate(sizes):
+        x, y = draw(n, kind, seed=i)
+        loss = step(forward, *(own(x, y) if chunk else (x, y)))
+        losses.append(loss.item())
+        (loss / accumulation).backward()
+        if (i + 1) % accumulation == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+    return losses
+
+def compare(name, one, many, sizes, accumulation=1, kind="classes", outputs=CLASSES):
+    torch.manual_seed(7)
+    single = Net(outputs)
+    model = nn.parallel.DistributedDataParallel(copy.deepcopy(single))
+    expected = train(one, single, single, sizes, accumulation, kind, chunk=False)
+    losses = train(many, lambda x: weighed(model, x), model, sizes, accumulation, kind, chunk=True)
+    assert len(set(map(str, ddp.gather(losses)))) == 1, (name, "the ranks' losses differ")
+    for a, b in zip(losses, expected, strict=True):  # one whose targets are all ignored is NaN
+        assert abs(a - b) <= 1e-12 * max(1, abs(b)) or a != a and b != b, (name, sizes, losses, expected)
+    for (key, p), q in zip(single.named_parameters(), model.parameters(), strict=True):
+        assert (p - q).abs().max() <= 1e-12, (name, sizes, accumulation, key, (p - q).abs().max().item())
+"""
+
+
+CRITERIA = """
+def with_criterion(criterion):
+    def one(forward, x, y):
+        return criterion(forward(x), y)
+    def many(forward, x, y):
+        if criterion.reduction == "sum":
+            return ddp.batch_loss(criterion(forward(x), y), reduction="sum")
+        return ddp.batch_loss(criterion(forward(x), y), weight=ddp.loss_weight(criterion, y))
+    return one, many
+
+class_weights = torch.tensor([0.2, 1.0, 3.0])
+plain = nn.CrossEntropyLoss()
+cases = {
+    "mean": (plain, "classes"),
+    "sum": (nn.CrossEntropyLoss(reduction="sum"), "classes"),
+    "class weights": (nn.CrossEntropyLoss(class_weights), "classes"),
+    "ignored": (nn.CrossEntropyLoss(ignore_index=1), "classes"),
+    "both": (nn.NLLLoss(class_weights, ignore_index=0), "classes"),
+    "smoothed": (nn.CrossEntropyLoss(class_weights, ignore_index=2, label_smoothing=0.1), "classes"),
+    "probabilities": (nn.CrossEntropyLoss(class_weights), "probabilities"),
+    "elements": (nn.BCEWithLogitsLoss(pos_weight=class_weights), "values"),
+    "pixels": (nn.CrossEntropyLoss(class_weights, ignore_index=1), "pixels"),
+}
+even, uneven = 2 * world, [2 * world + 1, 2 * world, world + 1, 1]
+for name, (criterion, kind) in cases.items():
+    outputs = 4 * CLASSES if kind == "pixels" else CLASSES
+    for accumulation, sizes in ((1, [even] * 3), (1, [3 * world + 1, *uneven]), (3, [*uneven, even, world + 1])):
+        compare(name, *with_criterion(criterion), sizes, accumulation, kind, outputs)
+
+# the mean by the parts' sizes needs no weight
+compare("sizes", lambda f, x, y: plain(f(x), y), lambda f, x, y: ddp.batch_loss(plain(f(x), y)), uneven)
+
+# a penalty on parameters, added after
+def penalised(combine):
+    def step(forward, x, y):
+        network = forward if isinstance(forward, nn.Module) else forward.__closure__[0].cell_contents
+        return combine(plain(forward(x), y)) + 0.1 * sum(p.pow(2).sum() for p in network.parameters())
+    return step
+compare("penalty", penalised(lambda x: x), penalised(ddp.batch_loss), [even, *uneven])
+
+# a mean written by hand, of what a mask leaves; on rank 0 (and in the last batch, on all) it leaves nothing: 0 / 0
+def masked(forward, x, y, mask):
+    return (F.mse_loss(forward(x).sum(1), y.double(), reduction="none") * mask).sum() / mask.sum()
+def one(forward, x, y):
+    mask = torch.arange(len(x)) >= len(x.chunk(world)[0])
+    return masked(forward, x, y, mask.double())
+def many(forward, x, y):
+    mask = torch.full((len(x),), float(rank > 0))
+    return ddp.batch_loss(masked(forward, x, y, mask), weight=mask.sum())
+compare("nothing on rank 0", one, many, [2 * world, 2 * world + 1])
+torch.manual_seed(7)
+model = nn.parallel.DistributedDataParallel(Net())
+x, y = own(*draw(2 * world, "classes", 0))
+zero = torch.zeros(len(x))
+assert ddp.batch_loss(masked(lambda x: weighed(model, x), x, y, zero), weight=0).isnan()
+
+# all targets of rank 0 are ignored
+def one(forward, x, y):
+    y = y.clamp(max=1)
+    y[: len(x.chunk(world)[0])] = 2
+    return F.cross_entropy(forward(x), y, ignore_index=2)
+def many(forward, x, y):
+    y = y.clamp(max=1)
+    if rank == 0:
+        y[:] = 2
+    return ddp.batch_loss(F.cross_entropy(forward(x), y, ignore_index=2), weight=(y != 2).sum())
+compare("all ignored on rank 0", one, many, [2 * world, 2 * world + 1, 3 * world + 1])
+
+# without a graph; two batches in one loss; a penalty before
+with torch.no_grad():
+    x, y = own(*draw(2 * world + 1, "classes", 0))
+    whole = draw(2 * world + 1, "classes", 0)
+    value = ddp.batch_loss(plain(model.module(x), y))
+    assert not value.requires_grad and abs(value - plain(model.module(whole[0]), whole[1])) < 1e-14
+x, y = own(*draw(2 * world + 1, "classes", 0))
+out = weighed(model, x)
+second, y2 = own(*draw(world + 1, "classes", 1))
+out2 = weighed(model, second)
+assert len(graph.weights(plain(out, y) + plain(out2, y2))) == 2
+errors = []
+for wrong in (
+    lambda: ddp.batch_loss(plain(out, y) + plain(out2, y2)),
+    lambda: ddp.batch_loss(plain(out, y) + sum(p.sum() for p in model.parameters()), reduction="sum"),
+    lambda: ddp.batch_loss(out),
+    lambda: ddp.batch_loss(1.0),
+    lambda: ddp.batch_loss(plain(out, y), reduction="none"),
+    lambda: ddp.batch_loss(plain(out, y), 3.0, "sum"),
+):
+    try:
+        wrong()
+        errors.append("none")
+    except (RuntimeError, ValueError, TypeError) as error:
+        errors.append(str(error))
+assert ["several batches" in errors[0], "does not come through the wrapped model" in errors[1]] == [True, True], errors
+assert "shape" in errors[2] and "not float" in errors[3] and "'none'" in errors[4] and "'sum'" in errors[5], errors
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_means_and_sums_over_the_whole_batch(lab, tmp_path, processes):
+    script = write(tmp_path, TRAINING + CRITERIA)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+WHOLE = """
+def info_nce(features, labels):
+    z = F.normalize(features)
+    similar = z @ z.T / 0.3 - 1e9 * torch.eye(len(z))
+    positive = (labels[:, None] == labels).double() - torch.eye(len(z))
+    return -(similar.log_softmax(1) * positive).sum() / positive.sum().clamp(min=1)
+def batch_hard_triplet(features, labels):
+    distance = torch.cdist(features, features + 1e-3)
+    same = labels[:, None] == labels
+    furthest = (distance - 1e9 * ~same).max(1).values
+    nearest = (distance + 1e9 * same).min(1).values
+    return (furthest - nearest + 1).clamp(min=0).clamp(max=10).mean()
+def barlow_twins(features, labels):
+    a, b = ((f - f.mean(0)) / (f.std(0, unbiased=False) + 0.1) for f in (features, features.roll(1, 0).sin()))
+    return (a.T @ b / len(a) - torch.eye(a.shape[1])).pow(2).sum()
+def dice(features, labels):
+    p, t = features.softmax(1), F.one_hot(labels, CLASSES)
+    return 1 - ((2 * (p * t).sum(0) + 1) / (p.sum(0) + t.sum(0) + 1)).mean()
+
+even, uneven = 2 * world, [3 * world + 1, 2 * world, world + 1, 2]
+for loss in (info_nce, batch_hard_triplet, barlow_twins, dice):
+    def one(forward, x, y):
+        return loss(forward(x), y)
+    def each(forward, x, y):
+        return loss(ddp.whole_batch(forward(x)), ddp.whole_batch(y))
+    def together(forward, x, y):
+        batch = ddp.whole_batch({"rows": [forward(x)], "labels": (y, y)})
+        return loss(batch["rows"][0], batch["labels"][1])
+    for many in (each, together):
+        compare(loss.__name__, one, many, [even] * 2)
+        compare(loss.__name__, one, many, uneven)
+        compare(loss.__name__, one, many, [*uneven, even, world + 1], accumulation=3)
+
+# the same outputs in a mean over samples as well, and samples in the second dimension
+def one(forward, x, y):
+    out = forward(x)
+    return F.cross_entropy(out, y) + dice(out, y)
+def many(forward, x, y):
+    out = forward(x)
+    turned = ddp.whole_batch(out.T, dim=1)
+    assert turned.is_contiguous() and not ddp.whole_batch(y.double()).requires_grad
+    return ddp.batch_loss(F.cross_entropy(out, y)) + dice(turned.T, ddp.whole_batch(y))
+compare("both", one, many, uneven)
+
+x, y = own(*draw(2 * world, "classes", 0))
+batch = ddp.whole_batch((x, y.bool(), torch.zeros(len(x), 0), x.half(), torch.complex(x, -x)))
+whole = draw(2 * world, "classes", 0)
+assert torch.equal(batch[0], whole[0]) and torch.equal(batch[1], whole[1].bool()) and batch[2].shape == (len(batch[0]), 0)
+assert torch.equal(batch[3], whole[0].half()) and torch.equal(batch[4], torch.complex(whole[0], -whole[0]))
+assert ddp.whole_batch([]) == []
+for value, kind, text in (
+    (torch.zeros(2, 3 + rank), ValueError, "rank 1 has [['torch.float64', [4]]]"),
+    (torch.zeros(2, dtype=torch.int32 if rank else torch.int64), ValueError, "torch.int32"),
+    (torch.tensor(1.0), TypeError, "without dimensions"),
+    ([1.0], TypeError, "not float"),
+):
+    try:
+        ddp.whole_batch(value)
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(text)
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3, 4])
+def test_losses_that_look_at_the_whole_batch(lab, tmp_path, processes):
+    script = write(tmp_path, TRAINING + WHOLE)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+def test_a_plain_process_has_the_whole_batch():
+    loss = torch.tensor(float("nan"), requires_grad=True)
+    for result in (
+        ddp.batch_loss(loss),
+        ddp.batch_loss(loss, weight=0),
+        ddp.batch_loss(loss, reduction="sum"),
+    ):
+        assert result is loss
+    rows = {"a": torch.ones(2, 3, requires_grad=True)}
+    assert ddp.whole_batch(rows) is rows
+    with pytest.raises(TypeError):
+        ddp.whole_batch(3)
+    with pytest.raises(ValueError, match="reduction"):
+        ddp.batch_loss(loss, weight=1, reduction="sum")
+
+
+def test_what_a_criterion_divides_by():
+    torch.manual_seed(0)
+    output, target = torch.randn(6, 4, 5, dtype=torch.float64), torch.randint(4, (6, 5))
+    weight = torch.rand(4, dtype=torch.float64)
+    cases = [
+        (nn.CrossEntropyLoss(), output, target),
+        (nn.CrossEntropyLoss(weight, ignore_index=2), output, target),
+        (nn.CrossEntropyLoss(weight, label_smoothing=0.2), output, target),
+        (nn.CrossEntropyLoss(weight), output, output.softmax(1)),
+        (nn.CrossEntropyLoss(ignore_index=0), output[0].T, target[0]),
+        (nn.NLLLoss(weight, ignore_index=1), output, target),
+        (nn.BCEWithLogitsLoss(weight=torch.rand(5), pos_weight=torch.rand(5)), output, output.sigmoid()),
+        (nn.MSELoss(), output, output + 1),
+        (nn.KLDivLoss(reduction="batchmean"), output, output.softmax(1)),
+        (nn.MultiMarginLoss(), output[:, :, 0], target[:, 0]),
+    ]
+    for criterion, out, y in cases:
+        parts = [slice(0, 1), slice(1, 4), slice(4, 6)]
+        weights = [float(ddp.loss_weight(criterion, y[part])) for part in parts]
+        losses = [criterion(out[part], y[part]) for part in parts]
+        # a part of ignored targets only counts nothing
+        total = sum(w * loss for w, loss in zip(weights, losses, strict=True) if w) / sum(weights)
+        assert torch.isclose(total, criterion(out, y), rtol=1e-13), criterion
+    assert float(ddp.loss_weight(nn.CrossEntropyLoss(weight), torch.tensor(1))) == weight[1]
+    assert ddp.loss_weight(nn.CrossEntropyLoss(), torch.rand(4)) == 1
+
+
+@pytest.mark.parametrize("reduction", ["sum", "none"])
+def test_a_criterion_without_a_mean_has_no_weight(reduction):
+    with pytest.raises(ValueError, match=reduction):
+        ddp.loss_weight(nn.CrossEntropyLoss(reduction=reduction), torch.tensor([1]))
+
+
+def test_a_criterion_that_is_not_known():
+    class Focal(nn.Module):
+        pass
+
+    for criterion in (Focal(), nn.CTCLoss()):
+        with pytest.raises(TypeError, match=type(criterion).__name__):
+            ddp.loss_weight(criterion, torch.tensor([1]))
