@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+import dataclasses as datacls
 from collections.abc import Callable, Iterable, Iterator
 from copy import copy
 from typing import Any
 
 
-def flatten(value: Any) -> list[Any]:
-    """The leaves, a dict's in the order of its keys' names: insertion order may differ between ranks."""
+def flatten(value: Any, dataclasses: bool = False) -> list[Any]:
+    """The leaves, a dict's in the order of its keys' names: insertion order may differ between ranks.
+
+    Args:
+        dataclasses: whether to look into instances of dataclasses as well.
+    """
     if isinstance(value, dict):
-        return [leaf for key in _keys(value) for leaf in flatten(value[key])]
+        return [leaf for key in _keys(value) for leaf in flatten(value[key], dataclasses)]
     if isinstance(value, list | tuple):
-        return [leaf for item in value for leaf in flatten(item)]
+        return [leaf for item in value for leaf in flatten(item, dataclasses)]
+    if dataclasses and _is_dataclass(value):
+        return [leaf for name in _fields(value) for leaf in flatten(getattr(value, name), dataclasses)]
     return [value]
 
 
-def unflatten(like: Any, leaves: Iterable[Any]) -> Any:
+def unflatten(like: Any, leaves: Iterable[Any], dataclasses: bool = False) -> Any:
     """A new structure of the form and types of ``like`` with other leaves, in the order that ``flatten`` has."""
-    return _fill(like, iter(leaves))
+    return _fill(like, iter(leaves), dataclasses)
 
 
 def describe(value: Any, leaf: Callable[[Any], str]) -> str:
@@ -35,13 +42,26 @@ def _keys(value: dict[Any, Any]) -> list[Any]:
     return sorted(value, key=repr)
 
 
-def _fill(like: Any, leaves: Iterator[Any]) -> Any:
+def _is_dataclass(value: Any) -> bool:
+    return datacls.is_dataclass(value) and not isinstance(value, type)
+
+
+def _fields(value: Any) -> list[str]:
+    return [field.name for field in datacls.fields(value)]
+
+
+def _fill(like: Any, leaves: Iterator[Any], dataclasses: bool) -> Any:
     if isinstance(like, dict):
         filled = copy(like)  # keeps the order of keys, and a defaultdict's factory
         for key in _keys(like):
-            filled[key] = _fill(like[key], leaves)
+            filled[key] = _fill(like[key], leaves, dataclasses)
         return filled
     if isinstance(like, list | tuple):
-        items = [_fill(item, leaves) for item in like]
+        items = [_fill(item, leaves, dataclasses) for item in like]
         return type(like)(*items) if hasattr(like, "_fields") else type(like)(items)
+    if dataclasses and _is_dataclass(like):
+        filled = copy(like)
+        for name in _fields(like):
+            object.__setattr__(filled, name, _fill(getattr(like, name), leaves, dataclasses))  # frozen or not
+        return filled
     return next(leaves)
