@@ -138,3 +138,19 @@ main()
     )
     printed = run(tmp_path, program)
     assert printed.splitlines() == ["making cache.pt", "trained True"]
+
+
+def test_a_wrap_that_only_predicts_does_not_keep_the_result_from_being_stable() -> None:
+    evaluate = (
+        "from torch import nn\n\n\ndef evaluate(model):\n    model.eval()\n\n\n"
+        'if __name__ == "__main__":\n    evaluate(nn.DataParallel(nn.Linear(8, 2)))\n'
+    )
+    text = (
+        HEAD
+        + "from evaluate import evaluate\n\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    )
+    text += "model = nn.DataParallel(nn.Linear(8, 2))\nloader = DataLoader(data, batch_size=16)\n"
+    script, other = Path("/example/train.py"), Path("/example/evaluate.py")
+    conversion = convert(Project.of({script: f"{text}{LOOP}evaluate(model)\n", other: evaluate}))
+    assert not conversion.errors, conversion.errors
+    assert [change.path for change in conversion.changes] == [script]

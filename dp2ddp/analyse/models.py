@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import asks_for_gpus, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext
 from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
@@ -49,9 +50,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
                 "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
-    trained = {id(node) for node in context.backwards}
-    for call in context.wraps:
-        if not context.runs_in_training(call.node) and not context.scripts and trained:
+    # Where a program is converted already, a wrap that is left serves a script that only predicts.
+    started = any(call.names & STARTED for call in program.calls)
+    for call in context.wraps if context.backwards and not context.scripts and not started else ():
+        if not context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
                 "no program that runs this wrap and trains was found",
