@@ -8,7 +8,7 @@ import sys
 import torch
 import torch.distributed as dist
 
-from . import ranks, rendezvous
+from . import debug, ranks, rendezvous
 
 
 def local_batch_size(n: int) -> int:
@@ -68,6 +68,7 @@ def shared_seed() -> int:
     seed = torch.initial_seed() % 2**63
     if ranks.is_alone("shared_seed()"):
         return seed
+    debug.meet("shared_seed()")
     agreed = torch.tensor([seed], device=ranks.talk_device())
     dist.broadcast(agreed, src=0)
     return int(agreed)

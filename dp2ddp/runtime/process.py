@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from . import files, ranks, rendezvous
+from . import debug, files, ranks, rendezvous
 
 
 def print(*values: Any, **options: Any) -> None:
@@ -51,6 +51,7 @@ def barrier() -> None:
     """
     if ranks.is_alone("barrier()"):
         return
+    debug.meet("barrier()", patient=True)
     number, world, rank = rendezvous.next_call("barrier"), ranks.get_world_size(), ranks.get_rank()
     store = rendezvous.store()
     store.add(f"barrier/{number}", 1)
@@ -82,6 +83,7 @@ def main_process_first() -> Iterator[None]:
     if ranks.is_alone("main_process_first()"):
         yield
         return
+    debug.meet("main_process_first()", patient=True)
     number, rank = rendezvous.next_call("first"), ranks.get_rank()
     machine = os.environ.get("GROUP_RANK", "0")
     main, local = f"first/{number}", f"first/{number}/{machine}"

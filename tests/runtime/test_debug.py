@@ -1,0 +1,101 @@
+"""With DP2DDP_DEBUG=1, a collective on some ranks only is an error that names lines and ranks, and not a hang."""
+
+import pytest
+from jobs import run, write
+
+DEBUG = """
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+lines = open(__file__).read().splitlines()
+
+def at(mark):
+    return "train.py:" + str(1 + [line.endswith("# " + mark) for line in lines].index(True))
+
+def error(call):
+    begin = time.monotonic()
+    try:
+        call()
+    except RuntimeError as error:
+        return str(error), time.monotonic() - begin
+    raise AssertionError("no error")
+
+# what is right goes on as without it, though rank 0 works longer than the time limit
+ones = torch.ones(2, requires_grad=True)
+for _ in range(3):
+    with ddp.main_process_first():
+        time.sleep(0 if rank else 0.7)
+    assert ddp.sum(1) == world and ddp.mean(rank) == (world - 1) / 2 and len(ddp.gather(1)) == world
+    assert len(ddp.whole_batch(ones)) == 2 * world and ddp.batch_loss(ones.sum()) == 2
+    ddp.shared_seed()
+    if rank == 0:
+        time.sleep(0.7)
+    ddp.barrier()
+keys = dist.distributed_c10d._get_default_store().num_keys()
+for _ in range(50):
+    ddp.sum(1)
+ddp.barrier()
+assert dist.distributed_c10d._get_default_store().num_keys() < keys + 10  # what was said is taken away again
+
+# another collective
+if rank == 0:
+    text, seconds = error(lambda: ddp.sum(1))  # A
+    assert text.startswith(f"rank 0 calls sum() at {at('A')}, which needs every rank, but "), text
+    assert f"rank 1 is at gather() at {at('B')}" in text, text
+else:
+    text, seconds = error(lambda: ddp.gather(1))  # B
+    assert f"rank {rank} calls gather() at {at('B')}" in text and f"rank 0 is at sum() at {at('A')}" in text, text
+assert seconds < 0.5
+
+# the same collective in another line, which would answer with another number
+def total(losses):
+    if losses:
+        losses = ddp.sum(losses)  # C
+    return ddp.sum(rank)  # D
+text, seconds = error(lambda: total(float(rank == 0)))
+assert at("C") in text and at("D") in text and seconds < 0.5, text
+
+# one that the others do not make in time
+ddp.barrier()  # E
+if rank == 0:
+    text, seconds = error(lambda: ddp.batch_loss(ones.sum()))  # F
+    others = [f"rank {r} has not come in 0.5 s (its last call was barrier() at {at('E')})" for r in range(1, world)]
+    assert text == (
+        f"rank 0 calls batch_loss() at {at('F')}, which needs every rank, but {', '.join(others)}; "
+        "DP2DDP_TIMEOUT sets how long to wait"
+    ), text
+    assert 0.5 <= seconds < 1.5
+    ddp.save([], "late")
+else:
+    while not os.path.exists("late"):
+        time.sleep(0.05)
+    assert f"rank 0 is at batch_loss() at {at('F')}" in error(lambda: ddp.mean(1))[0]
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_ranks_that_part_are_told_where_the_others_are(lab, tmp_path, processes):
+    script = write(tmp_path, DEBUG)
+    env = {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": "0.5"}
+    result = lab.run(script, processes=processes, recorded=False, timeout=30, env=env).ok()
+    assert result.printed == "done\n"
+
+
+def test_a_rank_that_has_ended_is_named(tmp_path):
+    write(
+        tmp_path,
+        """
+        ddp.init()
+        ddp.sum(1)
+        if ddp.get_rank() == 1:
+            sys.exit(0)
+        ddp.mean(1)
+        """,
+    )
+    result = run(["train.py"], tmp_path, DP2DDP_DEBUG=1)
+    assert (result.code, result.left) == (1, []) and result.seconds < 25
+    text = (
+        "rank 0 calls mean() at train.py:10, which needs every rank, but "
+        "rank 1 has ended (its last call was sum() at train.py:7)"
+    )
+    assert result.err.count(text) == 1 and result.err.count("Traceback") == 1, result.err
