@@ -85,15 +85,14 @@ def main_process_first() -> Iterator[None]:
         return
     debug.meet("main_process_first()", patient=True)
     number, rank = rendezvous.next_call("first"), ranks.get_rank()
-    machine = os.environ.get("GROUP_RANK", "0")
-    main, local = f"first/{number}", f"first/{number}/{machine}"
+    main, local = f"first/{number}", f"first/{number}/{ranks.machine()}"
     if rank == 0:
         announce = [main, local]
     else:
         _wait_for_first(main, 0, number)
         announce = [local] if ranks.get_local_rank() == 0 else []
         if not announce:
-            _wait_for_first(local, rank - ranks.get_local_rank(), number)
+            _wait_for_first(local, ranks.first_of_machine(), number)
     outcome = ""
     try:
         yield

@@ -1,7 +1,7 @@
 """Who am I: rank, world size, device.
 
-Every query answers from the process group where there is one, else from the environment that torchrun (or
-``launch``) gives its ranks, else as the only process there is.
+Every query answers from the process group where there is one, else from the environment that torchrun, ``launch``,
+Open MPI or Slurm gives its ranks, else as the only process there is.
 """
 
 from __future__ import annotations
@@ -12,31 +12,47 @@ import os
 import torch
 import torch.distributed as dist
 
+from . import places
+
 AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once it has joined
 
 # The device this rank was given when it joined; None before that.
 _chosen: torch.device | None = None
 
+# The rank that is local rank 0 of this machine; None before the ranks have met.
+_first: int | None = None
+
+# The process group that this process got from its parent by fork, and which is not its own.
+_inherited: dist.ProcessGroup | None = None
+
 
 def get_rank() -> int:
     """This process's rank: 0 to ``get_world_size() - 1``; 0 in a plain process."""
-    return dist.get_rank() if has_group() else environment("RANK", 0)
+    if has_group():
+        return dist.get_rank()
+    where = place()
+    return where.rank if where else 0
 
 
 def get_world_size() -> int:
     """How many processes train together, on all machines; 1 in a plain process."""
-    return dist.get_world_size() if has_group() else environment("WORLD_SIZE", 1)
+    if has_group():
+        return dist.get_world_size()
+    where = place()
+    return where.world_size if where else 1
 
 
 def get_local_rank() -> int:
     """This process's rank among those on its machine; 0 in a plain process."""
-    return environment("LOCAL_RANK", 0)
+    where = place()
+    return where.local_rank or 0 if where else 0
 
 
 def get_local_world_size() -> int:
     """How many processes train together on this machine; 1 in a plain process."""
-    return environment("LOCAL_WORLD_SIZE", 1)
+    where = place()
+    return where.local_world_size or 1 if where else 1
 
 
 def is_main_process() -> bool:
@@ -70,6 +86,40 @@ def choose_device(index: int | None) -> None:
         torch.cuda.set_device(_chosen)
 
 
+def machine() -> int:
+    """The number of this rank's machine; 0 in a plain process."""
+    where = place()
+    return where.machine or 0 if where else 0
+
+
+def first_of_machine() -> int:
+    """The rank that is local rank 0 of this rank's machine."""
+    return get_rank() - get_local_rank() if _first is None else _first
+
+
+def take_seat(seats: list[places.Seat], address: str | None = None, port: int | None = None) -> None:
+    """Write this rank's place into its environment, in torchrun's words: its DataLoader workers ask there.
+
+    Args:
+        seats: of all ranks.
+        address, port: where rank 0's store is, if the environment does not say so yet.
+    """
+    global _first
+    seat = seats[get_rank()]
+    _first = next(rank for rank, s in enumerate(seats) if (s.machine, s.local_rank) == (seat.machine, 0))
+    found = {
+        "RANK": get_rank(),
+        "WORLD_SIZE": get_world_size(),
+        "LOCAL_RANK": seat.local_rank,
+        "LOCAL_WORLD_SIZE": seat.local_world_size,
+        "GROUP_RANK": seat.machine,
+        "MASTER_ADDR": address,
+        "MASTER_PORT": port,
+        OWNER: os.getpid(),
+    }
+    os.environ.update({name: str(value) for name, value in found.items() if value is not None})
+
+
 def has_group() -> bool:
     """Whether this process is in a process group."""
     return dist.is_available() and dist.is_initialized()
@@ -82,27 +132,34 @@ def talk_device() -> torch.device:
 
 
 def is_helper() -> bool:
-    """Whether multiprocessing started this process: a DataLoader's worker, say. Such a process is no rank."""
+    """Whether multiprocessing started this process, and it made no process group: a DataLoader's worker, say."""
+    if has_group() and dist.group.WORLD is not _inherited:
+        return False
     # While a spawned process imports the main script, only the second of the two is so.
     return multiprocessing.parent_process() is not None or hasattr(
         multiprocessing.current_process(), "_inheriting"
     )
 
 
-def environment(name: str, default: int) -> int:
-    """One of torchrun's variables, if it speaks of this process.
+def _note_inherited_group() -> None:
+    global _inherited
+    _inherited = dist.group.WORLD if has_group() else None
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_note_inherited_group)
+
+
+def place() -> places.Place | None:
+    """This process's place among the ranks, as its environment says; None in a plain process.
 
     A program that a rank starts inherits the variables and is no rank; workers that multiprocessing starts for a
     rank are part of it.
+
+    Raises:
+        ValueError: a variable makes no sense.
     """
-    if is_foreign() or not is_started():
-        return default
-    return int(os.environ.get(name, default))
-
-
-def is_started() -> bool:
-    """Whether the environment is that of a rank."""
-    return "RANK" in os.environ and "WORLD_SIZE" in os.environ
+    return None if is_foreign() else places.read(os.environ)
 
 
 def is_foreign() -> bool:

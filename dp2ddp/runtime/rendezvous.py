@@ -1,13 +1,14 @@
 """What ranks tell each other beside the collectives: through the store, by polling, without a collective's timeout.
 
-The agent serves the store, so that it outlives any rank (under torchrun 2.4 rank 0 does). This module has its own
-connection to it, because a connection is blocked while another thread waits on it.
+The agent of machine 0 serves the store, so that it outlives any rank (where there is no such agent, rank 0 does). This
+module has its own connection to it, because a connection is blocked while another thread waits on it.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import socket
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -15,42 +16,100 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from . import ranks
+from . import messages, ranks
 
-ADDRESS = "DP2DDP_STORE"  # host:port of the agent's store, in the ranks that `launch` or `init` started
+HINT = 15.0  # seconds after which it is said once for whom a process waits
 
 _store: dist.Store | None = None
 _calls: dict[str, int] = {}
 
 
-def connect() -> None:
-    """Open this rank's own connection to its agent's store, else to that of ``MASTER_ADDR`` and ``MASTER_PORT``."""
+def connect(host: str, port: int, timeout: timedelta) -> None:
+    """Open this rank's own connection to the job's store; rank 0 serves it, if no agent does.
+
+    Raises:
+        RuntimeError: it can't be reached, or its port is taken.
+    """
     global _store
     _calls.clear()
-    host, port = os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"]
-    if ranks.has_own_agent():
-        host, _, port = os.environ[ADDRESS].rpartition(":")
-    server = dist.TCPStore(
-        host,
-        int(port),
-        world_size=None,
-        is_master=False,
-        timeout=timedelta(seconds=60),
-        wait_for_workers=False,
-    )
+    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    server = open_store(host, port, serve=ranks.get_rank() == 0 and not served, timeout=timeout)
     _store = dist.PrefixStore(f"dp2ddp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
 
 
-def serve() -> dist.Store:
-    """Serve a store on a free port of this machine, for the ranks that this process will start."""
-    server = dist.TCPStore("127.0.0.1", 0, world_size=None, is_master=True, wait_for_workers=False)
-    os.environ[ADDRESS] = f"127.0.0.1:{server.port}"
-    return server
+def open_store(host: str, port: int, *, serve: bool, timeout: timedelta) -> dist.TCPStore:
+    """A connection to the store at ``host`` and ``port``, which this process serves or waits for.
+
+    What torch opens there in the serving process shares the server. Port 0 is any free one.
+
+    Raises:
+        RuntimeError: the store can't be reached, or its port is taken.
+    """
+    if not serve:
+        _wait_for_server(host, port, timeout)
+    try:
+        return dist.TCPStore(
+            host,
+            port,
+            world_size=None,
+            is_master=serve,
+            timeout=timeout,
+            wait_for_workers=False,
+            multi_tenant=True,
+        )
+    except RuntimeError as error:
+        if "EADDRINUSE" in str(error):
+            raise RuntimeError(f"port {port} is taken on this machine: choose another") from None
+        raise
+
+
+def _wait_for_server(host: str, port: int, timeout: timedelta) -> None:
+    # torch's own waiting writes a stack trace on standard error for each failed attempt
+    end = time.monotonic() + timeout.total_seconds()
+    hint = time.monotonic() + HINT
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+            return
+        except OSError as error:
+            reason = error
+        now = time.monotonic()
+        if now > end:
+            raise RuntimeError(
+                f"nobody serves {host}:{port} after {timeout.total_seconds():g} s ({reason}): the program must have "
+                "been started on that machine, which must be reachable, as the one with rank 0"
+            ) from None
+        if now > hint:
+            messages.say(f"waiting for {host}:{port}, where rank 0's machine is expected ({reason})")
+            hint = end
+        time.sleep(0.1)
 
 
 def disconnect() -> None:
     global _store
     _store = None
+
+
+def collect(name: str, value: object, timeout: timedelta) -> list:
+    """What every rank has for ``name``, in the order of ranks; JSON values.
+
+    Raises:
+        RuntimeError: ranks have not come in time; it names them.
+    """
+    store().set(f"{name}/{ranks.get_rank()}", json.dumps(value))
+    keys = [f"{name}/{rank}" for rank in range(ranks.get_world_size())]
+    end = time.monotonic() + timeout.total_seconds()
+
+    def missing() -> str | None:
+        if time.monotonic() < end:
+            return None
+        late = [rank for rank, key in enumerate(keys) if not store().check([key])]
+        who = messages.listing("rank", late)
+        return f"{who} of {len(keys)} did not come within {timeout.total_seconds():g} s"
+
+    wait(lambda: store().check(keys), missing)
+    values = store().multi_get(keys) if store().has_extended_api() else [store().get(key) for key in keys]
+    return [json.loads(value) for value in values]
 
 
 def store() -> dist.Store:

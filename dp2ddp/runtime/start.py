@@ -1,47 +1,62 @@
 """Starting: from one command to its ranks.
 
 The first process that reaches ``launch`` or ``init`` becomes torchrun's agent: it runs the same command again once for
-each rank, waits, and exits. In the ranks the same call joins the process group. Nothing is pickled, and what stands
-above the call runs in the agent and in every rank.
+each rank, waits, and exits (``agent``). In the ranks the same call joins the process group, and so it does in ranks
+that torchrun, Slurm or Open MPI started (``places``). Nothing is pickled, and what stands above the call runs in the
+agent and in every rank.
 """
 
 from __future__ import annotations
 
-import atexit
-import builtins
-import ctypes
+import inspect
 import os
-import shutil
-import signal
 import socket
-import sys
-import tempfile
-import uuid
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from datetime import timedelta
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from . import ranks, rendezvous, seeds, teardown
+from . import agent, loopback, options, places, ranks, rendezvous, seeds, teardown
+from .messages import say
+from .options import PATIENCE, Devices, Options
 
 Result = TypeVar("Result")
-Devices = int | Sequence[int | str | torch.device] | None
-
-_FOLDER = os.getcwd()  # where the command was given, if the program changes its folder later
 
 
-def launch(main: Callable[..., Result], *args: Any, devices: Devices = None, **kwargs: Any) -> Result | None:
+def launch(
+    main: Callable[..., Result],
+    *args: Any,
+    devices: Devices = None,
+    num_machines: int = 1,
+    machine_rank: int = 0,
+    dist_url: str | None = None,
+    processes: int | None = None,
+    backend: str | None = None,
+    timeout: float | timedelta | None = None,
+    **kwargs: Any,
+) -> Result | None:
     """Run ``main(*args, **kwargs)`` in every rank.
+
+    The named options are ``launch``'s own and do not reach ``main``. All but ``devices`` have an environment variable
+    that wins, ``DP2DDP_PROCESSES`` and so on. Where torchrun, Slurm or Open MPI has started the ranks, only
+    ``devices``, ``backend`` and ``timeout`` count.
 
     Args:
         main: any callable; it is not pickled.
         devices: which GPUs, one rank each: ``None`` for all that are visible, a number for the first so many, or a
-            sequence of indices, ``"cuda:1"`` or ``torch.device``. Rank ``i`` gets ``devices[i]``. On a machine without
-            CUDA it is ignored. ``DP2DDP_PROCESSES`` overrides the number of processes, ``DP2DDP_BACKEND`` the backend,
-            ``DP2DDP_TIMEOUT`` (seconds) the collectives' timeout.
+            sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. On a machine
+            without CUDA it is ignored.
+        num_machines: on how many machines the same command is started by hand.
+        machine_rank: which of them this is: 0 to ``num_machines - 1``.
+        dist_url: where they meet: ``tcp://<host of machine 0>:<free port>``, ``env://`` (MASTER_ADDR and
+            MASTER_PORT), ``file:///<new file that all machines see>``; ``"auto"`` (a free port) on one machine.
+        processes: the number of ranks on this machine, if not one for each device. More than there are GPUs share
+            them, and talk over gloo.
+        backend: as in ``torch.distributed.init_process_group``; default: NCCL where each rank has a GPU, and gloo.
+        timeout: of the collectives, in seconds; default: torch's.
 
     Returns:
         What ``main`` returned, in each rank. In the process that starts the ranks the call does not return: it exits
@@ -50,12 +65,23 @@ def launch(main: Callable[..., Result], *args: Any, devices: Devices = None, **k
 
     Raises:
         Exception: whatever ``main`` raises, its rank named in a note.
-        RuntimeError: several processes are wanted and there is no command to run again (notebook, REPL).
-        ValueError: ``devices`` or a variable makes no sense here.
+        RuntimeError: several processes are wanted and there is no command to run again (notebook, REPL); ranks or
+            machines did not come.
+        ValueError: an option or a variable makes no sense here, or an option is a parameter of ``main`` too.
     """
-    if ranks.is_helper() and not ranks.has_group():
+    if ranks.is_helper():
         return None
-    init(devices)
+    own = {
+        "devices": devices,
+        "num_machines": num_machines,
+        "machine_rank": machine_rank,
+        "dist_url": dist_url,
+        "processes": processes,
+        "backend": backend,
+        "timeout": timeout,
+    }
+    _refuse_ambiguous(main, own)
+    init(**own)
     try:
         return main(*args, **kwargs)
     except BaseException as error:
@@ -65,225 +91,149 @@ def launch(main: Callable[..., Result], *args: Any, devices: Devices = None, **k
         raise
 
 
-def init(devices: Devices = None) -> None:
+def _refuse_ambiguous(main: Callable, given: dict[str, Any]) -> None:
+    """An option of ``launch`` that ``main`` has too was perhaps meant for ``main``."""
+    try:
+        parameters = inspect.signature(main).parameters
+    except (TypeError, ValueError):  # built-in, or no function
+        return
+    defaults = {"num_machines": 1, "machine_rank": 0}
+    for name in parameters:
+        if name in given and given[name] != defaults.get(name):
+            raise ValueError(
+                f"{name}= is an option of launch() and a parameter of {getattr(main, '__name__', main)}(): write "
+                f"launch(lambda: main({name}=…)) if it is for the function, else launch(lambda: main(), {name}=…)"
+            )
+
+
+def init(
+    devices: Devices = None,
+    *,
+    num_machines: int = 1,
+    machine_rank: int = 0,
+    dist_url: str | None = None,
+    processes: int | None = None,
+    backend: str | None = None,
+    timeout: float | timedelta | None = None,
+) -> None:
     """Make this process a rank, or start the ranks and never return; for scripts whose training code is top level.
 
     Does nothing in a process group, and in a process started by multiprocessing. Every rank starts with rank 0's state
     of the random generators; a seed that differs by rank has to be set after this call.
 
     Args:
-        devices: as in ``launch``.
+        devices, num_machines, machine_rank, dist_url, processes, backend, timeout: as in ``launch``.
 
     Raises:
         RuntimeError, ValueError: as in ``launch``.
     """
-    if ranks.has_group() or ranks.is_helper():
+    if ranks.is_helper():
         return
-    if ranks.is_started() and not ranks.is_foreign():
-        _join(devices)
+    if ranks.has_group():
+        _take_place_in_given_group()
         return
-    count = 1 if ranks.is_foreign() else _process_count(devices)
-    if count == 1:
-        _join_alone(devices)
+    wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
+    place = ranks.place()
+    if ranks.is_foreign():
+        _join_alone(wanted)
+    elif place is not None and place.one_per_machine and wanted.process_count() > 1:
+        # srun gave each machine one task, and it has several GPUs
+        url = f"tcp://{place.address}:{place.port}"
+        agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
+    elif place is not None and (place.world_size > 1 or place.address):
+        _join(place, wanted)
+    elif wanted.process_count() * wanted.num_machines > 1:
+        agent.start(wanted)
     else:
-        _start(count, devices)
+        _join_alone(wanted)
 
 
-def _indices(devices: Devices) -> list[int]:
-    """The chosen GPUs' indices."""
-    visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
-    if not visible:
-        return []
-    if devices is None:
-        return list(range(visible))
-    if isinstance(devices, int):
-        if not 0 <= devices <= visible:
-            raise ValueError(f"devices={devices}, but {visible} GPUs are visible")
-        return list(range(max(devices, 1)))
-    indices = [d if isinstance(d, int) else torch.device(d).index or 0 for d in devices]
-    wrong = [index for index in indices if not 0 <= index < visible]
-    if wrong or not indices:
-        raise ValueError(f"devices={list(devices)}, but the visible GPUs are 0 to {visible - 1}")
-    return indices
-
-
-def _process_count(devices: Devices) -> int:
-    wanted = os.environ.get("DP2DDP_PROCESSES")
-    if wanted is None:
-        return max(1, len(_indices(devices)))
-    if not wanted.isdigit() or int(wanted) < 1:
-        raise ValueError(f"DP2DDP_PROCESSES={wanted!r}: a number of processes, 1 or more, is needed")
-    return int(wanted)
-
-
-def _group_options(processes: int, gpus: int) -> dict[str, Any]:
-    """Backend and timeout of the process group."""
-    backend = os.environ.get("DP2DDP_BACKEND")
-    if backend is None:
-        backend = "cpu:gloo,cuda:nccl" if 0 < processes <= gpus else "gloo"
-    options: dict[str, Any] = {"backend": backend}
-    seconds = os.environ.get("DP2DDP_TIMEOUT")
-    if seconds is not None:
-        try:
-            options["timeout"] = timedelta(seconds=float(seconds))
-        except ValueError:
-            raise ValueError(f"DP2DDP_TIMEOUT={seconds!r}: a number of seconds is needed") from None
-    return options
-
-
-def _join(devices: Devices) -> None:
+def _join(place: places.Place, wanted: Options) -> None:
     """Join the process group that the environment describes."""
-    _die_with_agent()
-    indices = _indices(devices)
-    local_rank, local_size = ranks.get_local_rank(), ranks.get_local_world_size()
-    ranks.choose_device(indices[local_rank % len(indices)] if indices else None)
-    if 0 < len(indices) < local_size and local_rank == 0:
-        _say(f"{local_size} processes share {len(indices)} GPU{'s' * (len(indices) > 1)}, and talk over gloo")
-    os.environ[ranks.OWNER] = str(os.getpid())
+    agent.die_with_agent()
+    host, port = _address(place)
+    limit = max(PATIENCE, wanted.timeout or PATIENCE)
+    rendezvous.connect(host, port, limit)
+    seat = _meet(place, limit, host, port)
+    gpus = wanted.gpus()
+    ranks.choose_device(gpus[seat.local_rank % len(gpus)] if gpus else None)
+    chosen = wanted.backend or _agree_on_backend(gpus, seat, limit)
     try:
-        dist.init_process_group(**_group_options(local_size, len(indices)))
+        dist.init_process_group(**_group_options(chosen, wanted.timeout))
     except RuntimeError:  # another rank may have joined, failed and gone already: say what it said, not this
-        if ranks.has_own_agent() or os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True":
-            rendezvous.connect()
-            teardown.listen()
+        teardown.listen()
         raise
-    rendezvous.connect()
     teardown.watch()
     if ranks.get_world_size() > 1:
         seeds.agree()
 
 
-def _join_alone(devices: Devices) -> None:
+def _address(place: places.Place) -> tuple[str, int]:
+    """Where the job's store is."""
+    if place.address and place.port:
+        return place.address, place.port
+    missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
+    raise ValueError(
+        f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
+        "the machine of rank 0, and MASTER_PORT, a free port there"
+    )
+
+
+def _meet(place: places.Place, limit: timedelta, host: str, port: int) -> places.Seat:
+    """Find out with the other ranks who is on which machine."""
+    mine = [socket.gethostname(), place.local_rank, place.local_world_size, place.machine]
+    met = rendezvous.collect("place", mine, limit)
+    world_size = len(met)
+    known = [places.Place(rank, world_size, *where) for rank, (_, *where) in enumerate(met)]
+    seats = places.seats([name for name, *_ in met], known)
+    ranks.take_seat(seats, host, port)
+    return seats[place.rank]
+
+
+def _agree_on_backend(gpus: list[int], seat: places.Seat, limit: timedelta) -> str:
+    """NCCL if each rank of the job has a GPU for itself; all ranks must talk over the same."""
+    mine = _gpu(gpus, seat)
+    met = rendezvous.collect("gpu", [seat.machine, mine], limit)
+    here = [gpu for machine, gpu in met if machine == seat.machine and gpu is not None]
+    different = len(set(here))
+    if different < len(here) and seat.local_rank == 0:
+        say(f"{len(here)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
+    own = all(gpu is not None for _, gpu in met) and len({tuple(pair) for pair in met}) == len(met)
+    return "cpu:gloo,cuda:nccl" if own and dist.is_nccl_available() else "gloo"
+
+
+def _gpu(gpus: list[int], seat: places.Seat) -> str | None:
+    """What tells this rank's GPU from others of the machine."""
+    if not gpus:
+        return None
+    if seat.local_world_size <= len(gpus):
+        return str(gpus[seat.local_rank])
+    # Several ranks may share a GPU, or each may see another one alone, under the same index (Slurm's --gpus-per-task).
+    properties = torch.cuda.get_device_properties(ranks.device())
+    return str(getattr(properties, "uuid", ranks.device().index))
+
+
+def _group_options(backend: str, timeout: timedelta | None) -> dict[str, Any]:
+    return {"backend": backend} if timeout is None else {"backend": backend, "timeout": timeout}
+
+
+def _join_alone(wanted: Options) -> None:
     """Make a process group of this process alone: no port, no other process."""
-    indices = _indices(devices)
-    if indices and ranks.is_foreign():  # a program that a rank started computes where the rank does
-        indices = [indices[int(os.environ.get("LOCAL_RANK", "0")) % len(indices)]]
-    ranks.choose_device(indices[0] if indices else None)
-    with _gloo_on_loopback():
+    gpus = wanted.gpus()
+    if gpus and ranks.is_foreign():  # a program that a rank started computes where the rank does
+        gpus = [gpus[int(os.environ.get("LOCAL_RANK", "0")) % len(gpus)]]
+    ranks.choose_device(gpus[0] if gpus else None)
+    nccl = gpus and dist.is_nccl_available()
+    backend = wanted.backend or ("cpu:gloo,cuda:nccl" if nccl else "gloo")
+    with loopback.only():
         dist.init_process_group(
-            **_group_options(1, len(indices)), store=dist.HashStore(), rank=0, world_size=1
+            **_group_options(backend, wanted.timeout), store=dist.HashStore(), rank=0, world_size=1
         )
     teardown.watch()
 
 
-@contextmanager
-def _gloo_on_loopback() -> Iterator[None]:
-    """Spare gloo the look-up of this machine's name, which can take seconds or fail."""
-    added = _loopback_variable()
-    os.environ.update(added)
-    try:
-        yield
-    finally:
-        for name in added:
-            del os.environ[name]
-
-
-def _loopback_variable() -> dict[str, str]:
-    if "GLOO_SOCKET_IFNAME" in os.environ or not hasattr(socket, "if_nameindex"):
-        return {}
-    names = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
-    return {"GLOO_SOCKET_IFNAME": names[0]} if names else {}
-
-
-def _start(count: int, devices: Devices) -> NoReturn:
-    """Be the agent: run this command again in ``count`` ranks, wait, exit."""
-    command = _command()
-    from torch.distributed.elastic.multiprocessing import DefaultLogsSpecs, SignalException
-    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
-    from torch.distributed.launcher.api import LaunchConfig, elastic_launch
-
-    _group_options(count, len(_indices(devices)))  # complain here, once
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
-    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5")
-    os.environ.update(_loopback_variable())
-    os.environ[ranks.AGENT] = str(os.getpid())
-    server = rendezvous.serve()  # noqa: F841 (it lives as long as this call)
-    os.chdir(_FOLDER)
-    sys.stdout.flush()
-    sys.stderr.flush()
-    _silence_torch()
-    folder = os.environ[teardown.FOLDER] = tempfile.mkdtemp(prefix="dp2ddp_")
-    code = 1
-    try:
-        config = LaunchConfig(
-            min_nodes=1,
-            max_nodes=1,
-            nproc_per_node=count,
-            run_id=str(uuid.uuid4()),
-            rdzv_backend="c10d",
-            rdzv_endpoint="127.0.0.1:0",
-            local_addr="127.0.0.1",
-            max_restarts=0,
-            monitor_interval=0.1,
-            logs_specs=DefaultLogsSpecs(log_dir=folder),
-        )
-        elastic_launch(config, command[0])(*command[1:])
-        code = 0
-    except ChildFailedError as error:
-        code = _report(error.failures)
-        teardown.end_workers(error.failures.values())
-    except SignalException as error:
-        code = 128 + int(error.sigval)
-        _say(f"stopped by {signal.Signals(error.sigval).name}")
-    finally:
-        if sys.exc_info()[0] is not None:
-            sys.excepthook(*sys.exc_info())
-        shutil.rmtree(folder, ignore_errors=True)
-        # Not SystemExit: code around the call would see it. What the code above it registered still runs.
-        atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                pass
-        os._exit(code)
-
-
-def _command() -> list[str]:
-    """The command that started this program, to be run again."""
-    file = getattr(sys.modules.get("__main__"), "__file__", None)
-    typed = file == "<stdin>" or (file is None and "-c" not in sys.orig_argv[1:])
-    if typed or "ipykernel" in sys.modules or hasattr(sys, "ps1"):
-        raise RuntimeError(
-            "several processes are wanted, but there is no command that could be run again in each of them (this is a "
-            "notebook, a REPL or standard input): put the program in a file and start it with `python file.py`, or "
-            "stay in one process with devices=1 or DP2DDP_PROCESSES=1"
-        )
-    return [sys.executable, *sys.orig_argv[1:]]
-
-
-def _report(failures: dict[int, Any]) -> int:
-    """Say which rank failed first and how; the exit code of that."""
-    stopped = (-signal.SIGTERM, 128 + signal.SIGTERM)  # as the agent ends the others
-    causes = {rank: f for rank, f in failures.items() if f.exitcode not in stopped} or failures
-    rank = min(causes, key=lambda rank: causes[rank].timestamp)
-    code = causes[rank].exitcode
-    if code < 0:
-        try:
-            name = signal.Signals(-code).name
-        except ValueError:
-            name = "unknown"
-        _say(f"rank {rank} was killed by signal {-code} ({name})")
-        return 128 - code
-    _say(f"rank {rank} failed with exit code {code}")
-    return code
-
-
-def _silence_torch() -> None:
-    """The agent says itself what became of the ranks."""
-    import logging
-
-    logging.disable(logging.CRITICAL)
-
-
-def _die_with_agent() -> None:
-    """Have the kernel end this rank if its agent is killed (Linux); torchrun's own ranks are left as they are."""
-    if not ranks.has_own_agent() or not sys.platform.startswith("linux"):
-        return
-    set_death_signal = 1  # PR_SET_PDEATHSIG, prctl(2)
-    ctypes.CDLL(None).prctl(set_death_signal, signal.SIGTERM, 0, 0, 0)
-
-
-def _say(text: str) -> None:
-    builtins.print(f"dp2ddp: {text}", file=sys.stderr, flush=True)
+def _take_place_in_given_group() -> None:
+    """In a process group that the program made itself: find out who is on which machine, if nothing says so."""
+    place = ranks.place() or places.Place(ranks.get_rank(), ranks.get_world_size())
+    if ranks.get_world_size() > 1 and None in (place.local_rank, place.local_world_size, place.machine):
+        _meet(replace(place, rank=ranks.get_rank()), PATIENCE, None, None)

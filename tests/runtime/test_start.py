@@ -2,13 +2,14 @@
 
 import os
 import shutil
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
 import torch
 from jobs import ROOT, TORCHRUN, run, write
 
-from dp2ddp.runtime import ranks, start
+from dp2ddp.runtime import options, ranks, start
 
 
 def lines(path: Path) -> list[str]:
@@ -170,13 +171,6 @@ def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
     assert (result.code, result.out, result.err) == (0, "0 1 1\n", "")
 
 
-@pytest.fixture
-def four_devices(monkeypatch):
-    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
-    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
-    monkeypatch.delenv("DP2DDP_PROCESSES", raising=False)
-
-
 @pytest.mark.parametrize(
     ("devices", "indices"),
     [
@@ -185,37 +179,72 @@ def four_devices(monkeypatch):
         (0, [0]),
         ([1, 3], [1, 3]),
         ((torch.device("cuda:2"), "cuda:0"), [2, 0]),
+        (["cuda"], [0]),
         ("cuda:1", None),
+        (torch.device("cuda:1"), None),
         (5, None),
         ([4], None),
+        ([-1], None),
         ([], None),
+        (["cpu"], None),
+        (["gpu"], None),
+        ([None], None),
     ],
 )
-def test_devices_choose_number_and_gpus_of_the_ranks(four_devices, devices, indices):
+def test_devices_choose_number_and_gpus_of_the_ranks(monkeypatch, devices, indices):
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    wanted = options.Options(devices)
     if indices is None:
-        with pytest.raises((ValueError, RuntimeError)):
-            start._process_count(devices)
+        with pytest.raises(ValueError, match="devices="):
+            wanted.process_count()
     else:
-        assert start._indices(devices) == indices
-        assert start._process_count(devices) == len(indices)
+        assert wanted.gpus() == indices
+        assert wanted.process_count() == len(indices)
+        assert options.Options(devices, processes=6).process_count() == 6
 
 
-def test_overrides(four_devices, monkeypatch):
-    monkeypatch.setenv("DP2DDP_PROCESSES", "6")
-    assert start._process_count([1]) == 6
-    assert start._group_options(6, 4) == {"backend": "gloo"}
-    assert start._group_options(4, 4) == {"backend": "cpu:gloo,cuda:nccl"}
-    monkeypatch.setenv("DP2DDP_BACKEND", "nccl")
-    monkeypatch.setenv("DP2DDP_TIMEOUT", "2.5")
-    assert start._group_options(6, 4)["backend"] == "nccl"
-    assert start._group_options(6, 4)["timeout"].total_seconds() == 2.5
-    for name, value in [("DP2DDP_PROCESSES", "0"), ("DP2DDP_PROCESSES", "two")]:
-        monkeypatch.setenv(name, value)
-        with pytest.raises(ValueError, match=name):
-            start._process_count(None)
-    monkeypatch.setenv("DP2DDP_TIMEOUT", "soon")
-    with pytest.raises(ValueError, match="DP2DDP_TIMEOUT"):
-        start._group_options(1, 0)
+def test_the_environment_wins_over_the_arguments(monkeypatch):
+    given = {"processes": 3, "backend": "nccl", "timeout": 7, "num_machines": 2, "machine_rank": 1, "dist_url": "auto"}
+    expected = options.Options(None, 2, 1, "auto", 3, "nccl", timedelta(seconds=7))
+    assert options.read(**given) == expected
+    assert options.read(**given | {"timeout": timedelta(seconds=7)}) == expected
+    variables = {"PROCESSES": 6, "BACKEND": "gloo", "TIMEOUT": 2.5, "NUM_MACHINES": 9, "MACHINE_RANK": 8, "DIST_URL": "x"}
+    for name, value in variables.items():
+        monkeypatch.setenv(f"DP2DDP_{name}", str(value))
+    assert options.read(**given) == options.Options(None, 9, 8, "x", 6, "gloo", timedelta(seconds=2.5))
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("processes", 0),
+        ("processes", 1.5),
+        ("processes", "two"),
+        ("num_machines", 0),
+        ("num_machines", None),
+        ("machine_rank", -1),
+        ("machine_rank", 1),
+        ("timeout", 0),
+        ("timeout", "soon"),
+        ("backend", "glue"),
+        ("backend", "cpu:gloo,cuda:nickel"),
+    ],
+)
+def test_an_option_that_makes_no_sense_is_named(monkeypatch, name, value):
+    with pytest.raises(ValueError, match=f"^{name}=.*{value}") as error:
+        options.read(**{name: value})
+    assert "\n" not in str(error.value)
+    monkeypatch.setenv(f"DP2DDP_{name.upper()}", str(value))
+    with pytest.raises(ValueError, match=f"(?i){name}=.*{value}"):
+        options.read()
+
+
+def test_an_option_of_launch_that_main_has_too_is_refused():
+    def main(batch, timeout=3): ...
+
+    with pytest.raises(ValueError, match=r"timeout= is an option of launch\(\) and a parameter of main\(\)"):
+        start.launch(main, 8, timeout=5)
 
 
 def test_queries_before_the_group_answer_from_the_environment(monkeypatch):
