@@ -36,12 +36,14 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for name, text in {
         "train.py": flat,
         "summed.py": flat.replace("CrossEntropyLoss()", "CrossEntropyLoss(reduction='sum')"),
+        "asking.py": flat + "input('go on?')\n",
         "old.py": flat + "x.cuda(async=True)\n",
         "plain.py": "print('hello')\n",
     }.items():
         write(nested, text, name)
     listed = write(
-        tmp_path, "a/nested: tools/train.py, tools/summed.py, tools/old.py, tools/plain.py, gone.py"
+        tmp_path,
+        "a/nested: tools/train.py, tools/summed.py, tools/asking.py, tools/old.py, tools/plain.py, gone.py",
     )
     raw, why = tmp_path / "raw.json", tmp_path / "why.md"
     assert (
@@ -65,14 +67,17 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     outcomes = {script: (result["outcome"], result["tier"]) for script, result in results.items()}
     assert outcomes["tools/train.py"][1] == "sharded"
     assert outcomes["tools/train.py"][0] in ("converted fully", "with sites left")
-    assert outcomes["tools/summed.py"] == ("refused", "")
+    assert outcomes["tools/summed.py"][1] == "whole batch"
+    assert outcomes["tools/asking.py"] == ("refused", "")
     assert outcomes["tools/old.py"] == ("does not parse", "")
     assert outcomes["tools/plain.py"] == ("nothing to do", "")
     assert "tools/train.py" in results["tools/train.py"]["changed"]
-    assert results["tools/train.py"]["found"] > 10 and results["tools/summed.py"]["left"] > 10
-    assert "4 scripts: " in printed.out and "1 refused, 1 does not parse" in printed.out
+    assert results["tools/train.py"]["found"] > 10 and results["tools/asking.py"]["left"] > 10
+    assert "5 scripts: " in printed.out and "1 refused, 1 does not parse" in printed.out
     assert "unstable: 0" in printed.out and "crashes: 0" in printed.out
+    assert "tiers: 1 sharded, 1 whole batch" in printed.out
     assert "1 scripts, in 1 the only reason: DDP501 … has the reduction" in why.read_text()
+    assert "1 scripts, in 1 the only reason: DDP503 every process would ask for input" in why.read_text()
     assert (nested / "train.py").read_text() == flat
 
 

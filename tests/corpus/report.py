@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 
-from .run import FAULTS, OUTCOMES, Result
+from .run import FAULTS, OUTCOMES, Entry, Result
 
 _WIDEST = 110
 
@@ -53,32 +53,30 @@ def _sums(results: Sequence[Result]) -> Iterator[str]:
         yield from (f"  {result.entry}: {fault}" for result in bad for fault in result.faults[kind])
 
 
-def reasons(results: Sequence[Result], severity: str = "error") -> str:
-    """What keeps scripts from being converted, most frequent first; then all there is for each script."""
-    scripts: dict[str, dict[str, list[str]]] = defaultdict(lambda: defaultdict(list))
+def reasons(results: Sequence[Result]) -> str:
+    """What keeps scripts from being converted, and from being sharded; then all that was said of each script."""
+    lines = ["# What keeps scripts from being converted", "", *_grouped(results, "error")]
+    lines += ["", "# What keeps batches whole, and other notes", "", *_grouped(results, "note")]
+    lines += ["", "# What is left to look at", "", *_grouped(results, "warning"), "", "# Scripts", ""]
     for result in results:
-        for said in result.said:
-            if said.severity == severity:
-                scripts[f"{said.rule} {pattern(said.message)}"][str(result.entry)].append(said.place)
-    lines = [f"# Findings of severity {severity}, by the number of scripts", ""]
-    for reason, places in sorted(scripts.items(), key=lambda item: (-len(item[1]), item[0])):
-        alone = sum(len(_patterns(result, severity)) == 1 for result in _of(results, places))
-        lines.append(f"{len(places):3} scripts, in {alone} the only reason: {reason}")
-        lines += [f"      {script}: {', '.join(dict.fromkeys(where))}" for script, where in places.items()]
-    lines += ["", "# Scripts", ""]
-    for result in results:
-        lines.append(f"{result.entry}: {result.outcome}, {result.left} of {result.found} sites left")
-        lines += [f"      {said}" for said in result.said if said.severity in ("", severity)]
+        tier = f", {result.tier}" if result.tier else ""
+        lines.append(f"{result.entry}: {result.outcome}{tier}, {result.left} of {result.found} sites left")
+        lines += [f"      {said.severity or 'error'}: {said}" for said in result.said]
     return "\n".join([*lines, ""])
 
 
-def _of(results: Iterable[Result], scripts: Iterable[str]) -> Iterator[Result]:
-    wanted = set(scripts)
-    return (result for result in results if str(result.entry) in wanted)
-
-
-def _patterns(result: Result, severity: str) -> set[str]:
-    return {f"{said.rule} {pattern(said.message)}" for said in result.said if said.severity == severity}
+def _grouped(results: Sequence[Result], severity: str) -> Iterator[str]:
+    """The findings of one severity by their pattern, those of the most scripts first."""
+    places: dict[str, dict[Entry, list[str]]] = defaultdict(lambda: defaultdict(list))
+    for result in results:
+        for said in result.said:
+            if said.severity == severity:
+                places[f"{said.rule} {pattern(said.message)}"][result.entry].append(said.place)
+    kinds = Counter(entry for scripts in places.values() for entry in scripts)
+    for reason, scripts in sorted(places.items(), key=lambda item: (-len(item[1]), item[0])):
+        alone = sum(kinds[entry] == 1 for entry in scripts)
+        yield f"{len(scripts):3} scripts, in {alone} the only reason: {reason}"
+        yield from (f"      {entry}: {', '.join(dict.fromkeys(where))}" for entry, where in scripts.items())
 
 
 def pattern(message: str) -> str:

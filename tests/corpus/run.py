@@ -77,8 +77,8 @@ class Result:
 
     @property
     def reason(self) -> Said | None:
-        """The first of what kept the script from being converted, or was left of it."""
-        order = {UNPARSED: ("", "error")}.get(self.outcome, ("error", "warning"))
+        """The first of what kept the script from being converted, or was left of it, or kept its batches whole."""
+        order = {UNPARSED: ("", "error")}.get(self.outcome, ("error", "warning", "note"))
         return next((said for severity in order for said in self.said if said.severity == severity), None)
 
 
