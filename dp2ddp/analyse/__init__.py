@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.analyse import checkpoints, devices, effects, entry, loaders, loops, metrics, models
+from dp2ddp.analyse import alike, checkpoints, devices, effects, entry, loaders, loops, metrics, models
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
 from dp2ddp.facts import Facts, Obstacle
@@ -39,12 +39,14 @@ def analyse(project: Project) -> Facts:
         numbers=measured.numbers,
         obstacles=(
             *models.obstacles(context),
+            *models.untracked(context),
             *loops.obstacles(context, batch_loops),
             *metrics.obstacles(context, batch_loops),
             *measured.decisions,
             *devices.obstacles(context),
             *effects.obstacles(context, acts),
             *effects.imported(context),
+            *alike.obstacles(context, acts),
             *checkpoints.obstacles(context),
         ),
     )

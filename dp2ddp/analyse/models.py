@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.conditions import asks_for_gpus, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.entry import STARTED
-from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext
+from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext, Inst, Mod, Values
 from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
@@ -59,6 +59,147 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "no program that runs this wrap and trains was found",
                 "pass the script that is started, too",
             )
+
+
+def untracked(context: Context) -> Iterator[Obstacle]:
+    """Optimizers that train parameters which no wrapped model has: their gradients would stay each process's own."""
+    program = context.program
+    given = [call.argument("module", 0) for call in context.wraps]
+    wrapped = [module for module in given if module is not None]
+    held = _held(context, frozenset().union(*map(program.values, wrapped)))
+    names = {id(node) for module in wrapped for node in _definitions(context, module)}
+    for call in program.calls:
+        params = call.argument("params", 0)
+        if params is None or not any(map(_is_optimizer, call.names)):
+            continue
+        if not context.runs_in_training(call.node):
+            continue
+        owners = list(_owners(context, params, 0))
+        for owner in owners or [params]:
+            if not owners or not _is_tracked(context, owner, held, names):
+                yield context.obstacle(
+                    owner,
+                    f"`{ast.unparse(owner)}` is trained, and can't be shown to be part of a wrapped model: its "
+                    "gradients would not be averaged",
+                    "wrap one module that holds all that is trained",
+                    SHARDED_ONLY,
+                )
+                break
+
+
+def _is_optimizer(name: str) -> bool:
+    package, _, last = name.rpartition(".")
+    return package.startswith("torch.optim") and last[:1].isupper() and "lr_scheduler" not in package
+
+
+def _owners(context: Context, node: ast.expr, depth: int) -> Iterator[ast.expr]:
+    """The models whose parameters an expression has: ``x`` of ``x.parameters()``, through names, lists and calls."""
+    if depth > 6:
+        return
+    program = context.program
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call):
+            yield from _asked(context, inner, depth)
+        elif isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load):
+            parent = program.parent(inner)
+            if not isinstance(parent, ast.Attribute) and getattr(parent, "func", None) is not inner:
+                yield from _named(context, inner, depth)
+
+
+def _asked(context: Context, call: ast.Call, depth: int) -> Iterator[ast.expr]:
+    """The models that a call is asked for the parameters of: ``x.parameters()``, ``x.policies()``, ``groups(x)``."""
+    program = context.program
+    function = call.func
+    name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+    if any(word in name.lower() for word in ("param", "polic", "group")):
+        outside = isinstance(function, ast.Attribute) and not (
+            isinstance(function.value, ast.Name) and isinstance(_only(program.values(function.value)), Mod)
+        )
+        if outside:
+            yield function.value  # type: ignore[union-attr]
+        else:
+            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            yield from (
+                it for it in given if isinstance(it, ast.Name | ast.Attribute) and _is_model(context, it)
+            )
+        return
+    for index in program.called_scopes(call):
+        for part in program.body(program.scopes[index]):
+            if isinstance(part, ast.Return | ast.Yield) and part.value is not None:
+                yield from _owners(context, part.value, depth + 1)
+
+
+def _only(values: Values) -> object:
+    return next(iter(values)) if len(values) == 1 else None
+
+
+def _is_model(context: Context, node: ast.expr) -> bool:
+    values = context.program.values(node)
+    return context.is_wrapped(values) or any(context.module_class(value) for value in values)
+
+
+def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iterator[ast.expr]:
+    """The models behind a name for parameters: what is assigned to it, added to it or appended to it."""
+    program = context.program
+    for definition in program.definitions(name):
+        around = program.parent(definition)
+        if isinstance(around, ast.comprehension):
+            yield from _owners(context, around.iter, depth + 1)
+        elif not isinstance(definition, ast.arg):
+            statement = program.statement(definition)
+            if isinstance(statement, ast.Assign | ast.AugAssign):
+                yield from _owners(context, statement.value, depth + 1)
+            elif isinstance(statement, ast.For):
+                yield from _owners(context, statement.iter, depth + 1)
+    text = ast.unparse(name)
+    for node in program.body(program.scope(name)) if depth < 3 else ():
+        if (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in ("append", "extend", "insert")
+            and ast.unparse(node.func.value) == text
+        ):
+            for argument in node.args:
+                yield from _owners(context, argument, depth + 1)
+
+
+def _definitions(context: Context, node: ast.AST) -> list[ast.AST]:
+    """Where the name at the root of ``x.y.z`` is bound."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return context.program.definitions(node) if isinstance(node, ast.Name) else []
+
+
+def _held(context: Context, values: Values) -> Values:
+    """Modules with all that they hold in their attributes."""
+    found = set(values)
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        for _, inner in context.program.fields(value) if isinstance(value, Inst) else ():
+            new = {it for it in inner if context.module_class(it)} - found
+            found |= new
+            waiting += new
+    return frozenset(found)
+
+
+def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]) -> bool:
+    """Whether a model is wrapped, is going to be, or is part of such a one."""
+    values = context.program.values(owner)
+    if context.is_wrapped(values) or values & held:
+        return True
+    if isinstance(owner, ast.Name):
+        found = context.program.definitions(owner)
+        wraps = (context.program.statement(it) for it in found if not isinstance(it, ast.arg))
+        return not values and (
+            any(id(it) in names for it in found)
+            or any(
+                context.is_wrapped(context.program.values(it.value))
+                for it in wraps
+                if isinstance(it, ast.Assign)
+            )
+        )
+    return isinstance(owner, ast.Attribute | ast.Subscript) and _is_tracked(context, owner.value, held, names)
 
 
 def _is_wrap(base: object) -> bool:
