@@ -55,9 +55,8 @@ def watch() -> None:
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
         listen()
-    if (
-        ranks.has_own_agent()
-    ):  # loader workers that are killed leave sockets: these go with the agent's folder
+    if ranks.has_own_agent():
+        # loader workers that are killed leave sockets behind: these go with the agent's folder
         multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
     atexit.register(_end)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -99,3 +100,13 @@ def end(pid: int) -> None:
         os.kill(pid, signal.SIGKILL)
     except ProcessLookupError:
         pass
+
+
+def fill_readme(part: str, text: str) -> None:
+    """Write what a command has measured between ``<!-- part -->`` and ``<!-- end -->`` in the README."""
+    readme = ROOT / "README.md"
+    pattern = re.compile(f"(?<=<!-- {part} -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
+    filled, count = pattern.subn(lambda _: text, readme.read_text())
+    if count != 1:
+        raise SystemExit(f"the README has {count} parts <!-- {part} --> … <!-- end -->, not one")
+    readme.write_text(filled)

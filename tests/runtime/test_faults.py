@@ -1,0 +1,42 @@
+"""Each fault ends the job soon, with the right exit code, one clear message and nothing left behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+
+import pytest
+from faults import FAULTS, Fault, Outcome, inflict
+
+ALSO_WITH_FOUR = ("a rank raises an exception", "a rank is killed")
+CASES = [
+    pytest.param(
+        fault,
+        processes,
+        id=f"{fault.name}-{processes}",
+        marks=[pytest.mark.slow] if processes == 4 and fault.name not in ALSO_WITH_FOUR else [],
+    )
+    for fault in FAULTS
+    for processes in (2, 4)
+]
+
+
+@pytest.fixture(scope="module")
+def outcomes(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[dict[str, Future[Outcome]]]:
+    """The outcomes of all tests that were chosen; two jobs run at a time."""
+    chosen = [item for item in request.session.items if item.path == request.path]
+    with ThreadPoolExecutor(2) as pool:
+        yield {
+            item.callspec.id: pool.submit(
+                inflict, *item.callspec.params.values(), tmp_path_factory.mktemp("fault")
+            )
+            for item in chosen
+        }
+
+
+@pytest.mark.parametrize(("fault", "processes"), CASES)
+def test_a_fault(fault: Fault, processes: int, outcomes: dict[str, Future[Outcome]]) -> None:
+    outcome = outcomes[f"{fault.name}-{processes}"].result()
+    assert not outcome.wrong, "\n".join(outcome.wrong)
