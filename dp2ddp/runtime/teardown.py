@@ -186,8 +186,9 @@ def _is_lost_connection(error: BaseException) -> bool:
     if not isinstance(error, RuntimeError):
         return False
     text = str(error).lower()
-    signs = ("connection closed", "connection reset", "broken pipe", "gloo", "nccl", "has ended, but rank")
-    return isinstance(error, dist.DistError) or any(sign in text for sign in signs)
+    signs = ("connection closed", "connection reset", "broken pipe", "gloo", "nccl")
+    ours = ("has ended, but rank", "in main_process_first()", "which needs every rank, but rank")
+    return isinstance(error, dist.DistError) or any(sign in text for sign in signs + ours)
 
 
 def _wait_for_cause() -> None:

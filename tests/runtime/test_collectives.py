@@ -1,5 +1,6 @@
-"""Printing, saving, waiting, combining: two processes, one job for what can share it."""
+"""Printing, saving, waiting: two processes, one job for what can share it."""
 
+import pytest
 from jobs import TORCHRUN, run, write
 
 
@@ -49,13 +50,6 @@ def test_helpers_with_two_processes_and_a_short_timeout(tmp_path):
                 pass
             ddp.barrier()
 
-        assert ddp.gather({"rank": rank, "many": "x" * rank}) == [{"rank": 0, "many": ""}, {"rank": 1, "many": "x"}]
-        assert [t.tolist() for t in ddp.gather(torch.full((rank + 1,), rank))] == [[0], [1, 1]]
-        assert ddp.sum(rank + 1) == 3 and isinstance(ddp.sum(rank + 1), int) and ddp.sum(0.5) == 1.0
-        value = torch.tensor([1.0, rank], requires_grad=True)
-        assert ddp.sum(value).tolist() == [2, 1] and ddp.mean(value).tolist() == [1, 0.5] and value[1] == rank
-        assert ddp.mean(torch.tensor(rank)).item() == 0.5 and ddp.mean(rank) == 0.5
-        assert ddp.sum(torch.tensor(True)).item() == 2
         assert ddp.local_batch_size(6) == 3 and [ddp.local_workers(n) for n in (0, 1, 4, 5)] == [0, 1, 2, 3]
 
         seeds = []
@@ -107,7 +101,64 @@ def test_two_machines_rank_0_then_each_machines_first_then_all(tmp_path):
         times = ddp.gather((begin, end))
         assert times[1][0] >= times[0][1] and times[2][0] >= times[0][1] and times[3][0] >= times[2][1]
         assert ddp.local_workers(3) == 2 and ddp.local_batch_size(8) == 2
+
+        for failing, told in ((2, [3]), (0, [1, 2, 3])):  # a machine's first, and the first of all
+            try:
+                with ddp.main_process_first():
+                    if rank == failing:
+                        raise OSError("disk full")
+                text = "none"
+            except (OSError, RuntimeError) as error:
+                text = str(error)
+            expected = "disk full" if rank == failing else "none"
+            if rank in told:
+                expected = f"rank {failing} raised OSError: disk full in main_process_first()"
+            assert text == expected, text
         """,
     )
     result = run([*TORCHRUN[:-1], "4", script], tmp_path)
     assert (result.code, result.left) == (0, []), result.err
+
+
+def test_an_exception_that_nobody_handles_ends_all_ranks(tmp_path):
+    write(
+        tmp_path,
+        """
+        def main():
+            with ddp.main_process_first():
+                if ddp.get_rank() == 0:
+                    raise OSError("disk full")
+                print("ran")
+        ddp.launch(main)
+        """,
+    )
+    result = run(["train.py"], tmp_path)
+    assert (result.code, result.out, result.left) == (1, "", []) and result.seconds < 25
+    assert result.err.count("Traceback") == 1 and result.err.count("OSError: disk full") == 1, result.err
+    assert "failed too" not in result.err
+
+
+@pytest.mark.slow
+def test_a_save_that_takes_three_times_the_timeout(tmp_path):
+    script = write(
+        tmp_path,
+        """
+        class Slow:
+            def __reduce__(self):
+                time.sleep(15)
+                return list, ()
+
+        ddp.init()
+        begin = time.monotonic()
+        ddp.save([Slow()], "model.pt")
+        ddp.barrier()
+        assert time.monotonic() - begin > 14.5
+        assert torch.load("model.pt", weights_only=False) == [[]]
+        with ddp.main_process_first():
+            if ddp.get_rank() == 0:
+                time.sleep(15)
+        assert time.monotonic() - begin > 29.5 and ddp.sum(1) == 2
+        """,
+    )
+    result = run([script], tmp_path, DP2DDP_TIMEOUT=5)
+    assert (result.code, result.err, result.left) == (0, "", [])

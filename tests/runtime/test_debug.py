@@ -99,3 +99,20 @@ def test_a_rank_that_has_ended_is_named(tmp_path):
         "rank 1 has ended (its last call was sum() at train.py:7)"
     )
     assert result.err.count(text) == 1 and result.err.count("Traceback") == 1, result.err
+
+
+def test_ranks_that_part_end_the_job_with_one_message(tmp_path):
+    write(
+        tmp_path,
+        """
+        ddp.init()
+        loss = torch.tensor(1.0)
+        if ddp.is_main_process():
+            print(ddp.sum(loss))
+        ddp.barrier()
+        """,
+    )
+    result = run(["train.py"], tmp_path, DP2DDP_DEBUG=1)
+    assert (result.code, result.out, result.left) == (1, "", []) and result.seconds < 25
+    assert result.err.count("Traceback") == 1 and "failed too" not in result.err, result.err
+    assert "sum() at train.py:9" in result.err and "barrier() at train.py:10" in result.err, result.err

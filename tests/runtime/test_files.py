@@ -1,8 +1,11 @@
 """Saving whole files or none, and reading what wrapped models wrote."""
 
+import errno
 import io
 import os
+import shutil
 import stat
+import subprocess
 from collections import OrderedDict
 
 import pytest
@@ -26,6 +29,54 @@ def test_a_failing_save_leaves_the_file_and_no_other(tmp_path):
     assert list(tmp_path.iterdir()) == [path]
     with pytest.raises(OSError):
         ddp.save([1], tmp_path / "missing" / "model.pt")
+
+
+@pytest.fixture
+def small_disk(tmp_path):
+    """A folder on a file system of 256 KiB that can be mounted anew, read-only."""
+    folder = tmp_path / "disk"
+    folder.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=256k", "tmpfs", folder]
+    if shutil.which("mount") is None or subprocess.run(mount, capture_output=True).returncode != 0:
+        pytest.skip("mounting a file system is not permitted")
+    yield folder
+    subprocess.run(["umount", folder], check=True)
+
+
+def test_a_full_disk_leaves_the_last_checkpoint(small_disk):
+    path = small_disk / "model.pt"
+    ddp.save([1], path)
+    for obj in (torch.zeros(10**6), [torch.zeros(1000) for _ in range(200)]):
+        with pytest.raises(OSError) as raised:
+            ddp.save(obj, path)
+        assert (raised.value.errno, raised.value.filename) == (errno.ENOSPC, str(path)), raised.value
+        with pytest.raises(RuntimeError, match="No space left"):  # torch's old format knows no more
+            ddp.save(obj, path, _use_new_zipfile_serialization=False)
+        assert torch.load(path) == [1] and list(small_disk.iterdir()) == [path]
+    ddp.save([2], path)  # what failed holds no space
+    assert torch.load(path) == [2]
+
+
+def test_a_folder_that_cannot_be_written_leaves_the_last_checkpoint(small_disk, tmp_path):
+    path = small_disk / "model.pt"
+    ddp.save([1], path)
+    subprocess.run(["mount", "-o", "remount,ro", small_disk], check=True)
+    cases = [
+        (path, errno.EROFS),
+        (small_disk / "new.pt", errno.EROFS),
+        (tmp_path / "missing" / "a.pt", errno.ENOENT),
+    ]
+    (tmp_path / "file").touch()
+    for target, code in [
+        *cases,
+        (tmp_path / "file" / "a.pt", errno.ENOTDIR),
+        (tmp_path / "disk", errno.EISDIR),
+    ]:
+        with pytest.raises(OSError) as raised:
+            ddp.save([2], target)
+        assert (raised.value.errno, raised.value.filename) == (code, str(target)), raised.value
+    assert torch.load(path) == [1] and list(small_disk.iterdir()) == [path]
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["disk", "file"]
 
 
 def test_a_saved_file_is_as_torch_would_have_left_it(tmp_path):
