@@ -85,10 +85,10 @@ def test_a_broken_or_unfinished_result_is_a_fault(tmp_path: Path) -> None:
     before, after = tmp_path / "before", tmp_path / "after"
     changed = write(before, "print(1)\n")
     write(after, (FLAT / "train.py").read_text())
-    found = dict(_faults(Entry("a/b", "a.py"), before, after, changed, limit=60))
+    found = dict(_faults(Entry("a/b", "a.py"), before, after, changed, 60, ()))
     assert found["unstable"] and not found["do not compile"]
     write(after, "print(1\n")
-    found = dict(_faults(Entry("a/b", "a.py"), before, after, changed, limit=60))
+    found = dict(_faults(Entry("a/b", "a.py"), before, after, changed, 60, ()))
     assert found["do not compile"] and found["unstable"]
 
 

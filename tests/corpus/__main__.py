@@ -14,6 +14,8 @@ from . import __doc__ as description
 from .report import reasons, table
 from .run import SCRIPTS, Result, entries, measure
 
+FORWARDED = ("--exact", "--force", "--mark")
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Measure the scripts whose checkouts are there; the exit code is 1 if one of them shows a fault."""
@@ -29,6 +31,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--reasons", type=Path, metavar="FILE", help="write why scripts are not converted")
     parser.add_argument("--limit", type=float, default=120, metavar="S", help="seconds for one conversion")
     parser.add_argument("--jobs", type=int, default=2, metavar="N", help="conversions at the same time")
+    for name in FORWARDED:
+        parser.add_argument(
+            name, action="append_const", dest="more", const=name, help="as the command takes it"
+        )
     options = parser.parse_args(arguments)
 
     chosen = [entry for entry in entries(options.scripts.read_text()) if options.only in str(entry)]
@@ -40,7 +46,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"{options.checkouts} holds none of the scripts")
     with ThreadPoolExecutor(options.jobs) as pool:
         results: list[Result] = list(
-            pool.map(lambda entry: measure(entry, options.checkouts, options.limit), here)
+            pool.map(lambda entry: measure(entry, options.checkouts, options.limit, options.more or ()), here)
         )
     print(table(results))
     if options.json:

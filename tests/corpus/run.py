@@ -9,7 +9,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -98,13 +98,20 @@ def entries(text: str) -> Iterator[Entry]:
         yield from (Entry(repository, script.strip()) for script in scripts.split(","))
 
 
-def measure(entry: Entry, checkouts: Path, limit: float) -> Result:
-    """Convert a script into a copy, then the copy, and check what was written. ``limit``: seconds for each."""
+def measure(entry: Entry, checkouts: Path, limit: float, options: Sequence[str] = ()) -> Result:
+    """Convert a script into a copy, then the copy, and check what was written.
+
+    Args:
+        entry: the script.
+        checkouts: the folder of the checkouts.
+        limit: seconds for each of the two conversions.
+        options: more options for the command.
+    """
     checkout = entry.folder(checkouts).resolve()
     with tempfile.TemporaryDirectory() as name:
         made, after = Path(name) / "made", Path(name) / "after"
         started = time.monotonic()
-        run = _command(checkout, limit, "convert", entry.script, "--output", str(made))
+        run = _command(checkout, limit, "convert", entry.script, *options, "--output", str(made))
         seconds = time.monotonic() - started
         faults = dict.fromkeys(FAULTS, ())
         changed: list[Path] = []
@@ -116,7 +123,7 @@ def measure(entry: Entry, checkouts: Path, limit: float) -> Result:
             (after / base.relative_to(checkout)).parent.mkdir(parents=True, exist_ok=True)
             shutil.move(made, after / base.relative_to(checkout))
             changed = sorted(_changed(checkout, after))
-            faults.update(_faults(entry, checkout, after, changed, limit))
+            faults.update(_faults(entry, checkout, after, changed, limit, options))
         said = tuple(_said(run.stderr))
         crashed = [
             line for line in run.stderr.splitlines() if "DDP000" in line or line.startswith("Traceback")
@@ -166,14 +173,14 @@ def _changed(before: Path, after: Path) -> Iterator[Path]:
 
 
 def _faults(
-    entry: Entry, before: Path, after: Path, changed: list[Path], limit: float
+    entry: Entry, before: Path, after: Path, changed: list[Path], limit: float, options: Sequence[str]
 ) -> Iterator[tuple[str, tuple[str, ...]]]:
     broken = tuple(error for path in changed if (error := compile_error(after / path)))
     yield "do not compile", broken
-    again = _command(after, limit, "convert", entry.script)
+    again = _command(after, limit, "convert", entry.script, *options)
     if again is None:
         yield "unstable", (f"converting the result again was not done after {limit:.0f} s",)
-    elif again.returncode or again.stdout:
+    elif again.stdout or (again.returncode and "--force" not in options):
         yield "unstable", tuple((again.stdout + again.stderr).splitlines()[:20])
     if not broken:
         yield "undefined names", tuple(new_undefined_names(before, after, changed))
@@ -197,7 +204,7 @@ def _sites(stderr: str) -> tuple[int, int]:
 
 def _outcome(converted: bool, left: int, said: Iterable[Said]) -> str:
     if converted:
-        return PARTLY if left else FULLY
+        return PARTLY if left or any(each.severity == "error" for each in said) else FULLY
     if any(not each.rule or each.rule == "DDP001" for each in said):
         return UNPARSED
     return REFUSED if any(each.severity == "error" for each in said) else IDLE
