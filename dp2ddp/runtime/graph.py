@@ -10,10 +10,9 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-import torch.distributed as dist
 from torch.autograd.graph import Node
 
-from . import combine, parts, ranks
+from . import combine, parts, rows
 
 _WEIGHT = "dp2ddp.weight"
 
@@ -138,9 +137,7 @@ def gather_all_rows(
             f"{what} needs the same type and shape on every rank, but for dimension {dim}: {have}"
         )
     columns = zip(*([size for size, *_ in shape] for shape in shapes), strict=True)
-    return [
-        _GatherRows.apply(tensor, dim, list(sizes)) for tensor, sizes in zip(tensors, columns, strict=True)
-    ]
+    return [rows.gather_rows(tensor, dim, sizes) for tensor, sizes in zip(tensors, columns, strict=True)]
 
 
 def _kind(tensor: torch.Tensor, dim: int) -> tuple[str, list[int]]:
@@ -148,31 +145,3 @@ def _kind(tensor: torch.Tensor, dim: int) -> tuple[str, list[int]]:
     shape = list(tensor.shape)
     del shape[dim]
     return str(tensor.dtype), shape
-
-
-class _GatherRows(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: list[int]) -> torch.Tensor:
-        ctx.dim, ctx.start, ctx.size = dim, sum(sizes[: ranks.get_rank()]), tensor.size(dim)
-        rows = tensor.detach().movedim(dim, 0).contiguous()
-        longest = max(sizes)
-        if len(rows) < longest:
-            rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
-        received = rows.new_empty(len(sizes), *rows.shape)
-        if rows.numel():
-            dist.all_gather([_bytes(part) for part in received], _bytes(rows))
-        if min(sizes) == longest:
-            joined = received.flatten(0, 1)
-        else:
-            joined = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
-        return joined.movedim(0, dim).contiguous()
-
-    @staticmethod
-    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
-        own = gradient.narrow(ctx.dim, ctx.start, ctx.size)
-        return own * ranks.get_world_size(), None, None
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    """The same memory as a flat tensor of bytes, which every backend can send."""
-    return tensor.view(-1).view(torch.uint8)

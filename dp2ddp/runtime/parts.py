@@ -43,11 +43,36 @@ class _Drawn:
 
 _numbers = itertools.count()
 _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
+_watchers: weakref.WeakSet[Any] = weakref.WeakSet()
+_differ = False
 
 
 def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part``."""
+    global _differ
     _drawn[loader] = _Drawn(part, next(_numbers))
+    differ = any(part.weight != 1.0 for part in _candidates())
+    if differ != _differ:
+        _differ = differ
+        for watcher in list(_watchers):
+            watcher.parts_differ(differ)
+
+
+def watch(watcher: Any) -> None:
+    """Have ``watcher.parts_differ(bool)`` called when the parts in play begin, and cease, to weigh differently."""
+    _watchers.add(watcher)
+    watcher.parts_differ(_differ)
+
+
+def are_drawn() -> bool:
+    """Whether any loader deals parts."""
+    return bool(_drawn)
+
+
+def _candidates() -> list[Part]:
+    """The parts that a forward may be about: the last ones of the loaders being drawn from, else the very last."""
+    recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
+    return [d.part for d in recent if not d.ended] or [recent[-1].part]
 
 
 def exhausted(loader: Any) -> None:
@@ -71,8 +96,7 @@ def weight(*values: Any) -> float:
     """
     if not _drawn:
         return 1.0
-    recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
-    candidates = [d.part for d in recent if not d.ended] or [recent[-1].part]
+    candidates = _candidates()
     weights = {part.weight for part in candidates}
     if len(weights) > 1:
         rows = {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}

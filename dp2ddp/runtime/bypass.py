@@ -1,0 +1,84 @@
+"""Forwards that go past a wrapped model while the ranks' parts differ in size: what they compute can't be weighed.
+
+Only the wrapper's forward knows what a gradient weighs. So in such a batch the layers of the model look whether they
+run inside of it; a gradient that comes back to one that did not is refused, with the line that called it. Terms of the
+loss that use parameters alone (a penalty) are the same on every rank and need no weight.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import weakref
+from types import FrameType
+from typing import Any, NoReturn
+
+import torch
+
+from . import parts
+
+_PASSED_OVER = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
+
+
+def guard(wrapper: Any) -> list[Any]:
+    """Have the layers of ``wrapper.module`` look out from now on; handles whose ``remove()`` ends that."""
+    hook = _Guard(wrapper)
+    layers = [layer for layer in wrapper.module.modules() if layer._parameters]
+    return [layer.register_forward_hook(hook) for layer in layers]
+
+
+class _Guard:
+    """A forward hook; in a copy of the model it does nothing."""
+
+    def __init__(self, wrapper: Any = None) -> None:
+        self._wrapper = (lambda: None) if wrapper is None else weakref.ref(wrapper)
+
+    def __reduce__(self) -> Any:
+        return _Guard, ()
+
+    def __call__(self, layer: torch.nn.Module, inputs: Any, output: Any) -> None:
+        wrapper = self._wrapper()
+        if wrapper is None or wrapper.in_forward or not torch.is_grad_enabled():
+            return
+        if torch._C._current_graph_task_id() != -1:  # a checkpointed layer, run again in the backward pass
+            return
+        if _weight(inputs) == 1.0:
+            return
+        message = _message(wrapper.module, layer)
+
+        def refuse(_: torch.Tensor) -> NoReturn:
+            raise RuntimeError(message)
+
+        for tensor in parts.tensors(output):
+            if tensor.requires_grad:
+                tensor.register_hook(refuse)
+
+
+def _weight(inputs: Any) -> float | None:
+    try:
+        return parts.weight(inputs)
+    except RuntimeError:  # several batches are being drawn, and one of them in uneven parts
+        return None
+
+
+def _message(module: torch.nn.Module, layer: torch.nn.Module) -> str:
+    name = next((name for name, other in module.named_modules() if other is layer), "")
+    called = f"layer {name!r}" if name else "the module"
+    return (
+        f"{_caller(module)} runs {called} of {type(module).__name__} past the wrapped model, so that its gradients "
+        "can't be weighed, as they must be in this batch, whose parts differ in size: call the wrapped model itself "
+        "there, model(…), with an argument that chooses the method in its forward, or choose a number of processes "
+        "that divides the batch"
+    )
+
+
+def _caller(module: torch.nn.Module) -> str:
+    """The line that called into the model, outside of its own methods and those of its parts."""
+    own = set(map(id, module.modules()))
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        file = frame.f_code.co_filename
+        if not file.startswith(_PASSED_OVER) and id(frame.f_locals.get("self")) not in own:
+            return f"{os.path.basename(file)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown line"

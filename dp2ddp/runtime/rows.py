@@ -1,0 +1,89 @@
+"""Rows between ranks, with their graph.
+
+Where every rank computes the loss of all rows, two kinds of tensors meet. *Whole* ones are the same on every rank, and
+so is their gradient, that of the loss. *Own* ones are a rank's rows; their gradient is W times that of the loss,
+because DistributedDataParallel divides what comes of it by the W ranks. ``gather_rows`` leads from own to whole,
+``scatter_rows`` from whole to own. Each is the other's derivative up to a factor, so that gradients of gradients are
+right too.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+from . import ranks
+
+
+def gather_rows(tensor: torch.Tensor, dim: int, sizes: Sequence[int]) -> torch.Tensor:
+    """All ranks' tensors joined along ``dim``, in the order of ranks, with a graph to this rank's own.
+
+    Args:
+        tensor: of any type; type and the other dimensions are the same on every rank.
+        sizes: each rank's size along ``dim``, 0 or more.
+
+    Returns:
+        A new tensor. Backward takes the gradient to be the same on every rank, and gives this rank's slice, W times.
+    """
+    return _GatherRows.apply(tensor, dim, tuple(sizes))
+
+
+def scatter_rows(tensor: torch.Tensor, dim: int, sizes: Sequence[int], rows: slice) -> torch.Tensor:
+    """Some rows of a tensor that is the same on every rank, with a graph that makes its gradient whole again.
+
+    Args:
+        tensor: the same on every rank.
+        sizes: how many rows along ``dim`` each rank takes, in the order of ranks.
+        rows: those that this rank gets: its own or, if it takes none, another's, to which it sends no gradient back.
+
+    Returns:
+        A copy. Backward joins the gradients of all ranks' rows and divides by W, on every rank.
+    """
+    return _ScatterRows.apply(tensor, dim, tuple(sizes), rows, 1)
+
+
+class _GatherRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
+        ctx.dim, ctx.sizes = dim, sizes
+        rows, longest = tensor.detach().movedim(dim, 0).contiguous(), max(sizes)
+        if len(rows) < longest:
+            rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
+        received = rows.new_empty(len(sizes), *rows.shape)
+        if rows.numel():
+            dist.all_gather([_bytes(part) for part in received], _bytes(rows))
+        if min(sizes) == longest:
+            joined = received.flatten(0, 1)
+        else:
+            joined = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
+        return joined.movedim(0, dim).contiguous()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
+        rank = ranks.get_rank()
+        start = sum(ctx.sizes[:rank])
+        rows = slice(start, start + ctx.sizes[rank])
+        return _ScatterRows.apply(gradient, ctx.dim, ctx.sizes, rows, len(ctx.sizes)), None, None
+
+
+class _ScatterRows(torch.autograd.Function):
+    @staticmethod
+    def forward(
+        ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...], rows: slice, factor: int
+    ) -> torch.Tensor:
+        ctx.dim, ctx.sizes, ctx.factor = dim, sizes, factor
+        return tensor.narrow(dim, rows.start, rows.stop - rows.start) * factor
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
+        own = gradient.narrow(ctx.dim, 0, ctx.sizes[ranks.get_rank()])
+        whole = _GatherRows.apply(own, ctx.dim, ctx.sizes)
+        return whole * (ctx.factor / len(ctx.sizes)), None, None, None, None
+
+
+def _bytes(tensor: torch.Tensor) -> torch.Tensor:
+    """The same memory as a flat tensor of bytes, which every backend can send."""
+    return tensor.view(-1).view(torch.uint8)

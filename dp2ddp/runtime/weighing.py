@@ -1,0 +1,63 @@
+"""Where the weight of an uneven part acts: between a wrapped model's inputs and its outputs, and nowhere else.
+
+The gradients of everything inside are multiplied by it, once: a gradient that comes from one output through another,
+or from another wrapped model's input (a generator before a discriminator), has the weight taken off before it meets
+the next place that weighs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from . import graph, nested
+
+_PLAIN = (str, bytes, int, float, complex, torch.dtype, torch.device, type(None))
+
+
+def unweighed(arguments: Any, weight: float) -> Any:
+    """A model's ``arguments`` as tensors that divide the gradients through them by ``weight``, which is not 0."""
+    return _replaced(arguments, lambda tensor: _hooked(tensor, lambda gradient: gradient / weight))
+
+
+def weighed(output: Any, weight: float) -> Any:
+    """A model's ``output`` as tensors that multiply the gradients through them by ``weight``, and say so.
+
+    They share the old tensors' memory and not their hooks, since a gradient may reach one output through another.
+
+    Raises:
+        TypeError: the output holds objects in which tensors may hide.
+    """
+    leaves = nested.flatten(output, dataclasses=True)
+    if weight != 1.0:
+        for leaf in leaves:
+            _check(leaf)
+        output = _replaced(output, lambda tensor: tensor.view_as(tensor))
+        leaves = nested.flatten(output, dataclasses=True)
+    graph.weigh([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], weight)
+    return output
+
+
+def _check(leaf: Any) -> None:
+    if not isinstance(leaf, (torch.Tensor, *_PLAIN)):
+        raise TypeError(
+            f"the model returns an object of type {type(leaf).__name__}, in which no tensors are found, and its "
+            "gradients must be weighed because the ranks' parts of this batch differ in size: return tensors, also in "
+            "lists, tuples, dicts or dataclasses, or choose a number of processes that divides the batch"
+        )
+
+
+def _replaced(values: Any, replacement: Any) -> Any:
+    leaves = nested.flatten(values, dataclasses=True)
+    needed = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]
+    if not any(needed):
+        return values
+    new = [replacement(leaf) if needs else leaf for leaf, needs in zip(leaves, needed, strict=True)]
+    return nested.unflatten(values, new, dataclasses=True)
+
+
+def _hooked(tensor: torch.Tensor, hook: Any) -> torch.Tensor:
+    view = tensor.view_as(tensor)
+    view.register_hook(hook)
+    return view
