@@ -19,6 +19,7 @@ from .ranks import (
     get_world_size,
     is_main_process,
 )
+from .shard import shard
 from .start import init, launch
 
 take_local_rank()
@@ -43,6 +44,7 @@ __all__ = [
     "mean",
     "print",
     "save",
+    "shard",
     "shared_seed",
     "strip_module_prefix",
     "sum",

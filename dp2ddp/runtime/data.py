@@ -41,7 +41,8 @@ def _choices(n: int, world: int) -> str:
     reason = "there are more processes than samples in a batch" if n < world else "it leaves a rest"
     return (
         f"a batch size of {n} can't be divided among {world} processes: {reason}. "
-        f"Choose a number of processes that divides it ({', '.join(divisors)}) or another batch size ({sizes})"
+        "Choose ddp.shard(loader), which takes any size on any number (dp2ddp convert --exact writes it), "
+        f"a number of processes that divides it ({', '.join(divisors)}) or another batch size ({sizes})"
     )
 
 

@@ -24,17 +24,22 @@ _store: dist.Store | None = None
 _calls: dict[str, int] = {}
 
 
-def connect(host: str, port: int, timeout: timedelta) -> None:
+def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
     """Open this rank's own connection to the job's store; rank 0 serves it, if no agent does.
 
+    Returns:
+        Another connection, for the process group. torch would make it itself, but with the keys of the attempt before
+        in it if torchrun has restarted the ranks: gloo then waits for ranks that are gone.
+
     Raises:
-        RuntimeError: it can't be reached, or its port is taken.
+        RuntimeError: the store can't be reached, or its port is taken.
     """
     global _store
     _calls.clear()
-    served = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
-    server = open_store(host, port, serve=ranks.get_rank() == 0 and not served, timeout=timeout)
-    _store = dist.PrefixStore(f"dp2ddp/{os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", server)
+    serve = ranks.get_rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    _store = dist.PrefixStore(f"dp2ddp/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
+    return dist.PrefixStore(f"group/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
 
 
 def open_store(host: str, port: int, *, serve: bool, timeout: timedelta) -> dist.TCPStore:
@@ -147,17 +152,17 @@ def ended(rank: int) -> dict | None:
     return json.loads(store().get(key)) if store().check([key]) else None
 
 
-def wait(done: Callable[[], bool], missing: Callable[[], str | None]) -> None:
+def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: float = 0.002) -> None:
     """Poll until ``done()``, however long it takes.
 
     Args:
         done: whether what this rank waits for has happened.
         missing: a message, if it can't happen any more.
+        pause: seconds before the second look; later ones come less often.
 
     Raises:
         RuntimeError: with that message.
     """
-    pause = 0.002
     while not done():
         message = missing()
         if message is not None and not done():

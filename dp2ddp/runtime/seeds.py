@@ -3,13 +3,8 @@
 from __future__ import annotations
 
 import pickle
-import random
-import sys
-from typing import Any
 
-import torch
-
-from . import ranks, rendezvous
+from . import ranks, rendezvous, streams
 
 
 def agree() -> None:
@@ -20,16 +15,6 @@ def agree() -> None:
     """
     store = rendezvous.store()
     if ranks.get_rank() == 0:
-        store.set("random", pickle.dumps(_states()))
-        return
-    state, python, numpy = pickle.loads(store.get("random"))
-    torch.set_rng_state(torch.tensor(list(state), dtype=torch.uint8))
-    random.setstate(python)
-    if numpy is not None and "numpy" in sys.modules:
-        sys.modules["numpy"].random.set_state(numpy)
-
-
-def _states() -> tuple[bytes, Any, Any]:
-    numpy = sys.modules.get("numpy")
-    state = bytes(torch.get_rng_state().tolist())
-    return state, random.getstate(), numpy.random.get_state() if numpy is not None else None
+        store.set("random", pickle.dumps(streams.states()))
+    else:
+        streams.set_states(pickle.loads(store.get("random")))
