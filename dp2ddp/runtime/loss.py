@@ -87,8 +87,8 @@ def batch_loss(
     Returns:
         0-dim, the same number on every rank: sum_r(D_r loss_r) / sum_r(D_r) with D_r the ``weight`` of rank r, or
         sum_r(loss_r). Its gradient reaches this rank's ``loss`` times W D_r / sum_r(D_r), or W, because
-        DistributedDataParallel divides by the W ranks; a rank with D_r = 0 adds nothing, even if its loss is NaN. In
-        a plain process, ``loss`` itself.
+        DistributedDataParallel divides by the W ranks. A rank with D_r = 0 adds nothing, even if its loss is NaN;
+        where all D_r are 0 the loss is what it is for nothing. In a plain process, ``loss`` itself.
 
     Raises:
         TypeError, ValueError: ``loss`` is not a tensor or has dimensions, ``reduction`` is neither, or ``weight`` is
@@ -112,15 +112,19 @@ def batch_loss(
     elif counts and reduction == "sum":
         counts = 1.0
     debug.meet("batch_loss()")
-    counted = loss.detach().double() * counts if counts else torch.zeros_like(loss, dtype=torch.float64)
-    total = torch.stack([counted, torch.full_like(counted, counts)])
+    own = loss.detach().double()
+    nothing = torch.zeros_like(own)
+    total = torch.stack([own * counts, nothing + counts, nothing] if counts else [nothing, nothing, own])
     dist.all_reduce(total)
-    divisor = total[1] if reduction == "mean" else torch.ones_like(counted)
+    divisor = total[1] if reduction == "mean" else nothing + 1
+    counted = (
+        divisor != 0
+    )  # else the loss of nothing, 0 / 0 or what the criterion makes of it, is one process's too
     if not counts:
-        graph.without_nan(loss, where=divisor != 0)
+        graph.without_nan(loss, where=counted)
+    value = torch.where(counted, total[0] / divisor, total[2] / ranks.get_world_size())
     share = ranks.get_world_size() * counts / (forward or 1.0) / divisor
-    factor = torch.where(divisor != 0, share, 1.0)  # else every loss is 0 / 0, and so is one process's
-    return _Replaced.apply(loss, total[0] / divisor, factor)
+    return _Replaced.apply(loss, value, torch.where(counted, share, 1.0))
 
 
 class _Replaced(torch.autograd.Function):

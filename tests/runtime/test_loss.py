@@ -120,16 +120,22 @@ def penalised(combine):
     return step
 compare("penalty", penalised(lambda x: x), penalised(ddp.batch_loss), [even, *uneven])
 
-# a mean written by hand, of what a mask leaves; on rank 0 (and in the last batch, on all) it leaves nothing: 0 / 0
-def masked(forward, x, y, mask):
-    return (F.mse_loss(forward(x).sum(1), y.double(), reduction="none") * mask).sum() / mask.sum()
+# a mean written by hand, of what a mask leaves; on rank 0 it leaves nothing, 0 / 0, and in the last batch on none
+def masked(forward, x, y, mask, least=0):
+    loss = F.mse_loss(forward(x).sum(1), y.double(), reduction="none")
+    return (loss * mask).sum() / mask.sum().clamp(min=least)
 def one(forward, x, y):
-    mask = torch.arange(len(x)) >= len(x.chunk(world)[0])
-    return masked(forward, x, y, mask.double())
+    return masked(forward, x, y, (torch.arange(len(x)) >= len(x.chunk(world)[0])).double())
 def many(forward, x, y):
     mask = torch.full((len(x),), float(rank > 0))
     return ddp.batch_loss(masked(forward, x, y, mask), weight=mask.sum())
 compare("nothing on rank 0", one, many, [2 * world, 2 * world + 1])
+def one(forward, x, y):
+    return masked(forward, x, y, torch.full((len(x),), float(len(x) > world)), least=1)
+def many(forward, x, y):
+    mask = torch.full((len(x),), float(len(x) > 1))
+    return ddp.batch_loss(masked(forward, x, y, mask, least=1), weight=mask.sum())
+compare("nothing at all", one, many, [2 * world, world, 2 * world])
 torch.manual_seed(7)
 model = nn.parallel.DistributedDataParallel(Net())
 x, y = own(*draw(2 * world, "classes", 0))
