@@ -153,13 +153,18 @@ def _join(place: places.Place, wanted: Options) -> None:
     agent.die_with_agent()
     host, port = _address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
-    rendezvous.connect(host, port, limit)
+    store = rendezvous.connect(host, port, limit)
     seat = _meet(place, limit, host, port)
     gpus = wanted.gpus()
     ranks.choose_device(gpus[seat.local_rank % len(gpus)] if gpus else None)
     chosen = wanted.backend or _agree_on_backend(gpus, seat, limit)
     try:
-        dist.init_process_group(**_group_options(chosen, wanted.timeout))
+        dist.init_process_group(
+            **_group_options(chosen, wanted.timeout),
+            store=store,
+            rank=place.rank,
+            world_size=place.world_size,
+        )
     except RuntimeError:  # another rank may have joined, failed and gone already: say what it said, not this
         teardown.listen()
         raise

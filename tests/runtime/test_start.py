@@ -205,11 +205,25 @@ def test_devices_choose_number_and_gpus_of_the_ranks(monkeypatch, devices, indic
 
 
 def test_the_environment_wins_over_the_arguments(monkeypatch):
-    given = {"processes": 3, "backend": "nccl", "timeout": 7, "num_machines": 2, "machine_rank": 1, "dist_url": "auto"}
+    given = {
+        "processes": 3,
+        "backend": "nccl",
+        "timeout": 7,
+        "num_machines": 2,
+        "machine_rank": 1,
+        "dist_url": "auto",
+    }
     expected = options.Options(None, 2, 1, "auto", 3, "nccl", timedelta(seconds=7))
     assert options.read(**given) == expected
     assert options.read(**given | {"timeout": timedelta(seconds=7)}) == expected
-    variables = {"PROCESSES": 6, "BACKEND": "gloo", "TIMEOUT": 2.5, "NUM_MACHINES": 9, "MACHINE_RANK": 8, "DIST_URL": "x"}
+    variables = {
+        "PROCESSES": 6,
+        "BACKEND": "gloo",
+        "TIMEOUT": 2.5,
+        "NUM_MACHINES": 9,
+        "MACHINE_RANK": 8,
+        "DIST_URL": "x",
+    }
     for name, value in variables.items():
         monkeypatch.setenv(f"DP2DDP_{name}", str(value))
     assert options.read(**given) == options.Options(None, 9, 8, "x", 6, "gloo", timedelta(seconds=2.5))
