@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dp2ddp.analyse import analyse
 from dp2ddp.changes import Change, Conversion, Idle, Script
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, Tier
 from dp2ddp.facts import Script as Start
 from dp2ddp.format import format_like
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Rule, Severity
@@ -59,7 +59,7 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
     return Conversion(
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
-        scripts=tuple(_script(project, it) for it in scripts),
+        scripts=tuple(_script(project, it, exact) for it in scripts),
         unreadable=project.unreadable,
         idle=tuple(_idle(project, facts, scripts)),
         files=tuple(project.files),
@@ -168,11 +168,11 @@ def _is_converted(file: SourceFile) -> bool:
     )
 
 
-def _script(project: Project, start: Start) -> Script:
+def _script(project: Project, start: Start, exact: bool) -> Script:
     reasons = dict.fromkeys(Location(fact.path, fact.at.span) for fact in start.reasons)
-    return Script(
-        start.path, start.reaches, _module(project, start.path), start.tier.value, tuple(sorted(reasons))
-    )
+    tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
+    module = _module(project, start.path)
+    return Script(start.path, start.reaches, module, tier, tuple(sorted(reasons)))
 
 
 def _module(project: Project, path: Path) -> str:

@@ -41,7 +41,7 @@ def main():
 if __name__ == "__main__":
     main()
 """
-KEPT = TRAIN.replace("nn.Linear(8, 2))", "nn.Linear(8, 2), dim=1)")
+KEPT = TRAIN.replace("nn.Linear(8, 2))", "nn.Linear(8, 2), **{})")
 IDLE = "import torch\n\nprint(torch.zeros(1))\n"
 BROKEN = "def f(:\n    pass\n"
 
@@ -242,6 +242,33 @@ def test_the_summary_says_what_to_do() -> None:
     assert done.stdout == b""
 
 
+def test_the_whole_batch_tier_names_the_line_that_forced_it() -> None:
+    write({**SPLIT, "train.py": SPLIT["train.py"].replace(".backward()", ".sum().backward()")})
+    lines = run("convert", "train.py").stderr.decode().splitlines()
+    assert lines[0].startswith("train.py:15: DDP501 note: ")
+    assert "  whole batch, because of line 15: every process draws each batch whole" in lines
+
+
+def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
+    write({"train.py": KEPT})
+    done = run("convert", "train.py", "--inplace")
+    assert (done.returncode, Path("train.py").read_text()) == (3, KEPT)
+    done = run("convert", "train.py", "--inplace", "--force", "--mark")
+    assert done.returncode == 3
+    assert b"train.py: 8 sites found, 7 rewritten, 1 left to you" in done.stderr
+    after = Path("train.py").read_text().splitlines()
+    assert '        ddp.print("epoch", epoch)' in after
+    place = next(index for index, line in enumerate(after) if "nn.DataParallel(" in line)
+    assert after[place - 1] == "    # dp2ddp: DDP102 arguments come from a collection"
+
+
+def test_the_batch_exact_form_is_asked_for() -> None:
+    write({"train.py": TRAIN})
+    done = run("convert", "train.py", "--exact")
+    assert b"+    loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in done.stdout
+    assert b"  sharded, in the original's batches: every process draws its part of each batch" in done.stderr
+
+
 def test_an_error_names_its_place_and_what_to_do() -> None:
     write({"train.py": KEPT})
     done = run("convert", "train.py")
@@ -426,7 +453,7 @@ def test_converting_does_not_import_torch() -> None:
 def test_a_defect_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     import dp2ddp.convert
 
-    def fail(*arguments: object) -> None:
+    def fail(*arguments: object, **options: object) -> None:
         raise RuntimeError("two\nlines")
 
     write({"train.py": TRAIN})
@@ -442,7 +469,7 @@ def test_a_defect_is_one_line(monkeypatch: pytest.MonkeyPatch, capsys: pytest.Ca
 def test_an_interruption_ends_as_a_shell_expects(monkeypatch: pytest.MonkeyPatch) -> None:
     import dp2ddp.convert
 
-    def interrupt(*arguments: object) -> None:
+    def interrupt(*arguments: object, **options: object) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(dp2ddp.convert, "convert_paths", interrupt)

@@ -284,6 +284,7 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "train.py:3: DDP999 warning: it is so; do this",
         "train.py:4: DDP999 note: it is so; do this",
         "train.py: 3 sites found, 2 rewritten, 1 left to you",
+        "  sharded: every process draws its part of each batch",
         "  start it with: python train.py ...  (one process per GPU)",
         "             or: torchrun --nproc-per-node N train.py ...",
         "eval.py: nothing to do (no DataParallel)",

@@ -2,167 +2,38 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
+from programs import LOADER, LOOP, LOSS, PATH, PROGRAM, STEP, WRAP
 
 from dp2ddp.convert import convert
 from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 
-PATH = Path("/example/train.py")
-PROGRAM = """\
-import torch
-import torch.nn.functional as F
-from torch import nn
-from torch.utils.data import DataLoader, TensorDataset
-
-data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
-loader = DataLoader(data, batch_size=16, shuffle=True)
-model = nn.Linear(8, 2).cuda()
-model = nn.DataParallel(model)
-criterion = nn.CrossEntropyLoss()
-optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-for epoch in range(2):
-    for inputs, targets in loader:
-        optimizer.zero_grad()
-        outputs = model(inputs.cuda())
-        loss = criterion(outputs, targets.cuda())
-        loss.backward()
-        optimizer.step()
-"""
-LOSS = "loss = criterion(outputs, targets.cuda())"
-WRAP = "model = nn.DataParallel(model)"
-LOADER = "loader = DataLoader(data, batch_size=16, shuffle=True)"
-LOOP = "for epoch in range(2):\n"
-
 REFUSED = {
-    "a sum": ("nn.CrossEntropyLoss()", 'nn.CrossEntropyLoss(reduction="sum")', "DDP501", 17, "reduction"),
-    "an old sum": (
-        "nn.CrossEntropyLoss()",
-        "nn.CrossEntropyLoss(size_average=False)",
-        "DDP501",
-        17,
-        "reduction",
-    ),
-    "class weights": (
-        "nn.CrossEntropyLoss()",
-        "nn.CrossEntropyLoss(torch.ones(2).cuda())",
-        "DDP501",
-        17,
-        "class weights",
-    ),
-    "ignored labels": (
-        "nn.CrossEntropyLoss()",
-        "nn.CrossEntropyLoss(ignore_index=0)",
-        "DDP501",
-        17,
-        "ignore_index",
-    ),
-    "a functional sum": (
-        LOSS,
-        'loss = F.nll_loss(outputs, targets.cuda(), reduction="sum")',
-        "DDP501",
-        17,
-        "'sum'",
-    ),
-    "a sum of squares": (LOSS, "loss = (outputs ** 2).sum()", "DDP501", 17, "can't be shown"),
-    "selected elements": (
-        LOSS,
-        "keep = targets.cuda() > 0\n        loss = criterion(outputs[keep], targets.cuda()[keep])",
-        "DDP501",
-        18,
-        "outputs[keep]",
-    ),
-    "similarities between samples": (
-        LOSS,
-        "loss = criterion(outputs @ outputs.t(), torch.arange(len(outputs)).cuda())",
-        "DDP501",
-        17,
-        "every sample by itself",
-    ),
-    "one loss of several": (
-        LOSS,
-        LOSS + "\n        loss = loss + 0.1 * torch.cdist(outputs, outputs).mean()",
-        "DDP501",
-        18,
-        "can't be shown",
-    ),
-    "a permutation": (
-        LOSS,
-        "outputs = outputs[torch.randperm(16)]\n        " + LOSS,
-        "DDP503",
-        16,
-        "permuted",
-    ),
-    "a sampler": (
+    "arguments from a collection": (WRAP, "model = nn.DataParallel(model, **{})", "DDP102", 9, "collection"),
+    "a seed from the clock": (
         LOADER,
-        "loader = DataLoader(data, 16, sampler=torch.utils.data.RandomSampler(data))",
-        "DDP201",
-        7,
-        "sampler",
-    ),
-    "a batch sampler": (
-        LOADER,
-        "loader = DataLoader(data, batch_sampler=[[1], [2]])",
-        "DDP201",
-        7,
-        "batch_sampler",
-    ),
-    "batches of the data set": (LOADER, "loader = DataLoader(data, batch_size=None)", "DDP201", 7, "itself"),
-    "unknown arguments": (
-        LOADER,
-        "import sys\nloader = DataLoader(data, **sys.flags)",
-        "DDP201",
-        8,
-        "collection",
-    ),
-    "hidden arguments": (
-        LOADER,
-        'loader = DataLoader(data, **{"batch_size": 16})',
-        "DDP201",
-        7,
-        "batch_size",
-    ),
-    "an endless loop": (LOOP, "while True:\n", "DDP202", 13, "counter"),
-    "batches drawn by hand": (LOADER, LOADER + "\nfirst = next(iter(loader))", "DDP503", 8, "by hand"),
-    "training and evaluation": (
-        LOADER,
-        LOADER + "\nfor batch in loader:\n    pass",
+        "import time\ntorch.manual_seed(int(time.time()))\n" + LOADER,
         "DDP503",
         8,
-        "evaluation",
+        "seeded otherwise",
     ),
-    "no loader": (
-        "    for inputs, targets in loader:",
-        "    for inputs, targets in [data[:16]]:",
+    "no seed": (LOADER, "import random\nrandom.seed()\n" + LOADER, "DDP503", 8, "seeded otherwise"),
+    "an end by the clock": (
+        STEP,
+        STEP + "        if time.time() - start > 60:\n            break\n",
         "DDP503",
-        17,
-        "no loop",
+        22,
+        "asks the clock",
     ),
-    "a wrap by option": (
-        WRAP,
-        'import os\nif os.environ.get("PARALLEL"):\n    ' + WRAP,
-        "DDP102",
-        11,
-        "PARALLEL",
+    "a batch left out by one process": (
+        STEP,
+        "        try:\n            loss.backward()\n        except RuntimeError:\n            continue\n"
+        "        optimizer.step()\n",
+        "DDP503",
+        20,
+        "without the others",
     ),
-    "a wrap in a loop": (WRAP, "for _ in range(1):\n    " + WRAP, "DDP102", 10, "loop"),
-    "a wrap in an expression": (
-        WRAP,
-        "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else model",
-        "DDP102",
-        9,
-        "one branch",
-    ),
-    "two ways to make the model": (
-        WRAP,
-        "if torch.cuda.device_count() > 1:\n    " + WRAP + "\nelse:\n    model = nn.Linear(8, 2).cuda()",
-        "DDP102",
-        10,
-        "both branches",
-    ),
-    "another dimension": (WRAP, "model = nn.DataParallel(model, dim=1)", "DDP102", 9, "dimension"),
     "a subclass": (
         WRAP,
         "class Mine(nn.DataParallel):\n    pass\n\n\nmodel = Mine(nn.DataParallel(model))",
@@ -193,20 +64,6 @@ REFUSED = {
         10,
         "DistributedDataParallel",
     ),
-    "a call past the wrap": (
-        "model(inputs.cuda())",
-        "model.module(inputs.cuda())",
-        "DDP503",
-        15,
-        "past its wrap",
-    ),
-    "another call past it": (
-        "model(inputs.cuda())",
-        "model.forward(inputs.cuda())",
-        "DDP503",
-        15,
-        "past its wrap",
-    ),
     "layers on two GPUs": (
         "nn.Linear(8, 2).cuda()",
         'nn.Linear(8, 2).to("cuda:0").to("cuda:1")',
@@ -220,55 +77,6 @@ REFUSED = {
         "DDP101",
         6,
         "line 10",
-    ),
-    "a decision by the training loss": (
-        "        optimizer.step()\n",
-        "        optimizer.step()\n        if loss.item() < 0.1:\n            break\n",
-        "DDP503",
-        19,
-        "differs between the processes",
-    ),
-    "a schedule by the training loss": (
-        "        optimizer.step()\n",
-        "        optimizer.step()\n    torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer).step(loss)\n",
-        "DDP503",
-        19,
-        "differs between the processes",
-    ),
-    "one loop for training and evaluation": (
-        "        loss.backward()\n        optimizer.step()\n",
-        "        if phase:\n            loss.backward()\n            optimizer.step()\n",
-        "DDP503",
-        13,
-        "evaluates on another",
-    ),
-    "a tensor as large as the batch": (
-        LOADER,
-        "size = 16\nstate = torch.zeros(size, 8)\nloader = DataLoader(data, batch_size=size)",
-        "DDP503",
-        8,
-        "as large as the global batch",
-    ),
-    "an evaluation by a comprehension": (
-        LOADER,
-        LOADER + "\nseen = sum(len(batch) for batch in loader)",
-        "DDP503",
-        8,
-        "evaluation",
-    ),
-    "layers before the model": (
-        "model(inputs.cuda())",
-        "model(nn.Linear(8, 8)(inputs))",
-        "DDP501",
-        17,
-        "every sample",
-    ),
-    "samples mixed before the model": (
-        "model(inputs.cuda())",
-        "model(inputs - inputs.mean(0))",
-        "DDP501",
-        17,
-        "every sample",
     ),
     "a number of the log's": (
         LOADER,
@@ -300,7 +108,6 @@ REFUSED = {
         9,
         "redirected",
     ),
-    "phases instead of epochs": (LOOP, 'for phase in ["warm", "cold"]:\n', "DDP202", 13, "counter"),
     "a log and training in one block": (
         LOOP,
         'with open("log.txt", "w") as log:\n  for epoch in range(2):\n',
@@ -326,10 +133,8 @@ def test_refused_with_the_reason_and_the_line(name: str) -> None:
     old, new, rule, line, reason = REFUSED[name]
     assert old in PROGRAM
     text = PROGRAM.replace(old, new)
-    if name == "one loop for training and evaluation":
-        more = "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n  for inputs, targets in {True: loader, False: other}[phase]:\n"
-        text = text.replace("for epoch in range(2):\n    for inputs, targets in loader:\n", more)
-        line += 1
+    if name == "an end by the clock":
+        text = text.replace(LOOP, "import time\n\nstart = time.time()\n" + LOOP)
     if name == "a log and training in one block":
         head, _, body = text.partition("  for epoch in range(2):\n")
         text = head + "  for epoch in range(2):\n" + body

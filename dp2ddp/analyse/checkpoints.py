@@ -102,18 +102,20 @@ def _states(
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
             yield whole, _bare(context, whole, perhaps, "model")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
-        second = call.node.args[1]
-        for node in second.elts if isinstance(second, ast.Tuple) else [second]:
-            if Ext(WRAP) in program.values(node) and not _others(context, second):
-                name = node.id if isinstance(node, ast.Name) else ""
-                yield node, _state(context, "class", node, imported=name)
+        yield from _classes(context, call.node.args[1], "class")
+    elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
+        yield from (found for other in parent.comparators for found in _classes(context, other, "type"))
 
 
-def _others(context: Context, node: ast.expr) -> bool:
-    """Whether DistributedDataParallel stands beside DataParallel in a type check already."""
-    return any(
-        isinstance(v, Ext) and v.name in DDP_WRAPS for n in ast.walk(node) for v in context.program.values(n)
-    )
+def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.AST, StateDict]]:
+    """The places of DataParallel in a type check: "beside" where DistributedDataParallel stands beside it."""
+    program = context.program
+    classes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    others = any(isinstance(v, Ext) and v.name in DDP_WRAPS for it in classes for v in program.values(it))
+    for it in classes:
+        if Ext(WRAP) in program.values(it):
+            name = it.id if isinstance(it, ast.Name) else ""
+            yield it, _state(context, "beside" if others and kind == "class" else kind, it, imported=name)
 
 
 def _optimizer(values: object) -> bool:

@@ -207,13 +207,17 @@ class Context:
     def module_class(self, value: Value) -> bool:
         """Whether a value is a neural network module."""
         if isinstance(value, Inst):
-            return self.program.derives(value, "torch.nn.Module")
-        name = full_name(value)
-        if name == WRAP:
-            return True
-        return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
-            "torch.nn.functional"
-        )
+            return any(_is_module(full_name(base)) for base in self.program.bases(value.cls))
+        return _is_module(full_name(value))
+
+
+def _is_module(name: str) -> bool:
+    """Whether the full name of something outside the project is a module's, or its class's."""
+    if name == WRAP:
+        return True
+    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
+        "torch.nn.functional"
+    )
 
 
 WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}

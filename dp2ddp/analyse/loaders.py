@@ -124,7 +124,8 @@ def _loader(context: Context, call: Call) -> Loader:
     name = _name(context, call.node)
     place = {**context.place(call.node), "statement": program.anchor(statement)}
     problem = _problem(context, call)
-    if problem is not None or dataset is None or (shard := _unsampled(context, call, dataset, statement)):
+    shard = _unsampled(context, call, dataset, statement)
+    if problem is not None or dataset is None or shard:
         return Loader(
             **place,
             dataset=place["at"],
@@ -136,7 +137,7 @@ def _loader(context: Context, call: Call) -> Loader:
             sampler="",
             sampler_class="",
             sampler_import=None,
-            shard="its data set can't be seen in this call" if dataset is None else shard or "",
+            shard=shard,
             target=_target(context, statement, call),
             problem=problem,
         )
@@ -231,9 +232,11 @@ def _problem(context: Context, call: Call) -> Problem | None:
     return None
 
 
-def _unsampled(context: Context, call: Call, dataset: ast.expr, statement: ast.stmt) -> str:
+def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> str:
     """Why no DistributedSampler can take the place of a loader's sampler."""
     program = context.program
+    if dataset is None:
+        return "its data set can't be seen in its call"
     for name in ("sampler", "batch_sampler"):
         for value in _given(context, call, name):
             if not _is_none(context, value):

@@ -32,7 +32,9 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for state in facts.states:
-        if state.kind == "class":
+        if state.kind in ("class", "type") or (
+            state.kind == "beside" and Tier.WHOLE_BATCH in facts.tiers(state)
+        ):
             edits: tuple[Edit, ...] = (
                 Replace(state.at, _classes(facts, state), {"ddp": state.ddp}),
                 runtime_import(state.path, state.ddp),

@@ -1,0 +1,252 @@
+"""One small program, and what may be changed in it: its lines are what the tables of the tests replace."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+PATH = Path("/example/train.py")
+PROGRAM = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+model = nn.Linear(8, 2).cuda()
+model = nn.DataParallel(model)
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        loss = criterion(outputs, targets.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+FORWARD = "outputs = model(inputs.cuda())"
+LOSS = "loss = criterion(outputs, targets.cuda())"
+CRITERION = "criterion = nn.CrossEntropyLoss()"
+WRAP = "model = nn.DataParallel(model)"
+LOADER = "loader = DataLoader(data, batch_size=16, shuffle=True)"
+OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+LOOP = "for epoch in range(2):\n"
+STEP = "        loss.backward()\n        optimizer.step()\n"
+
+PARTS = """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder = nn.Linear(8, 8)
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.encoder(x))
+
+
+model = Net().cuda()
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """The program with some changes: which rule finds something in it, in which line, and how it is called."""
+
+    rule: str
+    line: int
+    reason: str
+    changes: tuple[tuple[str, str], ...]
+
+    @property
+    def text(self) -> str:
+        text = PROGRAM
+        for old, new in self.changes:
+            assert old in text, old
+            text = text.replace(old, new)
+        return text
+
+
+def case(rule: str, line: int, reason: str, *changes: tuple[str, str]) -> Case:
+    return Case(rule, line, reason, changes)
+
+
+# What can't be shown to be right in parts.
+WHOLE_BATCH = {
+    "a sum": case("DDP501", 17, "reduction", (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
+    "an old sum": case(
+        "DDP501", 17, "reduction", (CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")
+    ),
+    "class weights": case(
+        "DDP501",
+        17,
+        "class weights",
+        (CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())"),
+    ),
+    "ignored labels": case(
+        "DDP501", 17, "ignore_index", (CRITERION, "criterion = nn.CrossEntropyLoss(ignore_index=0)")
+    ),
+    "a functional sum": case(
+        "DDP501",
+        17,
+        "'sum'",
+        (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")'),
+    ),
+    "a sum of squares": case("DDP501", 17, "can't be shown", (LOSS, "loss = (outputs**2).sum() / 16")),
+    "selected elements": case(
+        "DDP501",
+        18,
+        "outputs[keep]",
+        (
+            LOSS,
+            "keep = targets.cuda() > 0\n        loss = criterion(outputs[keep], targets.cuda()[keep])",
+        ),
+    ),
+    "similarities between samples": case(
+        "DDP501",
+        17,
+        "every sample by itself",
+        (LOSS, "loss = criterion(outputs @ outputs.t(), torch.arange(len(outputs)).cuda())"),
+    ),
+    "one loss of several": case(
+        "DDP501",
+        18,
+        "can't be shown",
+        (LOSS, LOSS + "\n        loss = loss + 0.1 * torch.cdist(outputs, outputs + 1).mean()"),
+    ),
+    "a permutation": case(
+        "DDP503", 16, "permuted", (LOSS, "outputs = outputs[torch.randperm(16)]\n        " + LOSS)
+    ),
+    "batches of the data set": case(
+        "DDP201",
+        7,
+        "itself",
+        (LOADER, "loader = DataLoader([data[:16], data[16:25]], batch_size=None)"),
+    ),
+    "batches drawn by hand": case("DDP503", 8, "by hand", (LOADER, LOADER + "\nfirst = next(iter(loader))")),
+    "training and evaluation": case(
+        "DDP503", 8, "evaluation", (LOADER, LOADER + "\nfor batch in loader:\n    pass")
+    ),
+    "no loader": case(
+        "DDP503",
+        17,
+        "no loop",
+        ("    for inputs, targets in loader:", "    for inputs, targets in [data[:16], data[16:25]]:"),
+    ),
+    "a wrap by option": case(
+        "DDP102", 11, "ALONE", (WRAP, 'import os\nif not os.environ.get("ALONE"):\n    ' + WRAP)
+    ),
+    "a wrap in a loop": case("DDP102", 10, "loop", (WRAP, "for _ in range(1):\n    " + WRAP)),
+    "a wrap in an expression": case(
+        "DDP102",
+        9,
+        "one branch",
+        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else model"),
+    ),
+    "two ways to make the model": case(
+        "DDP102",
+        10,
+        "both branches",
+        (
+            WRAP,
+            "if torch.cuda.device_count() > 1:\n    " + WRAP + "\nelse:\n    model = nn.Linear(8, 2).cuda()",
+        ),
+    ),
+    "another dimension": case(
+        "DDP102",
+        15,
+        "dimension",
+        (
+            "model = nn.Linear(8, 2).cuda()\n" + WRAP,
+            "\n\nclass Turned(nn.Linear):\n    def forward(self, x):\n        return super().forward(x.t()).t()\n\n\n"
+            "model = nn.DataParallel(Turned(8, 2).cuda(), dim=1)",
+        ),
+        (FORWARD, "outputs = model(inputs.cuda().t()).t()"),
+    ),
+    "a call past the wrap": case(
+        "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.module(inputs.cuda())")
+    ),
+    "another call past it": case(
+        "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.forward(inputs.cuda())")
+    ),
+    "a decision by the training loss": case(
+        "DDP503",
+        19,
+        "differs between the processes",
+        (STEP, STEP + "        if loss.item() < 0.6:\n            break\n"),
+    ),
+    "a schedule by the training loss": case(
+        "DDP503",
+        20,
+        "differs between the processes",
+        (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
+        (STEP, STEP + "    schedule.step(loss)\n"),
+    ),
+    "one loop for training and evaluation": case(
+        "DDP503",
+        14,
+        "evaluates on another",
+        (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
+        (
+            LOOP + "    for inputs, targets in loader:\n",
+            "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
+            "    for inputs, targets in {True: loader, False: other}[phase]:\n",
+        ),
+    ),
+    "a tensor as large as the batch": case(
+        "DDP503",
+        8,
+        "as large as the global batch",
+        (
+            LOADER,
+            "size = 16\nstate = torch.zeros(size, 8).cuda()\nloader = DataLoader(data, batch_size=size)",
+        ),
+        (FORWARD, "outputs = model(inputs.cuda() + state)"),
+    ),
+    "an evaluation by a comprehension": case(
+        "DDP503", 8, "evaluation", (LOADER, LOADER + "\nseen = sum(len(batch) for batch in loader)")
+    ),
+    "layers before the model": case(
+        "DDP501",
+        17,
+        "every sample",
+        (FORWARD, "outputs = model(nn.functional.batch_norm(inputs.cuda(), None, None, training=True))"),
+    ),
+    "samples mixed before the model": case(
+        "DDP501", 17, "every sample", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
+    ),
+    "a head that is not wrapped": case(
+        "DDP503",
+        12,
+        "`head` is trained",
+        (
+            OPTIMIZER,
+            "head = nn.Linear(2, 2).cuda()\n"
+            "optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
+        ),
+        ("criterion(outputs,", "criterion(head(outputs),"),
+    ),
+    "a part of the model": case(
+        "DDP503",
+        23,
+        "`model` is trained",
+        ("model = nn.Linear(8, 2).cuda()\n", PARTS),
+        (WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
+    ),
+}
+
+# Loaders that no DistributedSampler can serve: they keep their batches, and each process takes its part of them.
+SHARDED_LOADERS = {
+    "a sampler": "loader = DataLoader(data, 16, sampler=torch.utils.data.RandomSampler(data))",
+    "weights": "loader = DataLoader(\n    data,\n    batch_size=16,\n"
+    "    sampler=torch.utils.data.WeightedRandomSampler(torch.arange(1.0, 65.0), 64),\n)",
+    "a subset": "loader = DataLoader(data, 16, sampler=torch.utils.data.SubsetRandomSampler(range(7, 50)))",
+    "a batch sampler": "loader = DataLoader(data, batch_sampler=[[1, 2, 3], [4, 5], [6], [7, 8, 9, 10]])",
+    "hidden arguments": 'loader = DataLoader(data, **{"batch_size": 16, "shuffle": True})',
+    "arguments from a file": "import json\n\n"
+    'loader = DataLoader(data, **json.loads(\'{"batch_size": 16, "shuffle": true}\'))',
+    "arguments in a list": "loader = DataLoader(*[data, 16, True])",
+    "a loader in a list": "loader = [DataLoader(data, batch_size=16, shuffle=True) for _ in range(1)][0]",
+}

@@ -1,0 +1,310 @@
+"""Which form a program gets: sharded where nothing forbids it, whole batch where something forbids only that."""
+
+from __future__ import annotations
+
+import ast
+
+import pytest
+from programs import (
+    LOADER,
+    LOOP,
+    OPTIMIZER,
+    PATH,
+    PROGRAM,
+    SHARDED_LOADERS,
+    WHOLE_BATCH,
+    WRAP,
+)
+
+from dp2ddp.changes import Conversion
+from dp2ddp.convert import convert
+from dp2ddp.plan import Severity
+from dp2ddp.source import Project
+
+SUM = WHOLE_BATCH["a sum"].text
+
+
+def converted(text: str, **options: bool) -> tuple[str, Conversion]:
+    """What a program becomes."""
+    conversion = convert(Project.of({PATH: text}), **options)
+    assert not conversion.errors, conversion.errors
+    return conversion.changes[0].after, conversion
+
+
+def calls(text: str) -> list[str]:
+    """The functions of the runtime that a text calls, in order."""
+    found = (node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.Call))
+    named = [ast.unparse(node.func) for node in found]
+    return [name.removeprefix("ddp.") for name in named if name.startswith("ddp.")]
+
+
+# Whole batch
+
+
+@pytest.mark.parametrize("name", WHOLE_BATCH)
+def test_what_cannot_be_shown_of_parts_keeps_the_batches_whole(name: str) -> None:
+    """With the reason as a note, and with the loop and the loader as they were."""
+    case = WHOLE_BATCH[name]
+    after, conversion = converted(case.text)
+    found = {(f.rule, f.location.span.line): f for f in conversion.findings if not f.edits}
+    assert (case.rule, case.line) in found, found
+    reason = found[case.rule, case.line]
+    assert case.reason in reason.message
+    assert reason.severity is Severity.NOTE
+    (script,) = conversion.scripts
+    assert script.tier == "whole batch"
+    assert case.line in [place.span.line for place in script.reasons]
+    assert calls(after).count("DataParallel") == 1
+    assert set(calls(after)) <= {"DataParallel", "init", "device", "get_world_size"}
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
+
+
+def test_the_wrap_keeps_what_still_means_something() -> None:
+    text = WHOLE_BATCH["another dimension"].text.replace("dim=1", "device_ids=[0, 1], output_device=1, dim=1")
+    after, _ = converted(text)
+    assert "ddp.init(devices=[0, 1])" in after
+    assert "model = ddp.DataParallel(Turned(8, 2).to(ddp.device()), dim=1)" in ast.unparse(ast.parse(after))
+
+
+def test_a_model_that_may_be_bare_is_asked() -> None:
+    text = WHOLE_BATCH["a wrap by option"].text + 'torch.save(model.state_dict(), "model.pt")\n'
+    assert 'ddp.save(getattr(model, "module", model).state_dict(), "model.pt")' in converted(text)[0]
+    after, _ = converted(SUM + 'torch.save(model.state_dict(), "model.pt")\n')
+    assert 'ddp.save(model.module.state_dict(), "model.pt")' in after
+
+
+def test_workers_batches_and_numbers_are_the_original_s() -> None:
+    text = SUM.replace("shuffle=True)", "shuffle=True, num_workers=4)") + "    print(loss.item())\n"
+    after, conversion = converted(text)
+    assert "loader = DataLoader(data, batch_size=16, shuffle=True, num_workers=4)" in after
+    assert not [f for f in conversion.findings if f.rule in ("DDP203", "DDP502")]
+
+
+def test_a_type_check_asks_for_the_class_that_is_there() -> None:
+    check = "assert isinstance(model, nn.DataParallel)\n"
+    both = "assert isinstance(model, (nn.DataParallel, nn.parallel.DistributedDataParallel))\n"
+    exact = "assert type(model) in (nn.DataParallel, nn.parallel.DistributedDataParallel)\n"
+    assert "isinstance(model, ddp.DataParallel)" in converted(SUM + check)[0]
+    assert "isinstance(model, ddp.DistributedDataParallel)" in converted(PROGRAM + check)[0]
+    assert "(ddp.DataParallel, nn.parallel.DistributedDataParallel)" in converted(SUM + both)[0]
+    assert "(nn.DataParallel, nn.parallel.DistributedDataParallel)" in converted(PROGRAM + both)[0]
+    assert "type(model) in (ddp.DataParallel, " in converted(SUM + exact)[0]
+    assert "type(model) in (ddp.DistributedDataParallel, " in converted(PROGRAM + exact)[0]
+
+
+# What the processes must have alike
+
+DRAWN_ALONE = 'with open("noise.txt", "w") as file:\n    file.write(str(torch.rand(1)))\n'
+WORKER_SEED = (
+    "import random\nimport time\n\n\ndef seeded(worker):\n    random.seed(time.time() + worker)\n\n\n"
+)
+QUEUE = "import queue\n\nwaiting = queue.Queue()\nwaiting.put(1)\nfirst = waiting.get()\n"
+ALIKE = {
+    "numbers drawn by one process": (LOADER, DRAWN_ALONE + LOADER, 7, "draws random numbers"),
+    "workers seeded by the clock": (
+        LOADER,
+        WORKER_SEED + LOADER.replace("shuffle=True", "shuffle=True, worker_init_fn=seeded"),
+        12,
+        "seeded otherwise",
+    ),
+    "an order of arrival": (LOADER, QUEUE + LOADER, 11, "comes first"),
+}
+
+
+@pytest.mark.parametrize("name", ALIKE)
+def test_what_differs_between_processes_matters_where_all_draw_the_same(name: str) -> None:
+    old, new, line, reason = ALIKE[name]
+    converted(PROGRAM.replace(old, new))
+    (error,) = convert(Project.of({PATH: SUM.replace(old, new)})).errors
+    assert (error.rule, error.location.span.line) == ("DDP503", line)
+    assert reason in error.message
+
+
+HARMLESS = {
+    "a seed": "import random\n\nrandom.seed(1)\n",
+    "a seed from an agreed generator": "import random\n\nseed = random.randint(1, 10000)\ntorch.manual_seed(seed)\n",
+    "a question about time": "import time\n\nif time.time() > 0:\n    print('now')\n",
+    "a name with the time": 'import time\n\nname = f"run-{time.time()}"\nif name is not None:\n    model.train()\n',
+    "a file without numbers": 'with open("out.txt", "w") as file:\n    file.write("1")\n',
+    "a sorted set": "names = sorted(list(set(['a', 'b'])))\n",
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+@pytest.mark.parametrize("program", [PROGRAM, SUM], ids=["sharded", "whole batch"])
+def test_what_all_processes_have_alike_is_no_matter(name: str, program: str) -> None:
+    _, conversion = converted(program.replace(LOOP, HARMLESS[name] + LOOP))
+    assert not [f for f in conversion.findings if f.rule == "DDP503" and f.severity is not Severity.NOTE]
+
+
+@pytest.mark.parametrize("program", [PROGRAM, SUM], ids=["sharded", "whole batch"])
+def test_an_order_of_strings_and_ctrl_c_are_named(program: str) -> None:
+    text = program.replace(LOOP, "names = list(set(['a', 'b']))\n" + LOOP)
+    body = text[text.index(LOOP) :]
+    indented = "".join(f"    {line}\n" for line in body.splitlines())
+    text = text.replace(body, f"try:\n{indented}except KeyboardInterrupt:\n    print('stopped')\n")
+    _, conversion = converted(text)
+    left = [f.message for f in conversion.findings if f.severity is Severity.WARNING]
+    assert ["another order" in message for message in left] == [True, False]
+    assert "Ctrl-C" in left[1]
+
+
+# Sharded
+
+
+@pytest.mark.parametrize("name", SHARDED_LOADERS)
+def test_a_loader_that_no_distributed_sampler_can_serve_is_sharded_as_it_is(name: str) -> None:
+    after, conversion = converted(PROGRAM.replace(LOADER, SHARDED_LOADERS[name]))
+    assert conversion.scripts[0].tier == "sharded"
+    assert sorted(calls(after)) == ["DistributedDataParallel", "device", "device", "device", "init", "shard"]
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
+
+
+def test_the_call_of_several_lines_stays_as_it_is() -> None:
+    after, _ = converted(PROGRAM.replace(LOADER, SHARDED_LOADERS["weights"]))
+    assert SHARDED_LOADERS["weights"] + "\nloader = ddp.shard(loader)\n" in after
+
+
+@pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])
+def test_a_loop_that_counts_nothing_needs_a_loader_that_reshuffles_by_itself(loop: str) -> None:
+    after, conversion = converted(PROGRAM.replace(LOOP, loop))
+    assert conversion.scripts[0].tier == "sharded"
+    assert "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in after
+
+
+TRAINED = {
+    "before the wrap": (WRAP, OPTIMIZER.replace("optimizer", "early") + "\n" + WRAP),
+    "of the bare model": (OPTIMIZER, OPTIMIZER.replace("model.", "model.module.")),
+    "a list": (OPTIMIZER, OPTIMIZER.replace("model.parameters()", "list(model.parameters())")),
+    "a choice": (
+        OPTIMIZER,
+        OPTIMIZER.replace("model.parameters()", "filter(lambda p: p.requires_grad, model.parameters())"),
+    ),
+    "groups": (
+        OPTIMIZER,
+        'groups = [{"params": model.module.weight}]\ngroups.append({"params": [model.module.bias]})\n'
+        "optimizer = torch.optim.SGD(groups + [{'params': model.parameters()}], lr=0.1)",
+    ),
+    "a name": (OPTIMIZER, "chosen = model.parameters()\noptimizer = torch.optim.SGD(chosen, lr=0.1)"),
+    "a function": (
+        OPTIMIZER,
+        "def pick(net):\n    kept = []\n    for name, p in net.named_parameters():\n        kept += [p]\n    return kept\n\n\n"
+        "optimizer = torch.optim.SGD(pick(model), lr=0.1)",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_an_optimizer_of_the_wrapped_model_does_not_matter(name: str) -> None:
+    _, conversion = converted(PROGRAM.replace(*TRAINED[name]))
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+
+
+# Batch-exact
+
+
+def test_the_batch_exact_form_draws_the_original_s_batches() -> None:
+    text = PROGRAM.replace("shuffle=True)", "shuffle=True, num_workers=4)") + "    print(loss.item())\n"
+    after, conversion = converted(text, exact=True)
+    assert (
+        "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True, num_workers=ddp.local_workers(4)))"
+        in ast.unparse(ast.parse(after))
+    )
+    assert not {"shared_seed", "local_batch_size"} & set(calls(after))
+    assert "set_epoch" not in after and "DistributedSampler" not in after
+    assert [f.rule for f in conversion.findings if f.is_left] == ["DDP502"]
+    assert conversion.scripts[0].tier.startswith("sharded")
+    assert converted(SUM, exact=True)[0] == converted(SUM)[0]
+
+
+# Programs that share lines
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader
+
+
+def wrap(model):
+    return nn.DataParallel(model).cuda()
+
+
+def is_wrapped(model):
+    return isinstance(model, nn.DataParallel)
+
+
+def fit(model, data, criterion):
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            criterion(model(inputs), targets).backward()
+            optimizer.step()
+"""
+START = """\
+import torch
+from torch import nn
+from torch.utils.data import TensorDataset
+
+import trainer
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+"""
+MEAN = "trainer.fit(trainer.wrap(nn.Linear(8, 2)), data, nn.CrossEntropyLoss())\n"
+TOTAL = 'trainer.fit(trainer.wrap(nn.Linear(8, 2)), data, nn.CrossEntropyLoss(reduction="sum"))\n'
+ALONE = "model = nn.DataParallel(nn.Linear(8, 2)).cuda()\nprint(trainer.is_wrapped(model))\n" + PROGRAM[
+    PROGRAM.index("criterion") :
+].replace("for epoch", LOADER + "\nfor epoch").replace("import", "import")
+
+
+def project(**scripts: str) -> Conversion:
+    files = {PATH.with_name(f"{name}.py"): START + text for name, text in scripts.items()}
+    return convert(Project.of({**files, PATH.with_name("trainer.py"): TRAINER}))
+
+
+def tiers(conversion: Conversion) -> dict[str, str]:
+    assert not conversion.errors, conversion.errors
+    return {script.path.stem: script.tier for script in conversion.scripts}
+
+
+def text(conversion: Conversion, name: str) -> str:
+    return next(change.after for change in conversion.changes if change.path.stem == name)
+
+
+def test_programs_that_share_the_wrap_share_the_form() -> None:
+    assert tiers(project(mean=MEAN)) == {"mean": "sharded"}
+    both = project(mean=MEAN, total=TOTAL)
+    assert tiers(both) == {"mean": "whole batch", "total": "whole batch"}
+    assert "return ddp.DataParallel(model.to(ddp.device()))" in text(both, "trainer")
+
+
+def test_programs_that_share_no_such_line_have_each_its_own() -> None:
+    alone = ALONE.replace("DataLoader(", "torch.utils.data.DataLoader(")
+    both = project(alone=alone, total=TOTAL)
+    assert tiers(both) == {"alone": "sharded", "total": "whole batch"}
+    assert "ddp.DistributedDataParallel(" in text(both, "alone")
+    check = "isinstance(model, ddp.DistributedDataParallel)"
+    assert check in text(both, "trainer")
+
+
+# Marks
+
+
+def test_what_is_left_is_marked_above_its_statement() -> None:
+    text = (
+        PROGRAM
+        + "    if epoch: print(loss.item())\n    elif loss > 1:\n        print(\n            loss,\n        )\n"
+    )
+    after, conversion = converted(text, mark=True)
+    assert sum(f.is_left for f in conversion.findings) == 2
+    lines = after.splitlines()
+    marked = [
+        lines[index + 1].strip()
+        for index, line in enumerate(lines)
+        if line.strip().startswith("# dp2ddp: DDP502")
+    ]
+    assert marked == ["if epoch: ddp.print(loss.item())", "ddp.print("]
+    assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(converted(text)[0]))
