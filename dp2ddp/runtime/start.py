@@ -196,13 +196,21 @@ def _meet(place: places.Place, limit: timedelta, host: str, port: int) -> places
 
 
 def _agree_on_backend(gpus: list[int], seat: places.Seat, limit: timedelta) -> str:
-    """NCCL if each rank of the job has a GPU for itself; all ranks must talk over the same."""
-    mine = _gpu(gpus, seat)
-    met = rendezvous.collect("gpu", [seat.machine, mine], limit)
+    """What all ranks talk over: they must choose alike, and may see different numbers of GPUs."""
+    met = rendezvous.collect("gpu", [seat.machine, _gpu(gpus, seat)], limit)
     here = [gpu for machine, gpu in met if machine == seat.machine and gpu is not None]
     different = len(set(here))
     if different < len(here) and seat.local_rank == 0:
         say(f"{len(here)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
+    return backend_of(met)
+
+
+def backend_of(met: list[list]) -> str:
+    """NCCL if each rank of the job has a GPU for itself.
+
+    Args:
+        met: for each rank its machine's number and the name of its GPU, or None.
+    """
     own = all(gpu is not None for _, gpu in met) and len({tuple(pair) for pair in met}) == len(met)
     return "cpu:gloo,cuda:nccl" if own and dist.is_nccl_available() else "gloo"
 

@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import sys
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 import torch
 from jobs import ROOT, TORCHRUN, run, write
 
-from dp2ddp.runtime import options, ranks, start
+from dp2ddp.runtime import agent, options, ranks, start
 
 
 def lines(path: Path) -> list[str]:
@@ -259,6 +260,103 @@ def test_an_option_of_launch_that_main_has_too_is_refused():
 
     with pytest.raises(ValueError, match=r"timeout= is an option of launch\(\) and a parameter of main\(\)"):
         start.launch(main, 8, timeout=5)
+
+
+PRETEND = """
+def pretend():  # as many GPUs as CUDA_VISIBLE_DEVICES names
+    current = [0]
+    torch.cuda.is_available = lambda: True
+    torch.cuda.device_count = lambda: len(os.environ.get("CUDA_VISIBLE_DEVICES", "").split(","))
+    torch.cuda.set_device = lambda device: current.__setitem__(0, torch.device(device).index)
+    torch.cuda.current_device = lambda: current[0]
+pretend()
+"""
+
+
+def test_a_subset_of_the_devices_that_the_program_makes_visible(tmp_path):
+    write(
+        tmp_path,
+        PRETEND + """
+import argparse
+
+def main():
+    before, after = seen
+    assert before == (int(os.environ.get("LOCAL_RANK", 0)), os.environ.get("RANK", "agent")), before
+    assert after == torch.cuda.current_device() == ddp.device().index and args.lr == 0.5
+    print(ddp.get_rank(), ddp.get_world_size(), ddp.device(), os.environ["CUDA_VISIBLE_DEVICES"], end=";", flush=True)
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--lr", type=float)
+    args = parser.parse_args()
+    os.environ["CUDA_VISIBLE_DEVICES"] = "4,5,6,7"
+    seen = [(ddp.device().index, os.environ.get("RANK", "agent"))]
+    assert not torch.cuda.is_initialized()
+    ddp.init(devices=[1, 3], backend="gloo", timeout=60)
+    seen.append(ddp.device().index)
+    main()
+""",
+    )
+    result = run(["train.py", "--lr", "0.5"], tmp_path, processes=None, CUDA_VISIBLE_DEVICES="0")
+    assert (result.code, result.err, result.left) == (0, "", [])
+    assert sorted(result.out.split(";")) == ["", "0 2 cuda:1 4,5,6,7", "1 2 cuda:3 4,5,6,7"]
+
+
+def test_more_processes_than_gpus_are_said_aloud(lab, tmp_path):
+    script = write(
+        tmp_path,
+        PRETEND + """
+torch.cuda.get_device_properties = lambda device: f"GPU {device}"
+ddp.init(backend=os.environ.get("WANTED"))
+assert dist.get_backend() == "gloo" and ddp.device().index == ddp.get_rank() % 2
+""",
+    )
+    visible = {"CUDA_VISIBLE_DEVICES": "0,1"}
+    shared = lab.run(script, processes=3, recorded=False, timeout=30, env=visible).ok()
+    assert shared.errors == "dp2ddp: 3 processes share 2 GPUs, and talk over gloo\n"
+    chosen = lab.run(script, processes=3, recorded=False, timeout=30, env=visible | {"WANTED": "gloo"}).ok()
+    assert chosen.errors == ""
+
+
+def test_ranks_that_each_see_another_gpu_alone_do_not_share(monkeypatch):
+    monkeypatch.setattr(start.dist, "is_nccl_available", lambda: True)
+    same, other = [[0, "GPU-a"], [0, "GPU-a"]], [[0, "GPU-a"], [0, "GPU-b"]]
+    for met, backend in [
+        (other, "cpu:gloo,cuda:nccl"),
+        ([[0, "GPU-a"], [1, "GPU-a"]], "cpu:gloo,cuda:nccl"),
+        (same, "gloo"),
+        ([*other, [1, None]], "gloo"),
+        ([*other, [1, "GPU-c"], [1, "GPU-c"]], "gloo"),
+    ]:
+        assert start.backend_of(met) == backend
+
+
+def test_a_notebook_or_repl_is_told_what_to_do(monkeypatch):
+    assert agent._command()[0] == sys.executable
+    monkeypatch.setattr(sys, "ps1", ">>> ", raising=False)
+    with pytest.raises(RuntimeError, match="python file.py"):
+        agent._command()
+    monkeypatch.delattr(sys, "ps1")
+    monkeypatch.setitem(sys.modules, "ipykernel", sys)
+    with pytest.raises(RuntimeError, match="a notebook, a REPL or standard input.*devices=1"):
+        agent._command()
+
+
+def test_the_device_before_the_group(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", ranks.OWNER):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setattr(ranks, "_chosen", None)
+    assert ranks.device() == torch.device("cpu") or torch.cuda.is_available()
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: False)
+    assert ranks.device() == torch.device("cuda:0")
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "current_device", lambda: 1)
+    assert ranks.device() == torch.device("cuda:1")  # the program has chosen
+    for name, value in {"RANK": 6, "WORLD_SIZE": 8, "LOCAL_RANK": 2, "LOCAL_WORLD_SIZE": 4}.items():
+        monkeypatch.setenv(name, str(value))
+    assert ranks.device() == torch.device("cuda:0")
 
 
 def test_queries_before_the_group_answer_from_the_environment(monkeypatch):
