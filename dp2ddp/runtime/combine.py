@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from . import debug, nested, ranks
+from .shard import positions
 
 Value = TypeVar("Value")
 
@@ -102,11 +103,7 @@ def gather(value: Any, *, samples_of: Any = None) -> Any:
     if ranks.is_alone("gather()"):
         return [value] if samples_of is None else value
     values = exchange("gather()", value)
-    if samples_of is None:
-        return values
-    from .shard import positions
-
-    return _in_order(values, positions(samples_of))
+    return values if samples_of is None else _in_order(values, positions(samples_of))
 
 
 def exchange(what: str, value: Any) -> list[Any]:
@@ -315,9 +312,10 @@ def _has_entries(column: Any) -> bool:
 def _joined(parts: list[Any], order: list[int]) -> Any:
     """The parts one after the other, and of the result the entries that ``order`` names."""
     first = parts[0]
-    kinds = [(type(part), set(part) if isinstance(part, dict) else None) for part in parts]
-    if any(kind != kinds[0] for kind in kinds):
-        raise RuntimeError(f"gather() needs the same structure on every rank, but they have {kinds}")
+    forms = [_form(part) for part in parts]
+    if len(set(forms)) > 1:
+        have = ", ".join(f"rank {rank} has {form}" for rank, form in enumerate(forms))
+        raise RuntimeError(f"gather(…, samples_of=loader) needs the same structure on every rank, but {have}")
     if isinstance(first, dict):
         return {key: _joined([part[key] for part in parts], order) for key in first}
     if isinstance(first, torch.Tensor):
@@ -326,6 +324,11 @@ def _joined(parts: list[Any], order: list[int]) -> Any:
         entries = list(chain.from_iterable(parts))
         return type(first)([entries[index] for index in order])
     return sys.modules["numpy"].concatenate(parts)[order]
+
+
+def _form(part: Any) -> str:
+    keys = f" of {', '.join(sorted(map(repr, part)))}" if isinstance(part, dict) else ""
+    return type(part).__name__ + keys
 
 
 # Bytes

@@ -82,7 +82,7 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
         ValueError: neither of these.
     """
     if isinstance(loader, _Sharded):
-        return _dealt_positions(loader._shard.totals)
+        return _dealt_positions(loader._shard.totals, loader._shard.plan.cut.training)
     sampler = next((s for s in _samplers(loader) if isinstance(s, DistributedSampler)), None)
     if sampler is None:
         raise ValueError(
@@ -98,14 +98,16 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
     return [[position if position < length else None for position in places] for places in own]
 
 
-def _dealt_positions(totals: list[int]) -> list[list[int | None]]:
+def _dealt_positions(totals: list[int], training: bool) -> list[list[int | None]]:
     world = ranks.get_world_size()
     places: list[list[int | None]] = [[] for _ in range(world)]
     for total, stop in zip(totals, itertools.accumulate(totals), strict=True):
         begin = stop - total
         for rank in range(world):
             chunk = dealing.chunk(total, rank, world)
-            places[rank].extend(range(begin + chunk.start, begin + chunk.stop))
+            own = range(begin + chunk.start, begin + chunk.stop)
+            stands_in = not own and training
+            places[rank].extend([None] * dealing.chunk(total, 0, world).stop if stands_in else own)
     return places
 
 

@@ -112,6 +112,81 @@ ddp.print("done")
 """
 
 
+SAMPLES = """
+import numpy
+from torch.utils.data import DataLoader, DistributedSampler
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+
+def epoch(loader):
+    return [x for batch in loader for x in batch.tolist()]
+
+def gathered(loader, expected):
+    drawn = epoch(loader)
+    assert ddp.gather(drawn, samples_of=loader) == expected, (drawn, ddp.gather(drawn, samples_of=loader), expected)
+    value = {
+        "t": torch.tensor(drawn).view(-1, 1).double().requires_grad_(),
+        "more": {"a": numpy.array(drawn), "p": tuple(map(str, drawn))},
+    }
+    got = ddp.gather(value, samples_of=loader)
+    assert got["t"].tolist() == [[x] for x in expected] and not got["t"].requires_grad
+    assert type(got["more"]["a"]) is numpy.ndarray and got["more"]["a"].tolist() == expected
+    assert got["more"]["p"] == tuple(map(str, expected))
+    return drawn
+
+for n, size in ((23, 4), (23, 5), (24, 6), (2, 4), (7, 1)):  # the last batch uneven, batches smaller than the world
+    whole = list(range(n))
+    for training in (True, False):
+        gathered(ddp.shard(DataLoader(whole, batch_size=size), training=training), whole)
+    dropped = ddp.shard(DataLoader(whole, batch_size=size, drop_last=True))
+    gathered(dropped, whole[: n // size * size])
+    sampler = DistributedSampler(whole, shuffle=False)
+    gathered(DataLoader(whole, batch_size=size, sampler=sampler), whole)
+
+# shuffled: in the order of the global batches, of the last epoch
+whole = list(range(23))
+generator = torch.Generator().manual_seed(5)
+single = DataLoader(whole, batch_size=5, shuffle=True, generator=torch.Generator().manual_seed(5))
+loader = ddp.shard(DataLoader(whole, batch_size=5, shuffle=True, generator=generator))
+for _ in range(2):
+    expected = epoch(single)
+    drawn = gathered(loader, expected)
+assert expected != whole
+shuffled = DistributedSampler(whole, shuffle=True, seed=3)
+shuffled.set_epoch(2)
+loader_of_torchs = DataLoader(whole, batch_size=4, sampler=shuffled)
+got = ddp.gather(epoch(loader_of_torchs), samples_of=loader_of_torchs)
+assert got == torch.randperm(23, generator=torch.Generator().manual_seed(5)).tolist()
+
+count = ddp.gather(len(drawn))[1]
+for value, kind, text in (
+    (drawn[rank:], ValueError, f"rank 1 has {count - 1} entries for {count} samples"),
+    (drawn * 2, ValueError, "rank 0 has"),
+    (torch.tensor(1.0), TypeError, "not Tensor"),
+    ({"a": drawn, "b": 3}, TypeError, "not int"),
+    ({"a" if rank else "b": drawn}, RuntimeError, "rank 0 has dict of 'b', rank 1 has dict of 'a'"),
+    (drawn if rank else tuple(drawn), RuntimeError, "rank 0 has tuple, rank 1 has list"),
+):
+    try:
+        ddp.gather(value, samples_of=loader)
+    except kind as error:
+        assert text in str(error), str(error)
+    else:
+        raise AssertionError(text)
+try:
+    ddp.gather(drawn, samples_of=DataLoader(whole))
+except ValueError as error:
+    assert "shard" in str(error)
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_the_samples_values_come_in_the_loaders_order(lab, tmp_path, processes):
+    script = write(tmp_path, SAMPLES)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 def test_any_structure_is_combined(lab, tmp_path, processes):
     script = write(tmp_path, COMBINE)

@@ -287,6 +287,7 @@ def test_what_a_criterion_divides_by():
         (nn.CrossEntropyLoss(), output, target),
         (nn.CrossEntropyLoss(weight, ignore_index=2), output, target),
         (nn.CrossEntropyLoss(weight, label_smoothing=0.2), output, target),
+        (nn.CrossEntropyLoss(weight), output, target.masked_fill(target == 3, -100)),
         (nn.CrossEntropyLoss(weight), output, output.softmax(1)),
         (nn.CrossEntropyLoss(ignore_index=0), output[0].T, target[0]),
         (nn.NLLLoss(weight, ignore_index=1), output, target),
