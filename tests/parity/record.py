@@ -155,13 +155,14 @@ def current_rank() -> int:
 def main() -> None:
     """Run the script that the command line names, recorded as `PARITY` says; just run it where that is not set."""
     script = sys.argv[1]
+    recorder = Recorder(json.loads(os.environ["PARITY"])) if "PARITY" in os.environ else None
+    if recorder is not None:
+        recorder.patch()  # it imports from this folder, whose place the script's takes
     sys.argv = sys.argv[1:]
     sys.path[0] = str(Path(script).resolve().parent)
-    if "PARITY" not in os.environ:
+    if recorder is None:
         runpy.run_path(script, run_name="__main__")
         return
-    recorder = Recorder(json.loads(os.environ["PARITY"]))
-    recorder.patch()
     process = os.getpid()
     try:
         runpy.run_path(script, run_name="__main__")
