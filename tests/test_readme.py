@@ -50,16 +50,24 @@ def diff(fixture: str) -> str:
     return "\n".join(["```diff", *lines, "```"])
 
 
+def code(file: str) -> str:
+    return f"```python\n{(ROOT / file).read_text()}```"
+
+
 def generated(text: str) -> str:
     """The README with its generated parts made anew."""
 
     def fill(match: re.Match[str]) -> str:
         kind, _, argument = match["what"].partition(": ")
-        made = {"rules": rules, "runtime": runtime_names}.get(kind, lambda: diff(argument))()
+        makers = {"rules": rules, "runtime": runtime_names}
+        made = makers[kind]() if kind in makers else {"code": code, "diff": diff}[kind](argument)
         return f"<!-- {match['what']} -->\n{made}\n<!-- end -->"
 
     return re.sub(
-        r"<!-- (?P<what>rules|runtime|diff: [\w/]+) -->\n.*?<!-- end -->", fill, text, flags=re.DOTALL
+        r"<!-- (?P<what>rules|runtime|(?:code|diff): [\w/.]+) -->\n.*?<!-- end -->",
+        fill,
+        text,
+        flags=re.DOTALL,
     )
 
 
