@@ -6,6 +6,7 @@ from jobs import write
 from torch import nn
 
 from dp2ddp import runtime as ddp
+from dp2ddp.runtime import graph
 
 TRAINING = """
 import copy, warnings
@@ -139,8 +140,9 @@ compare("nothing at all", one, many, [2 * world, world, 2 * world])
 torch.manual_seed(7)
 model = nn.parallel.DistributedDataParallel(Net())
 x, y = own(*draw(2 * world, "classes", 0))
-zero = torch.zeros(len(x))
-assert ddp.batch_loss(masked(lambda x: weighed(model, x), x, y, zero), weight=0).isnan()
+loss = ddp.batch_loss(masked(lambda x: weighed(model, x), x, y, torch.zeros(len(x))), weight=0)
+loss.backward()
+assert loss.isnan() and all(p.grad.isnan().all() for p in model.parameters())  # as in one process
 
 # all targets of rank 0 are ignored
 def one(forward, x, y):
@@ -261,6 +263,71 @@ ddp.print("done")
 def test_losses_that_look_at_the_whole_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + WHOLE)
     assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+SHARDED = """
+from torch.utils.data import DataLoader, TensorDataset
+
+def run(step, model, loader, accumulation):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1, momentum=0.9)
+    losses = []
+    for _ in range(2):
+        for i, (x, y) in enumerate(loader):
+            loss = step(model, x, y)
+            losses.append(loss.item())
+            (loss / accumulation).backward()
+            if (i + 1) % accumulation == 0 or i + 1 == len(loader):
+                optimizer.step()
+                optimizer.zero_grad()
+    return losses
+
+class_weights = torch.tensor([0.2, 1.0, 3.0])
+total = nn.CrossEntropyLoss(reduction="sum")
+weighted = nn.CrossEntropyLoss(class_weights, ignore_index=1)
+def both(model, x, y):
+    out = model(x)
+    return weighted(out, y) + info_nce(out, y)
+def both_on_ranks(model, x, y):
+    out = model(x)
+    return ddp.batch_loss(weighted(out, y), ddp.loss_weight(weighted, y)) + info_nce(*ddp.whole_batch((out, y)))
+steps = {  # in one process, and on each rank
+    "mean": (lambda m, x, y: F.cross_entropy(m(x), y), lambda m, x, y: ddp.batch_loss(F.cross_entropy(m(x), y))),
+    "sum": (lambda m, x, y: total(m(x), y), lambda m, x, y: ddp.batch_loss(total(m(x), y), reduction="sum")),
+    "both": (both, both_on_ranks),
+}
+for name, (one, many) in steps.items():
+    for size in (2 * world, 3 * world + 1):  # the last batch is smaller than the world
+        for accumulation in (1, 3):
+            data = TensorDataset(*draw(4 * size + 2, "classes", 3))
+            def loader():
+                return DataLoader(data, batch_size=size, shuffle=True, generator=torch.Generator().manual_seed(1))
+            torch.manual_seed(7)
+            single = Net()
+            model = ddp.DistributedDataParallel(copy.deepcopy(single))
+            losses = run(many, model, ddp.shard(loader()), accumulation)
+            assert len(set(map(str, ddp.gather(losses)))) == 1
+            expected = run(one, single, loader(), accumulation)
+            for a, b in zip(losses, expected, strict=True):
+                assert abs(a - b) <= 1e-12 * max(1, abs(b)) or a != a and b != b, (name, size, losses, expected)
+            for p, q in zip(single.parameters(), model.parameters(), strict=True):
+                assert (p - q).abs().max() <= 1e-12, (name, size, accumulation)
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_with_sharded_loaders(lab, tmp_path, processes):
+    info_nce = WHOLE[: WHOLE.index("def batch_hard_triplet")]
+    script = write(tmp_path, TRAINING + info_nce + SHARDED)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+def test_no_part_of_a_batch_is_worth_nothing_even_where_it_is_nan():
+    rows = torch.ones(2, requires_grad=True)
+    output = rows * 2
+    graph.weigh(output, 0.0)
+    (output * float("nan")).sum().backward()
+    assert rows.grad.tolist() == [0, 0]
 
 
 def test_a_plain_process_has_the_whole_batch():
