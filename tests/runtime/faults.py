@@ -42,15 +42,15 @@ class Deadly:
 def main():
     rank, last = ddp.get_rank(), ddp.get_world_size() - 1
     torch.manual_seed(0)
-    model = ddp.DistributedDataParallel(nn.Linear(4, 1))
-    optimizer = torch.optim.SGD(model.parameters(), 0.1)
-    ddp.save(model.module.state_dict(), "model.pt")
+    model = nn.Linear(4, 1)
+    ddp.save(model.state_dict(), "model.pt")
+    {wrap}
     loader = DataLoader(TensorDataset(torch.ones({samples}, 4)), num_workers=1)
     for step, (x,) in enumerate(loader):
         at(step, rank, last)
-        optimizer.zero_grad()
         model(x).sum().backward()
-        optimizer.step()
+        for parameter in model.parameters():
+            dist.all_reduce(parameter.grad)
         time.sleep(0.01)
 
 def at(step, rank, last):
@@ -88,6 +88,8 @@ READ_ONLY = """
         os.seteuid(65534)
 """
 
+WRAP = "model = ddp.DistributedDataParallel(model)"
+
 TAKEN = """
 if "RANK" not in os.environ:
     import socket
@@ -96,15 +98,15 @@ if "RANK" not in os.environ:
 """
 
 
-def training(at: str, samples: str = "10_000", before: str = "") -> str:
-    """A script that trains with a loader's worker; ``at`` is run at each step."""
+def training(at: str, samples: str = "10_000", before: str = "", wrap: str = "") -> str:
+    """A script that trains with a loader's worker; ``at`` is run at each step. Without DDP it starts sooner."""
     block = textwrap.indent(textwrap.dedent(at).strip("\n"), "    ")
-    return TRAINING.format(at=block, samples=samples, before=before)
+    return TRAINING.format(at=block, samples=samples, before=before, wrap=wrap)
 
 
-def on_last(action: str) -> str:
+def on_last(action: str, **more: str) -> str:
     """A script whose last rank does something at its fifth step: the fault."""
-    return training(f"if (step, rank) == (5, last):\n    fault()\n    {action}")
+    return training(f"if (step, rank) == (5, last):\n    fault()\n    {action}", **more)
 
 
 def saving(prepare: str, error: str) -> str:
@@ -162,6 +164,7 @@ class Fault:
     torchrun: bool = False
     beside: bool = False  # a second job runs at the same time in the same folder, and goes on
     saved: Sequence[str] = ("model.pt",)
+    variant: bool = False  # much like another one: a slow test
 
 
 FAULTS = [
@@ -178,6 +181,7 @@ FAULTS = [
         1,
         "one traceback, with the rank",
         raised("ValueError: bad sample", r"\d"),
+        variant=True,
     ),
     Fault(
         "a rank is killed",
@@ -185,6 +189,7 @@ FAULTS = [
         137,
         "the rank and the signal",
         r"dp2ddp: rank {last} was killed by signal 9 \(SIGKILL\)\n",
+        variant=True,
     ),
     Fault(
         "a rank is killed, another job runs beside it",
@@ -216,17 +221,18 @@ FAULTS = [
         ended("{last}", r"\d") + ".*ChildFailedError.*",
         torchrun=True,
         env={"OMP_NUM_THREADS": 1},
+        variant=True,
     ),
     Fault(
         "a rank has one batch more",
-        training("if step == 20:\n    fault()", samples="20 + (rank == last)"),
+        training("if step == 20:\n    fault()", samples="20 + (rank == last)", wrap=WRAP),
         1,
         "which rank has ended, and the one that needs it",
         ended(r"\d", "{last}") + failed("{last}"),
     ),
     Fault(
         "a rank hangs, 5 s is the timeout",
-        on_last("time.sleep(1000)"),
+        on_last("time.sleep(1000)", wrap=WRAP),
         1,
         "the traceback of one that waits; which rank has not come, and the line it is at",
         raised(
@@ -237,9 +243,19 @@ FAULTS = [
         limit=30.0,
         env={"DP2DDP_TIMEOUT": 5},
     ),
-    Fault("Ctrl-C", WAITING, 130, "`stopped by SIGINT`", stopped("SIGINT"), send(2, group=True)),
+    Fault(
+        "Ctrl-C", WAITING, 130, "`stopped by SIGINT`", stopped("SIGINT"), send(2, group=True), variant=True
+    ),
     Fault("Ctrl-C, twice", WAITING, 130, "`stopped by SIGINT`", stopped("SIGINT"), send(2, 2, group=True)),
-    Fault("SIGINT to the command alone", WAITING, 130, "`stopped by SIGINT`", stopped("SIGINT"), send(2)),
+    Fault(
+        "SIGINT to the command alone",
+        WAITING,
+        130,
+        "`stopped by SIGINT`",
+        stopped("SIGINT"),
+        send(2),
+        variant=True,
+    ),
     Fault(
         "Ctrl-C while the ranks import",
         training("pass", before="if 'RANK' in os.environ: fault()"),
@@ -250,7 +266,15 @@ FAULTS = [
         saved=(),
     ),
     Fault("SIGTERM to the command", WAITING, 143, "`stopped by SIGTERM`", stopped("SIGTERM"), send(15)),
-    Fault("the terminal is closed (SIGHUP)", WAITING, 129, "`stopped by SIGHUP`", stopped("SIGHUP"), send(1)),
+    Fault(
+        "the terminal is closed (SIGHUP)",
+        WAITING,
+        129,
+        "`stopped by SIGHUP`",
+        stopped("SIGHUP"),
+        send(1),
+        variant=True,
+    ),
     Fault(
         "the disk is full while saving",
         saving(FULL, "File too large"),

@@ -8,13 +8,13 @@ from concurrent.futures import Future, ThreadPoolExecutor
 import pytest
 from faults import FAULTS, Fault, Outcome, inflict
 
-ALSO_WITH_FOUR = ("a rank raises an exception", "a rank is killed")
+ALSO_WITH_FOUR = "a rank raises an exception"
 CASES = [
     pytest.param(
         fault,
         processes,
         id=f"{fault.name}-{processes}",
-        marks=[pytest.mark.slow] if processes == 4 and fault.name not in ALSO_WITH_FOUR else [],
+        marks=[pytest.mark.slow] if fault.variant or processes == 4 and fault.name != ALSO_WITH_FOUR else [],
     )
     for fault in FAULTS
     for processes in (2, 4)
