@@ -64,7 +64,9 @@ def open_store(host: str, port: int, *, serve: bool, timeout: timedelta) -> dist
         )
     except RuntimeError as error:
         if "EADDRINUSE" in str(error):
-            raise RuntimeError(f"port {port} is taken on this machine: choose another") from None
+            raise RuntimeError(
+                f"port {port} is taken on this machine: choose another in MASTER_PORT or dist_url"
+            ) from None
         raise
 
 

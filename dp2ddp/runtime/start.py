@@ -134,15 +134,14 @@ def init(
         return
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
     place = ranks.place()
-    if ranks.is_foreign():
-        _join_alone(wanted)
-    elif place is not None and place.one_per_machine and wanted.process_count() > 1:
+    if place is not None and place.one_per_machine and wanted.process_count() > 1:
         # srun gave each machine one task, and it has several GPUs
-        url = f"tcp://{place.address}:{place.port}"
+        host = f"[{place.address}]" if ":" in place.address else place.address
+        url = f"tcp://{host}:{place.port}"
         agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
     elif place is not None and (place.world_size > 1 or place.address):
         _join(place, wanted)
-    elif wanted.process_count() * wanted.num_machines > 1:
+    elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
         agent.start(wanted)
     else:
         _join_alone(wanted)
@@ -175,13 +174,15 @@ def _join(place: places.Place, wanted: Options) -> None:
 
 def _address(place: places.Place) -> tuple[str, int]:
     """Where the job's store is."""
-    if place.address and place.port:
-        return place.address, place.port
-    missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
-    raise ValueError(
-        f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
-        "the machine of rank 0, and MASTER_PORT, a free port there"
-    )
+    if not place.address or place.port is None:
+        missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
+        raise ValueError(
+            f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
+            "the machine of rank 0, and MASTER_PORT, a free port there"
+        )
+    if not 0 < place.port < 65536:
+        raise ValueError(f"MASTER_PORT={place.port}: ports are 1 to 65535")
+    return place.address, place.port
 
 
 def _meet(place: places.Place, limit: timedelta, host: str, port: int) -> places.Seat:

@@ -201,12 +201,20 @@ def test_ranks_started_by_hand(lab, tmp_path):
     codes, output, found = by_hand(lab, script, [common | {"RANK": r} for r in "012"])
     assert codes == [0, 0, 0], output
     assert found == [[r, 3, r, 3, 0, int(port)] for r in range(3)]
+    codes, output, _ = by_hand(lab, script, [common | {"RANK": "0", "MASTER_PORT": "99999"}])
+    assert codes == [1] and output.count("ValueError: MASTER_PORT=99999: ports are 1 to 65535") == 1
     # two machines on one host
     common["MASTER_PORT"] = port = str(free_port())
     ranks = [common | {"RANK": r, "LOCAL_RANK": local} for r, local in zip("012", "010", strict=True)]
     codes, output, found = by_hand(lab, script, ranks)
     assert codes == [0, 0, 0], output
     assert [place[2:5] for place in found] == [[0, 2, 0], [1, 2, 0], [0, 1, 1]]
+
+
+def test_a_world_of_one_needs_no_address(lab, tmp_path):
+    script = write(tmp_path, "ddp.init()\nprint(ddp.get_world_size(), dist.get_world_size())")
+    codes, output, _ = by_hand(lab, script, [{"RANK": "0", "WORLD_SIZE": "1", "DP2DDP_PROCESSES": "2"}])
+    assert (codes, output) == ([0], "1 1\n")
 
 
 def test_in_a_group_that_the_program_made(lab, tmp_path):
