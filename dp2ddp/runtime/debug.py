@@ -19,6 +19,9 @@ from . import ranks, rendezvous
 
 VARIABLE = "DP2DDP_DEBUG"
 DEFAULT_TIMEOUT = 30.0  # seconds
+GRACE = (
+    1.0  # seconds for the other ranks to come, once one is known to be elsewhere: so that all can be named
+)
 
 _PASSED_OVER = (
     os.path.dirname(__file__) + os.sep,
@@ -56,28 +59,41 @@ def meet(what: str, patient: bool = False) -> None:
     here = f"{what} at {site()}"
     store.set(_key(rank, number), here)
     store.set(_key(rank, "last"), here)
-    missing = set(range(ranks.get_world_size())) - {rank}
-    begin, pause = time.monotonic(), 0.001
-    while missing:
-        arrived = {
-            other: store.get(key).decode() for other in missing if store.check([key := _key(other, number)])
-        }
-        missing -= arrived.keys()
-        elsewhere = {other: f"is at {there}" for other, there in arrived.items() if there != here}
-        ended = {other: f"has ended{_last(other)}" for other in missing if _has_ended_before(other, number)}
-        late = {}
-        if time.monotonic() - begin > limit:
-            late = {other: f"has not come in {limit:g} s{_last(other)}" for other in missing - ended.keys()}
-        wrong = elsewhere | ended | late
-        if wrong:
-            whereabouts = ", ".join(f"rank {other} {wrong[other]}" for other in sorted(wrong))
-            hint = "; DP2DDP_TIMEOUT sets how long to wait" if late else ""
-            raise RuntimeError(f"rank {rank} calls {here}, which needs every rank, but {whereabouts}{hint}")
+    elsewhere, late = _wait_for_others(number, here, limit)
+    if elsewhere or late:
+        where = elsewhere | {other: f"has not come in {limit:g} s{_last(other)}" for other in late}
+        whereabouts = ", ".join(f"rank {other} {where[other]}" for other in sorted(where))
+        hint = "; DP2DDP_TIMEOUT sets how long to wait" if late else ""
+        raise RuntimeError(f"rank {rank} calls {here}, which needs every rank, but {whereabouts}{hint}")
+    if number > 1:  # who is here has read what was said before
+        store.delete_key(_key(rank, number - 1))
+
+
+def _wait_for_others(number: int, here: str, limit: float) -> tuple[dict[int, str], set[int]]:
+    """Wait until every rank has made its ``number``-th call, for ``limit`` seconds at most.
+
+    Returns:
+        Where the ranks are that have come to another line than ``here`` or have ended, in words, and, if there are none
+        such, which ranks have not come.
+    """
+    missing, elsewhere = set(range(ranks.get_world_size())) - {ranks.get_rank()}, {}
+    begin, pause, grace = time.monotonic(), 0.001, float("inf")
+    while missing and time.monotonic() < min(begin + limit, grace):
+        for other in sorted(missing):
+            if rendezvous.store().check([_key(other, number)]):
+                there = rendezvous.store().get(_key(other, number)).decode()
+                elsewhere |= {other: f"is at {there}"} if there != here else {}
+            elif _has_ended_before(other, number):
+                elsewhere[other] = f"has ended{_last(other)}"
+            else:
+                continue
+            missing.remove(other)
+        if elsewhere:
+            grace = min(grace, time.monotonic() + GRACE)
         if missing:
             time.sleep(pause)
             pause = min(pause * 1.5, 0.05)
-    if number > 1:  # who is here has read what was said before
-        store.delete_key(_key(rank, number - 1))
+    return elsewhere, set() if elsewhere else missing
 
 
 def _key(rank: int, number: int | str) -> str:
