@@ -27,6 +27,7 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         loss = contrastive(ddp.whole_batch(features), ddp.whole_batch(labels))
 
     The loss is then the whole batch's on every rank, and the step that of one process: call no ``batch_loss`` on it.
+    The outputs of ``DataParallel`` are the whole batch's already.
 
     Args:
         values: this rank's rows, a tensor, or lists, tuples and dicts of tensors; all ranks must call. The numbers of
@@ -75,7 +76,8 @@ def batch_loss(
         loss = ddp.batch_loss(criterion(output, target), weight=ddp.loss_weight(criterion, target))
         (loss / accumulation).backward()
 
-    A penalty on parameters is added to what this returns, not before.
+    A penalty on parameters is added to what this returns, not before. For a model in ``DistributedDataParallel``: in
+    ``DataParallel`` every rank has the loss of the whole batch.
 
     Args:
         loss: 0-dim, of this rank's samples; all ranks must call.
@@ -108,7 +110,7 @@ def batch_loss(
     forward = graph.forward_weight(loss, alone=reduction == "sum" or weight is not None)
     counts = parts.weight() if forward is None else forward
     if counts and weight is not None:
-        counts = float(weight)
+        counts = float(torch.as_tensor(weight).detach())
     elif counts and reduction == "sum":
         counts = 1.0
     debug.meet("batch_loss()")

@@ -129,7 +129,7 @@ def one(forward, x, y):
     return masked(forward, x, y, (torch.arange(len(x)) >= len(x.chunk(world)[0])).double())
 def many(forward, x, y):
     mask = torch.full((len(x),), float(rank > 0))
-    return ddp.batch_loss(masked(forward, x, y, mask), weight=mask.sum())
+    return ddp.batch_loss(masked(forward, x, y, mask), weight=mask.requires_grad_().sum())
 compare("nothing on rank 0", one, many, [2 * world, 2 * world + 1])
 def one(forward, x, y):
     return masked(forward, x, y, torch.full((len(x),), float(len(x) > world)), least=1)
@@ -232,7 +232,7 @@ def one(forward, x, y):
     return F.cross_entropy(out, y) + dice(out, y)
 def many(forward, x, y):
     out = forward(x)
-    turned = ddp.whole_batch(out.T, dim=1)
+    turned = ddp.whole_batch(out.T, dim=-1)
     assert turned.is_contiguous() and not ddp.whole_batch(y.double()).requires_grad
     return ddp.batch_loss(F.cross_entropy(out, y)) + dice(turned.T, ddp.whole_batch(y))
 compare("both", one, many, uneven)
