@@ -20,31 +20,48 @@ from . import parts
 _PASSED_OVER = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
 
 
-def guard(wrapper: Any) -> list[Any]:
-    """Have the layers of ``wrapper.module`` look out from now on; handles whose ``remove()`` ends that."""
-    hook = _Guard(wrapper)
-    layers = [layer for layer in wrapper.module.modules() if layer._parameters]
+def guard(module: torch.nn.Module, inside: Inside) -> list[Any]:
+    """Have the layers of a wrapped ``module`` look out from now on; handles whose ``remove()`` ends that."""
+    hook = _Guard(module, inside)
+    layers = [layer for layer in module.modules() if layer._parameters]
     return [layer.register_forward_hook(hook) for layer in layers]
+
+
+class Inside:
+    """Whether a wrapper's forward is running."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def __enter__(self) -> None:
+        self._depth += 1
+
+    def __exit__(self, *_: Any) -> None:
+        self._depth -= 1
+
+    def __bool__(self) -> bool:
+        return self._depth > 0
 
 
 class _Guard:
     """A forward hook; in a copy of the model it does nothing."""
 
-    def __init__(self, wrapper: Any = None) -> None:
-        self._wrapper = (lambda: None) if wrapper is None else weakref.ref(wrapper)
+    def __init__(self, module: torch.nn.Module | None = None, inside: Inside | None = None) -> None:
+        self._module = (lambda: None) if module is None else weakref.ref(module)
+        self._inside = inside
 
     def __reduce__(self) -> Any:
         return _Guard, ()
 
     def __call__(self, layer: torch.nn.Module, inputs: Any, output: Any) -> None:
-        wrapper = self._wrapper()
-        if wrapper is None or wrapper.in_forward or not torch.is_grad_enabled():
+        module = self._module()
+        if module is None or self._inside or not torch.is_grad_enabled():
             return
         if torch._C._current_graph_task_id() != -1:  # a checkpointed layer, run again in the backward pass
             return
         if _weight(inputs) == 1.0:
             return
-        message = _message(wrapper.module, layer)
+        message = _message(module, layer)
 
         def refuse(_: torch.Tensor) -> NoReturn:
             raise RuntimeError(message)

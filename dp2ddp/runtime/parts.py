@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import itertools
 import weakref
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
 
-from . import ranks
+from . import nested, ranks
 
 
 @dataclass(frozen=True)
@@ -28,29 +29,47 @@ class Part:
     size: int
     total: int
 
-    @property
+    @cached_property
     def weight(self) -> float:
         """What a mean over this part counts in the ranks' average: W * size / total; 1 where all parts are equal."""
         return ranks.get_world_size() * self.size / self.total
 
+    @property
+    def rows(self) -> int:
+        """How many samples were handed out."""
+        return self.size or -(-self.total // ranks.get_world_size())
+
 
 @dataclass
 class _Drawn:
+    """The last part that a loader handed out.
+
+    Args:
+        number: counts the parts of all loaders.
+        ended: the loader had no more.
+        dropped: the loop over the loader was left.
+    """
+
     part: Part
     number: int
-    ended: bool = field(default=False)
+    ended: bool = False
+    dropped: bool = False
 
 
 _numbers = itertools.count()
 _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
+_latest: _Drawn | None = None
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
 
 
 def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part``."""
-    global _differ
-    _drawn[loader] = _Drawn(part, next(_numbers))
+    global _differ, _latest
+    before = _drawn.get(loader)
+    if before is not None and before is _latest and before == _Drawn(part, before.number):
+        return  # nothing changes
+    _drawn[loader] = _latest = _Drawn(part, next(_numbers))
     differ = any(part.weight != 1.0 for part in _candidates())
     if differ != _differ:
         _differ = differ
@@ -70,15 +89,25 @@ def are_drawn() -> bool:
 
 
 def _candidates() -> list[Part]:
-    """The parts that a forward may be about: the last ones of the loaders being drawn from, else the very last."""
+    """The parts that a forward may be about: the last ones of the loaders being drawn from, else the very last.
+
+    Of a loop that was left the last part may still be in use, as in ``next(iter(loader))``, as long as no other is
+    drawn.
+    """
     recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
-    return [d.part for d in recent if not d.ended] or [recent[-1].part]
+    return [d.part for d in recent if not d.ended and (not d.dropped or d is recent[-1])] or [recent[-1].part]
 
 
 def exhausted(loader: Any) -> None:
     """Note that ``loader`` has no more parts in this epoch."""
     if loader in _drawn:
         _drawn[loader].ended = True
+
+
+def dropped(loader: Any) -> None:
+    """Note that the loop over ``loader`` was left, perhaps before its end."""
+    if loader in _drawn:
+        _drawn[loader].dropped = True
 
 
 def weight(*values: Any) -> float:
@@ -100,7 +129,7 @@ def weight(*values: Any) -> float:
     weights = {part.weight for part in candidates}
     if len(weights) > 1:
         rows = {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
-        weights = {part.weight for part in candidates if part.size in rows} or weights
+        weights = {part.weight for part in candidates if part.rows in rows} or weights
     if len(weights) > 1:
         sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates)
         raise RuntimeError(
@@ -112,11 +141,7 @@ def weight(*values: Any) -> float:
 
 
 def tensors(value: Any) -> list[torch.Tensor]:
-    """The tensors in nested tuples, lists and dicts."""
+    """The tensors in nested tuples, lists, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):
         return [value]
-    if isinstance(value, dict):
-        value = tuple(value.values())
-    if isinstance(value, tuple | list):
-        return [tensor for item in value for tensor in tensors(item)]
-    return []
+    return [leaf for leaf in nested.flatten(value, dataclasses=True) if isinstance(leaf, torch.Tensor)]
