@@ -1,0 +1,252 @@
+"""Backward passes of a wrapped model: when its reducer begins, what it is told of, and when it ends.
+
+torch's DistributedDataParallel makes its reducer ready in the forward, for one backward pass that reaches every
+parameter once. Here every parameter says when its gradient has arrived:
+
+- The first arrival of a pass makes the reducer ready. So it does not matter how many forwards there were, and whether
+  they went through the wrapper (``model.module(x)``, a method that runs layers).
+- At the end of the pass the reducer is told of the parameters that were not reached; their gradients become zero.
+- If a gradient arrives twice (layers that share a parameter, checkpointed with ``use_reentrant=True``), the reducer is
+  told of all at the end. So it is in a model's first pass: nothing is lost, since the reducer has one bucket then.
+- A parameter that was moved has another node in the graph, without the reducer's hook: ours stays.
+"""
+
+from __future__ import annotations
+
+import sys
+import weakref
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+import torch
+from torch.autograd import Variable
+
+from . import debug, parts
+
+_preparing = Lock()  # gradients of a model on several GPUs arrive in several threads
+
+
+class Passes:
+    """The backward passes of ``wrapper``, one after the other."""
+
+    def __init__(self, wrapper: Any) -> None:
+        self._wrapper = weakref.ref(wrapper)
+        self.current = _none
+        self._handles: dict[int, Any] = {}
+        self._late = False  # whether gradients arrive twice in a pass
+        self._running = False  # whether a pass has begun and not ended; it may have failed
+        self.expected = False  # whether a forward was made whose backward pass is to be synchronised
+        self._name = f"the backward pass of {type(wrapper.module).__name__}"
+        self._at_output = _on_output(self)
+
+    def follow(
+        self,
+        parameters: Sequence[torch.nn.Parameter],
+        trained: Sequence[torch.nn.Parameter],
+        sparse: Sequence[bool],
+    ) -> None:
+        """Hear of the gradients of a model.
+
+        Args:
+            parameters: all of the model's; one that is frozen may be trained later.
+            trained: those that the reducer has, in its order.
+            sparse: whether their gradients are sparse.
+        """
+        self._running = False
+        self._trained, self._sparse = list(trained), list(sparse)
+        self._indices = {id(parameter): index for index, parameter in enumerate(trained)}
+        with torch.enable_grad():
+            self.nodes = {id(p): p.expand_as(p).grad_fn.next_functions[0][0] for p in trained}
+        present = {id(p): p for p in parameters if p.is_floating_point() or p.is_complex()}
+        for key in self._handles.keys() - present.keys():
+            self._handles.pop(key).remove()
+        for key in present.keys() - self._handles.keys():
+            self._handles[key] = _on_arrival(present[key], key, self)
+
+    def has_failed(self) -> bool:
+        """Whether a pass has begun that will not end any more."""
+        return self._running and self.current() is None
+
+    def expect(self, output: Any, arguments: Any) -> None:
+        """Expect the backward pass of a forward, and note it even if it reaches no parameter."""
+        self.expected = True
+        for tensor in parts.tensors(output):
+            if tensor.grad_fn is not None:
+                tensor.grad_fn.register_prehook(self._at_output)  # half the price of a tensor's hook
+            elif tensor.requires_grad and not _is_older(tensor, arguments):
+                tensor.register_hook(self._at_output)
+
+    def begin(self) -> _Pass:
+        """Note the pass that is running, if it is new."""
+        current = self.current()
+        if current is not None:
+            return current
+        current = _Pass(self)
+        self.current = weakref.ref(current)
+        Variable._execution_engine.queue_callback(current)
+        return current
+
+    def note(self, key: int) -> None:
+        """Hear that a gradient has arrived; the reducer's own hook is called after this."""
+        with _preparing:
+            current = self.begin()
+            if not current.is_prepared:
+                self._prepare(current, key)
+        if current.is_live:
+            if key in current.arrived:
+                self._late, current.is_live = True, False
+                self._wrapper().renew_reducer()
+            elif torch._C._current_autograd_node() is not self.nodes[key]:
+                self._wrapper().reducer._autograd_hook(self._indices[key])
+        elif key in current.arrived:
+            self._late = True
+        current.arrived[key] = None
+
+    def _prepare(self, current: _Pass, key: int | None = None) -> None:
+        """Make the reducer ready for a pass.
+
+        Args:
+            key: of the parameter whose gradient has arrived.
+        """
+        wrapper = self._wrapper()
+        wrapper.settle(in_backward=True)
+        current.is_synchronised = self.expected or wrapper.require_backward_grad_sync
+        if current.is_synchronised:
+            debug.meet(self._name)
+            if self._running or (
+                key is not None and torch._C._current_autograd_node() is not self.nodes[key]
+            ):
+                wrapper.renew_reducer()
+            self._running = True
+            # torch does so before a forward: it can't do with two backward passes before the second forward
+            if not wrapper._has_rebuilt_buckets and wrapper.reducer._rebuild_buckets():
+                wrapper._has_rebuilt_buckets = True
+            current.is_live = wrapper._has_rebuilt_buckets and not self._late
+            if current.is_live:
+                wrapper.reducer.prepare_for_backward([])
+        current.is_prepared = True
+
+    def _end(self, current: _Pass) -> None:
+        wrapper = self._wrapper()
+        try:
+            if not current.is_prepared and self.expected and self._may_be_reached_elsewhere():
+                self._prepare(current)
+            if current.is_synchronised:
+                wrapper.passed(self._complete(current, wrapper.reducer))
+                self.expected = self._running = False
+        finally:
+            self.current = _none
+
+    def _may_be_reached_elsewhere(self) -> bool:
+        """Whether a pass that came to the output and to no parameter is one in which other ranks may reach some."""
+        return _is_accumulating() and any(parameter.requires_grad for parameter in self._trained)
+
+    def _complete(self, current: _Pass, reducer: Any) -> list[torch.nn.Parameter]:
+        """Tell the reducer of all parameters that it has not heard of, and return those that were not reached."""
+        if not current.is_live:
+            reducer.prepare_for_backward([])
+            for key in current.arrived:
+                reducer._autograd_hook(self._indices[key])
+        if len(current.arrived) == len(self._trained):
+            return []
+        missing = [parameter for parameter in self._trained if id(parameter) not in current.arrived]
+        frozen = {parameter: parameter.grad for parameter in missing if not parameter.requires_grad}
+        for parameter in missing:
+            index = self._indices[id(parameter)]
+            if parameter in frozen:
+                parameter.grad = None
+            elif self._sparse[index] and parameter.grad is None:
+                parameter.grad = _no_rows(parameter)
+            reducer._autograd_hook(index)
+        if frozen:  # once the reducer, which queued its own end before, has given them zeros
+            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
+        return missing
+
+
+class _Pass:
+    """One backward pass. Autograd has it to call at the end, and nobody else: a pass that failed is gone."""
+
+    __slots__ = ("_passes", "arrived", "is_live", "is_prepared", "is_synchronised", "__weakref__")
+
+    def __init__(self, passes: Passes) -> None:
+        self._passes = weakref.ref(passes)
+        self.arrived: dict[int, None] = {}  # in the order of arrival
+        self.is_prepared = False
+        self.is_synchronised = False
+        self.is_live = False  # whether the reducer hears of each gradient as it arrives
+
+    def __call__(self) -> None:
+        passes = self._passes()
+        if passes is not None:
+            passes._end(self)
+
+
+def _none() -> None:
+    return None
+
+
+def _on_output(passes: Passes) -> Any:
+    """A hook for the model's outputs, by which ``passes`` knows when a pass has come to them."""
+    reference = weakref.ref(passes)
+
+    def begin(_: Any) -> None:
+        passes = reference()
+        if passes is not None:
+            passes.begin()
+
+    return begin
+
+
+def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
+    """Have ``passes`` know whenever a gradient was added to ``parameter.grad``."""
+    reference = weakref.ref(passes)  # the parameter's node holds the parameter, and is held by the passes
+    running_node = torch._C._current_autograd_node
+
+    def note(_: torch.Tensor) -> None:
+        passes = reference()
+        if passes is None:
+            return
+        current = passes.current()
+        if current is not None and current.is_live and key not in current.arrived:
+            if running_node() is passes.nodes[key]:  # nearly always: what follows costs more
+                current.arrived[key] = None
+                return
+        passes.note(key)
+
+    trained = parameter.requires_grad
+    parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
+    handle = parameter.register_post_accumulate_grad_hook(note)
+    parameter.requires_grad_(trained)
+    return handle
+
+
+def _is_accumulating() -> bool:
+    """Whether the pass adds to the gradients of all it reaches: no ``torch.autograd.grad``, no ``inputs=``."""
+    # of any thread: with a GPU, hooks run in one of autograd's own
+    for frame in sys._current_frames().values():
+        while frame is not None and frame.f_code is not torch.autograd.grad.__code__:
+            if frame.f_code is torch.autograd.backward.__code__:
+                return not frame.f_locals["inputs"]
+            frame = frame.f_back
+    return False
+
+
+def _is_older(tensor: torch.Tensor, arguments: Any) -> bool:
+    """Whether a leaf was there before the forward: a hook would stay on it."""
+    if isinstance(tensor, torch.nn.Parameter):
+        return True
+    return any(tensor is argument for argument in parts.tensors(arguments))
+
+
+def _no_rows(parameter: torch.nn.Parameter) -> torch.Tensor:
+    """A sparse gradient of zero, as a torch.nn.Embedding has it."""
+    indices = torch.empty(1, 0, dtype=torch.long, device=parameter.device)
+    return torch.sparse_coo_tensor(
+        indices, parameter.detach()[:0], parameter.shape, check_invariants=False, is_coalesced=True
+    )
+
+
+def _put_back(gradients: dict[torch.nn.Parameter, torch.Tensor | None]) -> None:
+    for parameter, gradient in gradients.items():
+        parameter.grad = gradient
