@@ -61,7 +61,7 @@ def shard(loader: DataLoader, training: bool = True) -> DataLoader:
             f"shard() takes a torch DataLoader, not {type(loader).__name__}: let it deal each rank its samples itself, "
             "by ddp.get_rank() and ddp.get_world_size()"
         )
-    if isinstance(loader, _Sharded):
+    if _is_sharded(loader):
         loader = loader._shard.original
     problem = _problem(loader)
     if problem:
@@ -81,12 +81,12 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
     Raises:
         ValueError: neither of these.
     """
-    if isinstance(loader, _Sharded):
+    if _is_sharded(loader):
         return _dealt_positions(loader._shard.totals, loader._shard.plan.cut.training)
     sampler = next((s for s in _samplers(loader) if isinstance(s, DistributedSampler)), None)
     if sampler is None:
         raise ValueError(
-            f"{_name(loader)} is not divided among the ranks: a loader is needed that shard() made, or one with torch's "
+            f"{_name(loader)} is not divided among the ranks: a loader is needed that shard() made, or with torch's "
             "DistributedSampler"
         )
     drawn, batches = sampler.num_samples, loader.batch_sampler
@@ -160,30 +160,40 @@ class _State:
     totals: list[int] = field(default_factory=list)  # sizes of the global batches in the last epoch
 
 
-class _Sharded:
-    """What sharded loaders do otherwise than the class they are derived from."""
+@functools.cache
+def _class(base: type[DataLoader]) -> type[DataLoader]:
+    """The class of the sharded copies of ``base``'s loaders."""
 
-    _shard: _State
+    class Sharded(base):
+        __doc__ = base.__doc__
+        _shard: _State
 
-    def __iter__(self) -> Iterator[Any]:
-        return _Epoch(self, super().__iter__())
+        def __iter__(self) -> Iterator[Any]:
+            return _Epoch(self, super().__iter__())
 
-    @property
-    def _index_sampler(self) -> Any:
-        lent = self.__dict__.get("_lent_indices")
-        return super()._index_sampler if lent is None else lent
+        @property
+        def _index_sampler(self) -> Any:
+            lent = self.__dict__.get("_lent_indices")
+            return super()._index_sampler if lent is None else lent
 
-    def _get_iterator(self) -> Any:
-        plan = self._shard.plan
-        if isinstance(self.dataset, IterableDataset):
-            dealer = dealing.Samples(plan, self)
-        else:
-            dealer = dealing.Indices(plan, self, super()._index_sampler)
-        return _Handing(self._shard, dealer, dealer.make(self, super()._get_iterator))
+        def _get_iterator(self) -> Any:
+            plan = self._shard.plan
+            if isinstance(self.dataset, IterableDataset):
+                dealer = dealing.Samples(plan, self)
+            else:
+                dealer = dealing.Indices(plan, self, super()._index_sampler)
+            return _Handing(self._shard, dealer, dealer.make(self, super()._get_iterator))
 
-    def set_epoch(self, epoch: int) -> None:
-        """Say which epoch comes next, counted from 0."""
-        self._shard.plan.epoch = None if _tell_epoch(self, super(), epoch) else epoch
+        def set_epoch(self, epoch: int) -> None:
+            """Say which epoch comes next, counted from 0."""
+            self._shard.plan.epoch = None if _tell_epoch(self, super(), epoch) else epoch
+
+    Sharded.__name__ = Sharded.__qualname__ = f"Sharded{base.__name__}"
+    return Sharded
+
+
+def _is_sharded(loader: Any) -> bool:
+    return isinstance(getattr(loader, "_shard", None), _State)
 
 
 def _tell_epoch(loader: Any, own_class: Any, epoch: int) -> bool:
@@ -205,11 +215,6 @@ def _set_epoch_alone(loader: Any, epoch: int) -> None:
     del loader.set_epoch
     loader.__class__ = _class(type(loader))
     _become_sharded(loader, loader, training=True).set_epoch(epoch)
-
-
-@functools.cache
-def _class(base: type) -> type:
-    return type(base)(f"Sharded{base.__name__}", (_Sharded, base), {"__doc__": base.__doc__})
 
 
 def _become_sharded(loader: Any, original: DataLoader, training: bool) -> DataLoader:
@@ -314,9 +319,12 @@ class _Epoch:
         if totals:
             self._total = totals[-1]
         if cut.training and self._total:
-            own = dealing.chunk(self._total, cut.rank, cut.world)
-            parts.drawn(self._loader, parts.Part(own.stop - own.start, self._total))
+            parts.drawn(self._loader, _part(self._total, cut.rank, cut.world))
         return batch
+
+    def __del__(self) -> None:
+        if self._state.plan.cut.training and self._state.totals is self._totals:
+            parts.dropped(self._loader)
 
     def _handed(self) -> deque[_Handed]:
         return self._iterator.handed if isinstance(self._iterator, _Handing) else self._state.handed
@@ -343,3 +351,9 @@ class _Epoch:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_iterator"], name)
+
+
+@functools.lru_cache
+def _part(total: int, rank: int, world: int) -> parts.Part:
+    own = dealing.chunk(total, rank, world)
+    return parts.Part(own.stop - own.start, total)
