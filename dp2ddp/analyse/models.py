@@ -431,27 +431,58 @@ def _condition(
         inside = around
     if not ifs:
         return None
-    if len(ifs) > 1:
-        return _unclear(
-            "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
-        )
+    for condition, branch in ifs:
+        if branch not in condition.body or not asks_for_gpus(context, condition.test):
+            return _unclear(
+                f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which is not only "
+                "about the GPUs that there are",
+                "wrap the model always, or under `torch.cuda.device_count() > 1`",
+            )
     condition, branch = ifs[0]
-    if branch not in condition.body or not asks_for_gpus(context, condition.test):
-        return _unclear(
-            f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which is not only "
-            "about the GPUs that there are",
-            "wrap the model always, or under `torch.cuda.device_count() > 1`",
-        )
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
             "the wrap is not an assignment of its own under its condition", "assign the wrapped model there"
         )
+    if len(ifs) > 1:
+        return _nested(context, ifs, statement)
     return _movable(context, condition, statement, module)
 
 
 def _unclear(message: str, help: str) -> Problem:
     """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
     return Problem(message, help, SHARDED_ONLY)
+
+
+def _nested(
+    context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.Assign
+) -> Condition | Problem:
+    """One condition inside of others, all about GPUs: the wrap goes after the outermost."""
+    program = context.program
+    target = _key(statement.targets[0])
+    plain = all(asks_for_gpus(context, condition.test, flags=False) for condition, _ in ifs)
+    if not plain or any(condition.orelse for condition, _ in ifs):
+        return _unclear(
+            "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
+        )
+    moves = [move for move, _ in _moves_after(context, statement)]
+    for condition, branch in ifs:
+        later = condition.body[condition.body.index(branch) + 1 :]
+        if any(_uses(other, target) for other in later if other not in moves):
+            return _unclear(
+                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+            )
+    return Condition(
+        at=program.anchor(ifs[-1][0]),
+        statement=program.anchor(statement),
+        target=program.anchor(statement.targets[0]),
+        whole=False,
+        alternative=False,
+        option=False,
+    )
+
+
+def _uses(statement: ast.stmt, target: str) -> bool:
+    return any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(statement))
 
 
 def _movable(
@@ -461,15 +492,12 @@ def _movable(
     target = _key(statement.targets[0])
     moves = [move for move, _ in _moves_after(context, statement)]
     rest = [other for other in condition.body if other is not statement and other not in moves]
-    for later in rest[condition.body.index(statement) :]:
-        if any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(later)):
-            return _unclear(
-                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
-            )
+    if any(_uses(later, target) for later in rest[condition.body.index(statement) :]):
+        return _unclear(
+            "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+        )
     otherwise = [other for other in condition.orelse if not _only_moves(context, other, target)]
-    if otherwise and any(
-        isinstance(n, ast.expr) and _key(n) == target for other in otherwise for n in ast.walk(other)
-    ):
+    if any(_uses(other, target) for other in otherwise):
         return _unclear(
             "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
         )

@@ -239,7 +239,8 @@ class Lab:
         if name not in self.converted_:
             output = self.folder / "converted" / name
             output.parent.mkdir(exist_ok=True)
-            command = [sys.executable, "-m", "dp2ddp", "convert", SHAPES[name].before, "--output", output]
+            before = FIXTURES / name / "before"
+            command = [sys.executable, "-m", "dp2ddp", "convert", before, "--output", output]
             code, out, err = run_command(command, self.folder, environment(), timeout=120)
             if code != 0:
                 raise RuntimeError(f"convert ended with {code}\n{out[-3000:]}\n{err[-3000:]}")

@@ -12,8 +12,10 @@ from programs import LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
-from parity.harness import Lab, Run
+from parity import compare
+from parity.harness import FIXTURES, Lab, Run
 
+CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 SEED = "torch.manual_seed(3)\n"
 SEEDED = PROGRAM.replace("data = ", SEED + "data = ", 1)
 
@@ -79,6 +81,26 @@ def test_the_batch_exact_form_makes_dataparallel_s_steps(lab: Lab, processes: in
     """With batches of 10, which no number of these divides, and an uneven last one."""
     before, after = runs(lab, PROGRAM.replace("batch_size=16", "batch_size=10"), processes, exact=True)
     assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize(("name", "checkpoint"), CHECKPOINTS.items())
+def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str, processes: int) -> None:
+    """In batches of 32, and an uneven last one; with what they print and save."""
+    arguments = lab.arguments()
+    script = FIXTURES / name / "before" / "train.py"
+    before = lab.run(script, arguments, replicas=processes).ok()
+    after = lab.run(lab.converted(name) / "train.py", arguments, processes=processes).ok()
+    assert differences(before, after, losses=name == "contrastive") == []
+    assert printed(after) == printed(before) != []
+    pair = before.load(checkpoint), after.load(checkpoint)
+    assert compare.checkpoints(*pair, tolerance=1e-9) == []
+    assert before.files() == after.files()
+
+
+def printed(run: Run) -> list[str]:
+    """The lines that are the same in every run."""
+    return [line for line in run.printed.splitlines() if "total time" not in line]
 
 
 def test_mistakes_are_seen(lab: Lab) -> None:
