@@ -197,11 +197,14 @@ def test_agents_that_end_well_stop_nobody(stopped):
     )
     for link in links:
         link.watch()
-    begin = time.monotonic()
+    serving = threading.Thread(target=links[0].leave, args=(None,))
+    serving.start()
+    serving.join(0.3)
+    assert serving.is_alive()  # machine 1 still needs the store
     assert links[1].leave(None) is None
-    assert links[0].leave(None) is None and time.monotonic() - begin < 1
-    del links
-    time.sleep(2 * machines.WATCH_PERIOD)
+    serving.join(1)
+    assert not serving.is_alive()
+    wait_for(lambda: "dp2ddp-machines" not in {thread.name for thread in threading.enumerate()})
     assert stopped == []
 
 

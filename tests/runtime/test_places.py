@@ -135,6 +135,7 @@ def test_seats(hosts, given, expected):
 
 
 SHOWS = """
+from dp2ddp.runtime.ranks import first_of_machine
 print(ddp.get_rank(), ddp.get_world_size())
 ddp.init()
 with ddp.main_process_first():
@@ -143,7 +144,7 @@ with ddp.main_process_first():
 assert ddp.gather(ddp.get_rank()) == list(range(ddp.get_world_size()))
 assert min(ddp.gather(first)) == ddp.gather(first)[0]
 names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT")
-place = [int(os.environ[name]) for name in names]
+place = [int(os.environ[name]) for name in names] + [first_of_machine()]
 assert place[:4] == [ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), ddp.get_local_world_size()]
 with open(f"place{ddp.get_rank()}", "w") as file:
     file.write(json.dumps(place))
@@ -174,8 +175,8 @@ def test_ranks_started_by_srun(lab, tmp_path):
     codes, output, found = by_hand(lab, script, ranks)
     assert codes == [0, 0, 0], output
     assert sorted(output.split("\n")) == ["", "0 3", "1 3", "2 3"]  # known before init()
-    end = [int(port)]
-    assert found == [[0, 3, 0, 2, 0] + end, [1, 3, 0, 1, 1] + end, [2, 3, 1, 2, 0] + end]
+    end = int(port)
+    assert found == [[0, 3, 0, 2, 0, end, 0], [1, 3, 0, 1, 1, end, 1], [2, 3, 1, 2, 0, end, 0]]
 
 
 def test_ranks_started_by_mpirun(lab, tmp_path):
@@ -186,8 +187,8 @@ def test_ranks_started_by_mpirun(lab, tmp_path):
         lab, script, [rank | {"OMPI_COMM_WORLD_LOCAL_SIZE": "2"} for rank in ranks]
     )
     assert codes == [0, 0], output
-    end = [places.port_of(str(tmp_path))]
-    assert found == [[0, 2, 0, 2, 0] + end, [1, 2, 1, 2, 0] + end]
+    end = [places.port_of(str(tmp_path)), 0]
+    assert found == [[0, 2, 0, 2, 0, *end], [1, 2, 1, 2, 0, *end]]
     codes, output, _ = by_hand(lab, script, [ranks[0] | {"OMPI_COMM_WORLD_LOCAL_SIZE": "1"}])
     assert (
         codes == [1] and output.count("ValueError: this is rank 0 of 2, but MASTER_ADDR is not set") == 1
@@ -200,7 +201,7 @@ def test_ranks_started_by_hand(lab, tmp_path):
     common = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": port, "WORLD_SIZE": "3"}
     codes, output, found = by_hand(lab, script, [common | {"RANK": r} for r in "012"])
     assert codes == [0, 0, 0], output
-    assert found == [[r, 3, r, 3, 0, int(port)] for r in range(3)]
+    assert found == [[r, 3, r, 3, 0, int(port), 0] for r in range(3)]
     codes, output, _ = by_hand(lab, script, [common | {"RANK": "0", "MASTER_PORT": "99999"}])
     assert codes == [1] and output.count("ValueError: MASTER_PORT=99999: ports are 1 to 65535") == 1
     # two machines on one host
@@ -208,7 +209,7 @@ def test_ranks_started_by_hand(lab, tmp_path):
     ranks = [common | {"RANK": r, "LOCAL_RANK": local} for r, local in zip("012", "010", strict=True)]
     codes, output, found = by_hand(lab, script, ranks)
     assert codes == [0, 0, 0], output
-    assert [place[2:5] for place in found] == [[0, 2, 0], [1, 2, 0], [0, 1, 1]]
+    assert [place[2:5] + place[6:] for place in found] == [[0, 2, 0, 0], [1, 2, 0, 0], [0, 1, 1, 2]]
 
 
 def test_a_world_of_one_needs_no_address(lab, tmp_path):
