@@ -7,6 +7,7 @@ rows, W times, for the average to cancel the W.
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import torch
@@ -27,7 +28,28 @@ def weigh(output: Any, weight: float) -> None:
 
 
 def _times(gradient: torch.Tensor, weight: float) -> torch.Tensor:
-    return gradient * weight if weight else torch.zeros_like(gradient)
+    if weight:
+        return scaled(gradient, weight)
+    # a gradient with respect to the inputs (for a penalty) is needed as it is: its square root may be taken
+    return gradient if torch.is_grad_enabled() and not is_accumulating() else torch.zeros_like(gradient)
+
+
+def scaled(gradient: torch.Tensor, factor: float) -> torch.Tensor:
+    """``gradient * factor``, whose own derivative is 1: each gradient meets the places that weigh once."""
+    if not torch.is_grad_enabled():
+        return gradient * factor
+    return gradient + gradient.detach() * (factor - 1)
+
+
+def is_accumulating() -> bool:
+    """Whether the backward pass adds to all gradients it reaches: no ``torch.autograd.grad``, no ``inputs=``."""
+    # of any thread: with a GPU, hooks run in one of autograd's own
+    for frame in sys._current_frames().values():
+        while frame is not None and frame.f_code is not torch.autograd.grad.__code__:
+            if frame.f_code is torch.autograd.backward.__code__:
+                return not frame.f_locals["inputs"]
+            frame = frame.f_back
+    return False
 
 
 def weights(loss: torch.Tensor) -> set[float]:

@@ -84,7 +84,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if not torch.is_grad_enabled():
             return super().forward(*inputs, **kwargs)
         weight = parts.weight(inputs, kwargs) if self._weighs else 1.0
-        if weight not in (0.0, 1.0):
+        if weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext():
             output = super().forward(*inputs, **kwargs)

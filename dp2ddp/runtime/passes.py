@@ -13,7 +13,6 @@ parameter once. Here every parameter says when its gradient has arrived:
 
 from __future__ import annotations
 
-import sys
 import weakref
 from collections.abc import Sequence
 from threading import Lock
@@ -22,7 +21,7 @@ from typing import Any
 import torch
 from torch.autograd import Variable
 
-from . import debug, parts
+from . import debug, graph, parts
 
 _preparing = Lock()  # gradients of a model on several GPUs arrive in several threads
 
@@ -140,7 +139,7 @@ class Passes:
 
     def _may_be_reached_elsewhere(self) -> bool:
         """Whether a pass that came to the output and to no parameter is one in which other ranks may reach some."""
-        return _is_accumulating() and any(parameter.requires_grad for parameter in self._trained)
+        return graph.is_accumulating() and any(parameter.requires_grad for parameter in self._trained)
 
     def _complete(self, current: _Pass, reducer: Any) -> list[torch.nn.Parameter]:
         """Tell the reducer of all parameters that it has not heard of, and return those that were not reached."""
@@ -219,17 +218,6 @@ def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
     handle = parameter.register_post_accumulate_grad_hook(note)
     parameter.requires_grad_(trained)
     return handle
-
-
-def _is_accumulating() -> bool:
-    """Whether the pass adds to the gradients of all it reaches: no ``torch.autograd.grad``, no ``inputs=``."""
-    # of any thread: with a GPU, hooks run in one of autograd's own
-    for frame in sys._current_frames().values():
-        while frame is not None and frame.f_code is not torch.autograd.grad.__code__:
-            if frame.f_code is torch.autograd.backward.__code__:
-                return not frame.f_locals["inputs"]
-            frame = frame.f_back
-    return False
 
 
 def _is_older(tensor: torch.Tensor, arguments: Any) -> bool:

@@ -7,6 +7,7 @@ the next place that weighs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -17,8 +18,20 @@ _PLAIN = (str, bytes, int, float, complex, torch.dtype, torch.device, type(None)
 
 
 def unweighed(arguments: Any, weight: float) -> Any:
-    """A model's ``arguments`` as tensors that divide the gradients through them by ``weight``, which is not 0."""
-    return _replaced(arguments, lambda tensor: _hooked(tensor, lambda gradient: gradient / weight))
+    """A model's ``arguments`` as tensors that divide the gradients through them by ``weight``, if it is not 0."""
+
+    def unweigh(gradient: torch.Tensor) -> torch.Tensor:
+        if weight:
+            return graph.scaled(gradient, 1 / weight)
+        # what is computed from it (a penalty) shall not come back
+        return gradient.detach() + 0 * gradient if torch.is_grad_enabled() else gradient
+
+    def replacement(tensor: torch.Tensor) -> torch.Tensor:
+        view = tensor.view_as(tensor)
+        view.register_hook(unweigh)
+        return view
+
+    return _replaced(arguments, replacement)
 
 
 def weighed(output: Any, weight: float) -> Any:
@@ -48,16 +61,10 @@ def _check(leaf: Any) -> None:
         )
 
 
-def _replaced(values: Any, replacement: Any) -> Any:
+def _replaced(values: Any, replacement: Callable[[torch.Tensor], torch.Tensor]) -> Any:
     leaves = nested.flatten(values, dataclasses=True)
     needed = [isinstance(leaf, torch.Tensor) and leaf.requires_grad for leaf in leaves]
     if not any(needed):
         return values
     new = [replacement(leaf) if needs else leaf for leaf, needs in zip(leaves, needed, strict=True)]
     return nested.unflatten(values, new, dataclasses=True)
-
-
-def _hooked(tensor: torch.Tensor, hook: Any) -> torch.Tensor:
-    view = tensor.view_as(tensor)
-    view.register_hook(hook)
-    return view
