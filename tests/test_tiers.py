@@ -202,6 +202,30 @@ def test_an_optimizer_of_the_wrapped_model_does_not_matter(name: str) -> None:
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
 
 
+BODY = PROGRAM[PROGRAM.index("model = nn.Linear") :]
+WRAPPED = {
+    "in every branch": PROGRAM.replace(
+        WRAP, f"if len(data) > 3:\n    {WRAP}\nelif len(data) > 2:\n    raise SystemExit\nelse:\n    {WRAP}"
+    ),
+    "in a loop that makes the model": PROGRAM.replace(
+        BODY, "for rate in (0.1, 0.2):\n" + "".join(f"    {line}\n" for line in BODY.splitlines())
+    ),
+    "under two questions about GPUs": PROGRAM.replace(
+        WRAP,
+        f"if torch.cuda.is_available():\n    if torch.cuda.device_count() > 1:\n        {WRAP}\n    print('GPUs')",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_a_model_that_is_wrapped_whenever_it_trains_is_sharded(name: str) -> None:
+    after, conversion = converted(WRAPPED[name])
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    for node in ast.walk(ast.parse(after)):
+        if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
+            assert "DistributedDataParallel" not in ast.unparse(node)
+
+
 # Batch-exact
 
 

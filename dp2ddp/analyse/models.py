@@ -422,12 +422,13 @@ def _condition(
     for around in program.ancestors(statement):
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             break
-        if isinstance(around, LOOPS):
+        if isinstance(around, LOOPS) and not _made_anew(around, inside, module):
             return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
         if isinstance(around, ast.If):
             if is_main_guard(around.test):
                 break
-            ifs.append((around, inside))
+            if not _wraps_always(context, around, statement):
+                ifs.append((around, inside))
         inside = around
     if not ifs:
         return None
@@ -451,6 +452,37 @@ def _condition(
 def _unclear(message: str, help: str) -> Problem:
     """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
     return Problem(message, help, SHARDED_ONLY)
+
+
+def _made_anew(loop: ast.AST, inside: ast.AST, module: ast.expr) -> bool:
+    """Whether each round of a loop makes the model that it wraps."""
+    body = loop.body  # type: ignore[attr-defined]
+    name = _key(module)
+    return inside in body and any(
+        isinstance(before, ast.Assign) and any(_key(target) == name for target in before.targets)
+        for before in body[: body.index(inside)]
+    )
+
+
+def _wraps_always(context: Context, condition: ast.If, statement: ast.stmt) -> bool:
+    """Whether every branch of a condition wraps what a statement wraps, or ends the program."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return False
+    target = _key(statement.targets[0])
+
+    def wraps(block: list[ast.stmt]) -> bool:
+        return any(
+            isinstance(part, ast.Raise)
+            or (isinstance(part, ast.If) and wraps(part.body) and wraps(part.orelse))
+            or (
+                isinstance(part, ast.Assign)
+                and [_key(it) for it in part.targets] == [target]
+                and context.is_wrapped(context.program.values(part.value))
+            )
+            for part in block
+        )
+
+    return wraps([condition])
 
 
 def _nested(
