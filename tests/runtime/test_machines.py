@@ -100,7 +100,8 @@ time.sleep(60)
     )
     command = ["-m", "torch.distributed.run", "--nnodes", 2, "--rdzv-backend", "c10d"]
     command += ["--rdzv-id", "job", "--rdzv-endpoint", f"127.0.0.1:{free_port()}", "--nproc-per-node"]
-    jobs = [start([*command, count, "train.py"], tmp_path) for count in (2, 1)]
+    # what was wanted of plain `python` is no matter under torchrun
+    jobs = [start([*command, count, "train.py"], tmp_path, processes=4) for count in (2, 1)]
     done = results(jobs)
     # c10d rendezvous numbers the machines by itself
     found = sorted(re.findall(r"^\d 3 \d \d \d$", "".join(result.out for result in done), re.MULTILINE))

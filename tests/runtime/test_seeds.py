@@ -1,6 +1,9 @@
 """Ranks that nobody seeded draw the same; what the user seeded stays."""
 
-from jobs import run, write
+import subprocess
+import sys
+
+from jobs import write
 
 DRAWS = """
 import random
@@ -14,22 +17,24 @@ ddp.print(both[0] == both[-1], both[0])
 """
 
 
-def test_ranks_agree_where_nothing_is_seeded(tmp_path):
-    script = write(tmp_path, DRAWS.format(seeding=""))
-    first, second = run([script], tmp_path), run([script], tmp_path)
-    assert first.code == second.code == 0, first.err
-    assert first.out.startswith("True") and second.out.startswith("True")
-    assert first.out != second.out
+def draws(lab, folder, seeding, processes):
+    script = write(folder, DRAWS.format(seeding=seeding))
+    env = {"DP2DDP_PROCESSES": "1"}
+    return lab.run(script, processes=processes, recorded=False, timeout=60, env=env).ok().printed
 
 
-def test_what_is_seeded_stays(tmp_path):
+def test_ranks_agree_where_nothing_is_seeded(lab, tmp_path):
+    unseeded = "torch.seed(); random.seed(); numpy.random.seed()"  # the lab's ranks are forks of one process
+    first, second = (draws(lab, tmp_path, unseeded, 2) for _ in range(2))
+    assert first.startswith("True") and second.startswith("True")
+    assert first != second
+
+
+def test_what_is_seeded_stays(lab, tmp_path):
     seeding = "torch.manual_seed(5); random.seed(6); numpy.random.seed(7)"
-    script = write(tmp_path, DRAWS.format(seeding=seeding))
-    two, one = run([script], tmp_path), run([script], tmp_path, processes=1)
-    assert two.code == one.code == 0, two.err + one.err
-    expected = "import torch, random, numpy\n" + seeding
-    expected += "\nprint([torch.rand(1).item(), random.random(), numpy.random.rand(), 5])"
-    (tmp_path / "plain.py").write_text(expected)
-    plain = run([tmp_path / "plain.py"], tmp_path, processes=None)
-    assert plain.out.strip() in two.out
-    assert two.out.startswith("True")
+    two, one = draws(lab, tmp_path, seeding, 2), draws(lab, tmp_path, seeding, 1)
+    plain = "import torch, random, numpy\n" + seeding
+    plain += "\nprint([torch.rand(1).item(), random.random(), numpy.random.rand(), 5])"
+    expected = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True, timeout=60).stdout
+    assert expected.strip() in two and expected.strip() in one
+    assert two.startswith("True")

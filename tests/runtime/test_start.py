@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from jobs import ROOT, TORCHRUN, run, write
+from jobs import ROOT, run, write
 
 from dp2ddp.runtime import agent, options, ranks, start
 
@@ -98,16 +98,6 @@ def test_module_as_main_with_spawned_loader_workers(tmp_path):
     assert words.count("sum 6") == 2 and words.count("imported") == 5
     for expected in ("__main__ 0 True", "__main__ 1 False", "__mp_main__ 0 True", "__mp_main__ 1 False"):
         assert words.count(expected) == 1
-
-
-def test_joins_what_torchrun_started(tmp_path):
-    write(
-        tmp_path,
-        NOTE + 'note("above")\nddp.launch(lambda: note(f"{ddp.get_rank()}/{dist.get_world_size()}"))',
-    )
-    result = run([*TORCHRUN, "train.py"], tmp_path, processes=4)
-    assert (result.code, result.left) == (0, [])
-    assert lines(tmp_path / "events") == ["0/2", "1/2", "above", "above"]
 
 
 def test_one_process_has_a_group_of_one(tmp_path):
