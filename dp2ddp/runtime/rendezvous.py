@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -18,10 +19,13 @@ from torch.distributed import distributed_c10d
 
 from . import messages, ranks
 
+SILENCE = 20.0  # seconds that a server which listens may take to answer
+WHILE = 1.0  # seconds after which a rank that waits tells the others
 HINT = 15.0  # seconds after which it is said once for whom a process waits
 
 _store: dist.Store | None = None
 _calls: dict[str, int] = {}
+_IN_ORDER = ("barrier", "first")  # the calls that all ranks make in the same order as their collectives
 
 
 def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
@@ -48,26 +52,42 @@ def open_store(host: str, port: int, *, serve: bool, timeout: timedelta) -> dist
     What torch opens there in the serving process shares the server. Port 0 is any free one.
 
     Raises:
-        RuntimeError: the store can't be reached, or its port is taken.
+        RuntimeError: the store can't be reached, or its port is taken, here or there.
     """
+    options = {"world_size": None, "timeout": timeout, "wait_for_workers": False, "multi_tenant": True}
     if not serve:
         _wait_for_server(host, port, timeout)
+        return _open_client(lambda: dist.TCPStore(host, port, is_master=False, **options), f"{host}:{port}")
     try:
-        return dist.TCPStore(
-            host,
-            port,
-            world_size=None,
-            is_master=serve,
-            timeout=timeout,
-            wait_for_workers=False,
-            multi_tenant=True,
-        )
+        return dist.TCPStore(host, port, is_master=True, **options)
     except RuntimeError as error:
         if "EADDRINUSE" in str(error):
-            raise RuntimeError(
-                f"port {port} is taken on this machine: choose another in MASTER_PORT or dist_url"
-            ) from None
+            raise RuntimeError(f"port {port} is taken on this machine: choose another") from None
         raise
+
+
+def _open_client(make: Callable[[], dist.TCPStore], address: str) -> dist.TCPStore:
+    """What ``make`` returns, in a thread: torch waits without any limit for a server that listens and never answers."""
+    made: list[dist.TCPStore] = []
+    errors: list[str] = []
+
+    def run() -> None:
+        try:
+            store = make()
+            store.add("dp2ddp/asked", 0)  # torch 2.4 asks nothing before
+            made.append(store)
+        except RuntimeError as error:
+            errors.append(str(error).partition("\n")[0])
+
+    thread = threading.Thread(target=run, name="dp2ddp-store", daemon=True)
+    thread.start()
+    thread.join(SILENCE)
+    if made:
+        return made[0]
+    reason = errors[0] if errors else f"no answer in {SILENCE:g} s"
+    raise RuntimeError(
+        f"what listens at {address} is not this job's store ({reason}): if it is another program, choose another port"
+    )
 
 
 def _wait_for_server(host: str, port: int, timeout: timedelta) -> None:
@@ -137,11 +157,32 @@ def claim(key: str) -> bool:
     return store().add(f"claim/{key}", 1) == 1
 
 
+def started() -> int:
+    """How many collectives this rank has started in the default group, over all its backends."""
+    group = dist.group.WORLD
+    if group is None:
+        return 0
+    try:
+        backends = {id(b): b for b in (group._get_backend(kind) for kind in group._device_types)}.values()
+        return sum(backend._get_sequence_number_for_group() for backend in backends)
+    except (AttributeError, RuntimeError):
+        return group._get_sequence_number_for_group()
+
+
 def report_end(sequence: int) -> None:
     """Tell the others that this rank has ended, having started ``sequence`` collectives."""
-    value = {"sequence": sequence, "calls": _calls}
-    store().set(f"end/{ranks.get_rank()}", json.dumps(value))
+    value = json.dumps({"rank": ranks.get_rank(), "sequence": sequence, "calls": _calls})
+    store().set(f"end/{ranks.get_rank()}", value)
+    if claim(f"end at {sequence}"):
+        store().set(f"ends/{store().add('ends', 1)}", value)
     store().add("ended", 1)
+
+
+def ends(known: int) -> list[dict]:
+    """What ranks reported at their end, but the first ``known``; of those that started as many collectives, one."""
+    return [
+        json.loads(store().get(f"ends/{number}")) for number in range(known + 1, store().add("ends", 0) + 1)
+    ]
 
 
 def ended_count() -> int:
@@ -152,6 +193,24 @@ def ended(rank: int) -> dict | None:
     """What a rank reported at its end, or None while it runs."""
     key = f"end/{rank}"
     return json.loads(store().get(key)) if store().check([key]) else None
+
+
+def report_wait() -> None:
+    """Tell the others that this rank has been waiting for a while, and in which call."""
+    calls = {name: _calls[name] for name in _IN_ORDER if name in _calls}
+    store().set("wait", json.dumps({"rank": ranks.get_rank(), "sequence": started(), "calls": calls}))
+
+
+def waits_in_vain() -> int | None:
+    """The rank that waits in a call to which this one cannot come, because it waits for that rank in a collective.
+
+    There the call came before the collective, and here after it.
+    """
+    if not store().check(["wait"]):
+        return None
+    report = json.loads(store().get("wait"))
+    behind = any(number > _calls.get(name, 0) for name, number in report["calls"].items())
+    return report["rank"] if behind and started() > report["sequence"] else None
 
 
 def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: float = 0.002) -> None:
@@ -165,9 +224,13 @@ def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: flo
     Raises:
         RuntimeError: with that message.
     """
+    report_at = time.monotonic() + WHILE
     while not done():
         message = missing()
         if message is not None and not done():
             raise RuntimeError(message)
+        if time.monotonic() > report_at:
+            report_at = float("inf")
+            report_wait()
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)

@@ -3,7 +3,8 @@
 - A rank that ends reports it in the store, with the number of collectives it took part in, and waits for the others.
   When all have ended, they leave the process group together.
 - A thread in every rank watches for such reports. A rank that started more collectives than one that has ended will
-  wait for it in vain: it says so and ends the job.
+  wait for it in vain: it says so and ends the job. Likewise if that one waits at a barrier to which this one will
+  not come before.
 - A rank that fails says so first, so that the ranks which fail because of it, or alike, stay quiet.
 - A rank whose collective times out asks the threads of the others how many they have started, and where they are.
 
@@ -93,46 +94,36 @@ def _say(text: str) -> None:
     builtins.print(f"dp2ddp: {text}", file=sys.stderr, flush=True)
 
 
-def _sequences() -> int:
-    """How many collectives this rank has started in the default group, over all its backends."""
-    group = dist.group.WORLD
-    try:
-        backends = {id(b): b for b in (group._get_backend(kind) for kind in group._device_types)}.values()
-        return sum(backend._get_sequence_number_for_group() for backend in backends)
-    except (AttributeError, RuntimeError):
-        return group._get_sequence_number_for_group()
-
-
 def _watch_others() -> None:
-    seen, asked = 0, False
-    left = set(range(ranks.get_world_size())) - {ranks.get_rank()}
-    gone: dict[int, int] = {}
+    asked, ends = False, []
     while not _stop.wait(WATCH_PERIOD):
         try:
             if not dist.is_initialized():
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
-                rendezvous.store().set(f"where/{ranks.get_rank()}", json.dumps([_sequences(), _site()]))
-            count = rendezvous.ended_count()
-            if count > seen:
-                reports = {rank: rendezvous.ended(rank) for rank in left}
-                gone |= {rank: report["sequence"] for rank, report in reports.items() if report}
-                left -= gone.keys()
-                seen = len(gone)
-            mine = _sequences() if gone else 0
-            for rank, theirs in gone.items():
-                if mine > theirs:
-                    _accuse(rank)
+                answer = json.dumps([rendezvous.started(), _site()])
+                rendezvous.store().set(f"where/{ranks.get_rank()}", answer)
+            ends += rendezvous.ends(len(ends))
+            for report in ends:
+                if rendezvous.started() > report["sequence"]:
+                    _give_up(
+                        f"rank {report['rank']} has ended, but {_name()} still needs it (in a collective)"
+                    )
+            waiting = rendezvous.waits_in_vain()
+            if waiting is not None:
+                _give_up(
+                    f"rank {waiting} waits at a barrier for {_name()}, which waits for it in a collective"
+                )
         except RuntimeError:  # the store is gone, and the agent with it: whoever started us ends us
             return
 
 
-def _accuse(rank: int) -> None:
-    """End the job because of a rank which has ended while this one waits for it in a collective."""
-    rendezvous.store().set(f"needed/{rank}", str(ranks.get_rank()))
-    if rendezvous.claim(f"accuse/{rank}"):
-        _say(f"rank {rank} has ended, but {_name()} still needs it (in a collective): ending the job")
+def _give_up(why: str) -> None:
+    """End the job because this rank waits in a collective in vain."""
+    rendezvous.store().set("needed", "")
+    if rendezvous.claim("giving up"):
+        _say(f"{why}: ending the job")
     if not _stop.wait(COURTESY):
         for worker in multiprocessing.active_children():
             worker.terminate()
@@ -219,7 +210,7 @@ def _is_timeout(error: BaseException) -> bool:
 
 def _missing() -> list[str]:
     """Of each rank that has not come to this rank's last collective: where it is, as its watching thread says."""
-    mine, store, answers = _sequences(), rendezvous.store(), {}
+    mine, store, answers = rendezvous.started(), rendezvous.store(), {}
     others = set(range(ranks.get_world_size())) - {ranks.get_rank()}
     store.set("where", "")
     end = time.monotonic() + COURTESY
@@ -281,10 +272,10 @@ def _exit_at_once(code: int) -> None:
 
 def _wait_for_others() -> bool:
     """Report this rank's end and wait until all have; False if one needs this rank, or the store is gone."""
-    rendezvous.report_end(_sequences())
+    rendezvous.report_end(rendezvous.started())
     pause = 0.005
     while rendezvous.ended_count() < dist.get_world_size():
-        if rendezvous.store().check([f"needed/{ranks.get_rank()}"]):
+        if rendezvous.store().check(["needed"]):
             return False
         time.sleep(pause)
         pause = min(pause * 1.5, 0.2)
@@ -297,7 +288,7 @@ def _leave(together: bool) -> None:
     if together:
         with suppress(RuntimeError):
             cpu = torch.device("cpu")
-            if cpu in group._device_types and _sequences():
+            if cpu in group._device_types and rendezvous.started():
                 group._get_backend(
                     cpu
                 ).barrier().wait()  # unlike dist.barrier, it starts no NCCL and has no tensor

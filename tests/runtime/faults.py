@@ -52,12 +52,13 @@ def main():
         for parameter in model.parameters():
             dist.all_reduce(parameter.grad)
         time.sleep(0.01)
+    {after}
 
 def at(step, rank, last):
 {at}
 
 {before}
-ddp.launch(main)
+ddp.launch(main{options})
 """
 
 SAVING = """
@@ -98,10 +99,12 @@ if "RANK" not in os.environ:
 """
 
 
-def training(at: str, samples: str = "10_000", before: str = "", wrap: str = "") -> str:
+def training(
+    at: str, samples: str = "10_000", before: str = "", wrap: str = "", after: str = "", options: str = ""
+) -> str:
     """A script that trains with a loader's worker; ``at`` is run at each step. Without DDP it starts sooner."""
     block = textwrap.indent(textwrap.dedent(at).strip("\n"), "    ")
-    return TRAINING.format(at=block, samples=samples, before=before, wrap=wrap)
+    return TRAINING.format(at=block, samples=samples, before=before, wrap=wrap, after=after, options=options)
 
 
 def on_last(action: str, **more: str) -> str:
@@ -231,6 +234,14 @@ FAULTS = [
         ended(r"\d", "{last}") + failed("{last}"),
     ),
     Fault(
+        "the same, the others are at `ddp.barrier()`",
+        training("if step == 20:\n    fault()", samples="20 + (rank == last)", after="ddp.barrier()"),
+        1,
+        "which rank waits at the barrier, and which for it",
+        r"dp2ddp: rank \d waits at a barrier for rank {last} of {world}, which waits for it in a collective: ending the job\n"
+        + failed("{last}"),
+    ),
+    Fault(
         "a rank hangs, 5 s is the timeout",
         on_last("time.sleep(1000)", wrap=WRAP),
         1,
@@ -304,6 +315,14 @@ FAULTS = [
         0,
         "nothing: it trains",
         "",
+    ),
+    Fault(
+        "the port of `dist_url` is taken",
+        training("pass", before=f"{TAKEN}    fault()", options=", dist_url='env://'"),
+        1,
+        "`port … is taken on this machine: choose another`",
+        r"Traceback.*\nRuntimeError: port \d+ is taken on this machine: choose another\n",
+        saved=(),
     ),
 ]
 

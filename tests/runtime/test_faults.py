@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
 
+import jobs
 import pytest
 from faults import FAULTS, Fault, Outcome, inflict
 
@@ -40,3 +43,19 @@ def outcomes(
 def test_a_fault(fault: Fault, processes: int, outcomes: dict[str, Future[Outcome]]) -> None:
     outcome = outcomes[f"{fault.name}-{processes}"].result()
     assert not outcome.wrong, "\n".join(outcome.wrong)
+
+
+SILENT = """
+import socket
+from datetime import timedelta
+from dp2ddp.runtime import rendezvous
+rendezvous.SILENCE = 0.5
+server = socket.create_server(("127.0.0.1", 0))
+rendezvous.open_store("127.0.0.1", server.getsockname()[1], serve=False, timeout=timedelta(seconds=60))
+"""
+
+
+def test_a_port_where_another_program_listens_and_never_answers(tmp_path: Path) -> None:
+    result = jobs.run(["-c", SILENT], tmp_path)
+    assert result.code == 1 and result.seconds < 20
+    assert re.search(r"127.0.0.1:\d+ is not this job's store \(no answer in 0.5 s\)", result.err), result.err
