@@ -27,7 +27,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, parts, ranks, weighing
+from . import bypass, debug, parts, ranks, weighing
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -245,11 +245,13 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     # Buffers
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
+        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         # `.data` has a version counter of its own
         buffers = [buffer.data for buffer in (self.modules_buffers if bufs is None else bufs)]
         super()._default_broadcast_coalesced(buffers, bucket_size, authoritative_rank)
 
     def _broadcast(self, tensors: Any) -> None:
+        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         for tensor in tensors:
             dist.broadcast(tensor.data, src=0)
 
