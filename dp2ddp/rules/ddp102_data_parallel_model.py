@@ -45,6 +45,25 @@ for epoch in range(2):
         criterion(model(inputs.to(device)), targets.to(device)).backward()
         optimizer.step()
 """,
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 4).cuda(), device_ids=[0, 1])
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+for epoch in range(2):
+    for inputs, targets in loader:
+        features = model(inputs.cuda())
+        distances = torch.cdist(features, features)
+        same = (targets[:, None] == targets).cuda()
+        loss = distances[same].mean() - distances[~same].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
 )
 
 

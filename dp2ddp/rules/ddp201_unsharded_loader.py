@@ -42,6 +42,22 @@ for epoch in range(2):
         criterion(model(inputs.cuda()), targets.cuda()).backward()
         optimizer.step()
 """,
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset, WeightedRandomSampler
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, sampler=WeightedRandomSampler(torch.rand(64), 64))
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+""",
 )
 
 

@@ -1,6 +1,7 @@
 """A loop over epochs does not tell the sampler which epoch it is.
 
-DistributedSampler shuffles by its seed and the epoch: without ``set_epoch`` every epoch has the same order.
+DistributedSampler shuffles by its seed and the epoch: without ``set_epoch`` every epoch has the same order. Where a
+loop counts nothing, its loader is sharded by ``ddp.shard``, which reshuffles by itself (DDP201).
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,10 @@
 """The loss is not known to be a mean over the samples of the batch.
 
+Then the model becomes a ``ddp.DataParallel``, and every process computes the loss of the whole batch.
+
 DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
 the whole batch where the loss is a mean over samples. Sums, weighted means and losses that compare the samples of
-a batch with each other are something else: such a program is not converted.
+a batch with each other are something else.
 """
 
 from collections.abc import Iterator

@@ -3,7 +3,7 @@
 Losses and counts of the training loop are of this process's part of each batch. They are printed or logged by
 the main process as they are: close to the whole batch's, but not the same. To report the whole batch's, combine
 them where every process passes: ``loss = ddp.mean(loss)``, ``correct = ddp.sum(correct)``. Evaluation is not
-affected: every process evaluates the whole set.
+affected: every process evaluates the whole set. Nor is training on whole batches.
 """
 
 from collections.abc import Iterator
