@@ -421,29 +421,49 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
 
 
 def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
+    nodes = list(ast.walk(file.tree))
+    helpers = {
+        node.name: helper
+        for node in nodes
+        if isinstance(node, ast.FunctionDef) and (helper := _path_helper(node)) is not None
+    }
     names: dict[str, ast.expr] = {}
-    for node in ast.walk(file.tree):
-        values: list[ast.expr] = []
-        first = False
+    for node in nodes:
+        values, first = _path_edit(node)
         if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
             names[node.targets[0].id] = node.value
-        elif isinstance(node, ast.AugAssign) and _is_sys_path(node.target):
-            values = _elements(node.value)
-        elif (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and _is_sys_path(node.func.value)
-        ):
-            if node.func.attr == "insert" and len(node.args) == 2:
-                values, first = [node.args[1]], True
-            elif node.func.attr == "append" and len(node.args) == 1:
-                values = [node.args[0]]
-            elif node.func.attr == "extend" and len(node.args) == 1:
-                values = _elements(node.args[0])
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
+            position, first = helpers[node.func.id]
+            values = node.args[position : position + 1]
         for value in values:
             folder = _path_value(value, file.path, names)
             if folder is not None:
                 yield folder, first
+
+
+def _path_edit(node: ast.AST) -> tuple[list[ast.expr], bool]:
+    """What a node puts on ``sys.path``, and whether it puts it first."""
+    if isinstance(node, ast.AugAssign) and _is_sys_path(node.target):
+        return _elements(node.value), False
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and _is_sys_path(node.func.value):
+        if node.func.attr == "insert" and len(node.args) == 2:
+            return [node.args[1]], True
+        if node.func.attr == "append" and len(node.args) == 1:
+            return [node.args[0]], False
+        if node.func.attr == "extend" and len(node.args) == 1:
+            return _elements(node.args[0]), False
+    return [], False
+
+
+def _path_helper(function: ast.FunctionDef) -> tuple[int, bool] | None:
+    """Which argument of a function it puts on ``sys.path``, and whether it puts it first."""
+    params = [arg.arg for arg in function.args.args]
+    for node in ast.walk(function):
+        values, first = _path_edit(node)
+        for value in values:
+            if isinstance(value, ast.Name) and value.id in params:
+                return params.index(value.id), first
+    return None
 
 
 def _is_sys_path(node: ast.expr) -> bool:

@@ -212,6 +212,8 @@ def test_modules_are_resolved_to_files() -> None:
         "sys.path.append(str(Path(__file__).parents[1].joinpath('x').parent / 'lib'))\nsys.path.append('../lib')",
         "ROOT = os.path.dirname(os.path.dirname(__file__))\nsys.path += [ROOT + '/lib']",
         "sys.path.extend([os.path.join(os.getcwd(), os.pardir, 'lib')])",
+        "def add(path):\n    if path not in sys.path:\n        sys.path.insert(0, path)\n\n\n"
+        "HERE = os.path.dirname(__file__)\nadd(os.path.join(HERE, '..', 'lib'))",
     ],
 )
 def test_edits_of_the_search_path_are_followed(edit: str) -> None:
