@@ -8,6 +8,7 @@ from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
+from .data_parallel import DataParallel
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, main_process_first, print, save
@@ -25,6 +26,7 @@ from .start import init, launch
 take_local_rank()
 
 __all__ = [
+    "DataParallel",
     "DistributedDataParallel",
     "barrier",
     "batch_loss",

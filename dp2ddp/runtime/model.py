@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import logging
 import warnings
+from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -31,6 +32,8 @@ from . import bypass, debug, parts, ranks, weighing
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
+
+_BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
 
 class DistributedDataParallel(torch_ddp.DistributedDataParallel):
@@ -52,13 +55,15 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         RuntimeError: there are other ranks, but the process group does not exist yet.
     """
 
+    _weighs = True  # what the parts in play weigh
+    _shares_buffers = True  # rank 0's, by itself
+
     def __init__(self, module: torch.nn.Module) -> None:
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
         self.require_backward_grad_sync = True
         self._alone = ranks.is_alone("DistributedDataParallel()")
-        self._weighs = True
         self._reset()
         self._arrange(new=True)
 
@@ -102,7 +107,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def _forward_unreduced(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._stale:
             self._broadcast(self.module.buffers())
-        self._stale = not self._alone and self.module.training
+        self._stale = self._shares_buffers and not self._alone and self.module.training
         if self.device_ids:
             device = torch.device("cuda", self.device_ids[0])
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, device, False)
@@ -126,6 +131,10 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def _apply(self, *args: Any, **kwargs: Any) -> DistributedDataParallel:
         self._unsettled = True
         return super()._apply(*args, **kwargs)
+
+    def unsettle(self) -> None:
+        """Have the next forward look whether parameters were replaced."""
+        self._unsettled = True
 
     def settle(self, in_backward: bool = False) -> None:
         """Follow what became of the parameters since the last time."""
@@ -204,6 +213,11 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if self._reduces:
             self._passes.follow(self._module_parameters, *self._build_params_for_reducer())
 
+    def expect_backward(self, output: torch.Tensor) -> None:
+        """Expect a backward pass that comes to ``output``, though that has no graph on this rank."""
+        if self._reduces:
+            self._passes.expect(output, ())
+
     def parts_differ(self, differ: bool) -> None:
         """Hear whether the batch that is being drawn is dealt in parts that weigh differently."""
         for guard in self._guards:
@@ -225,7 +239,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if self._logged:
             return
         arranged = [f"gradients averaged over {ranks.get_world_size()} ranks"]
-        if self.modules_buffers and self.broadcast_buffers:
+        if self.modules_buffers and self._shares_buffers:
             arranged.append(f"rank 0's {len(self.modules_buffers)} buffers before each training forward")
         if missing:
             names = {id(parameter): name for name, parameter in self.module.named_parameters()}
@@ -244,16 +258,23 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     # Buffers
 
+    def will_sync_module_buffers(self) -> bool:
+        return self._shares_buffers and super().will_sync_module_buffers()
+
+    def share_buffers(self) -> None:
+        """Give all ranks rank 0's buffers; a collective."""
+        self._broadcast(self.module.buffers())
+
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         # `.data` has a version counter of its own
         buffers = [buffer.data for buffer in (self.modules_buffers if bufs is None else bufs)]
         super()._default_broadcast_coalesced(buffers, bucket_size, authoritative_rank)
 
-    def _broadcast(self, tensors: Any) -> None:
-        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
-        for tensor in tensors:
-            dist.broadcast(tensor.data, src=0)
+    def _broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
+        data = [tensor.data for tensor in tensors]
+        if data:
+            dist._broadcast_coalesced(self.process_group, data, _BROADCAST_BYTES, 0)
 
     # Copies (copy.deepcopy for a moving average, pickle)
 

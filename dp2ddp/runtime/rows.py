@@ -36,7 +36,8 @@ def scatter_rows(tensor: torch.Tensor, dim: int, sizes: Sequence[int], rows: sli
 
     Args:
         tensor: the same on every rank.
-        sizes: how many rows along ``dim`` each rank takes, in the order of ranks.
+        sizes: how many rows along ``dim`` each rank takes, in the order of ranks and from the first row on; they need
+            not take all.
         rows: those that this rank gets: its own or, if it takes none, another's, to which it sends no gradient back.
 
     Returns:
@@ -74,14 +75,18 @@ class _ScatterRows(torch.autograd.Function):
     def forward(
         ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...], rows: slice, factor: int
     ) -> torch.Tensor:
-        ctx.dim, ctx.sizes, ctx.factor = dim, sizes, factor
+        ctx.dim, ctx.sizes, ctx.factor, ctx.total = dim, sizes, factor, tensor.size(dim)
         return tensor.narrow(dim, rows.start, rows.stop - rows.start) * factor
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None, None, None]:
         own = gradient.narrow(ctx.dim, 0, ctx.sizes[ranks.get_rank()])
-        whole = _GatherRows.apply(own, ctx.dim, ctx.sizes)
-        return whole * (ctx.factor / len(ctx.sizes)), None, None, None, None
+        whole = _GatherRows.apply(own, ctx.dim, ctx.sizes) * (ctx.factor / len(ctx.sizes))
+        shape = list(whole.shape)
+        shape[ctx.dim] = ctx.total - sum(ctx.sizes)
+        if shape[ctx.dim]:
+            whole = torch.cat([whole, whole.new_zeros(shape)], ctx.dim)
+        return whole, None, None, None, None
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

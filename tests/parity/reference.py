@@ -52,9 +52,8 @@ def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
     if isinstance(value, torch.Tensor):
         return list(value.chunk(parts, dim))
     if isinstance(value, (tuple, list)) and value:
-        return [
-            type(value)(part) for part in zip(*(_scatter(item, parts, dim) for item in value), strict=False)
-        ]
+        columns = zip(*(_scatter(item, parts, dim) for item in value), strict=False)
+        return [_like(value, part) for part in columns]
     if isinstance(value, dict) and value:
         columns = (_scatter(item, parts, dim) for item in value.values())
         return [dict(zip(value, part, strict=True)) for part in zip(*columns, strict=False)]
@@ -72,7 +71,12 @@ def _gather(outputs: list[Any], dim: int) -> Any:
         return torch.cat(outputs, dim)
     if isinstance(first, dict):
         return type(first)((key, _gather([output[key] for output in outputs], dim)) for key in first)
-    return type(first)(_gather(list(items), dim) for items in zip(*outputs, strict=True))
+    return _like(first, [_gather(list(items), dim) for items in zip(*outputs, strict=True)])
+
+
+def _like(value: Any, items: Any) -> Any:
+    """A list, tuple or named tuple of `items`, as `value` is one."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
 def _to_cpu(value: Any) -> Any:
