@@ -214,8 +214,7 @@ class StateDict(Fact):
     ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (the same, and the model may be bare),
     "load" (``at`` is the state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare
     one is meant), "prefix" (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a
-    check by isinstance), "beside" (the same, and DistributedDataParallel stands beside it), "type" (a check of the
-    very type).
+    type check), "type" (the same, of the very type).
     """
 
     kind: str

@@ -22,12 +22,13 @@ OWN = frozenset("""
     """.split())
 SEEDS = frozenset("""
     torch.manual_seed torch.random.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all
-    torch.Generator.manual_seed random.seed numpy.random.seed numpy.random.RandomState numpy.random.default_rng
+    torch.Generator.manual_seed
     """.split())
 # Those that take the clock, or the system's own noise, where they are given nothing.
-UNSEEDED = frozenset(
-    {"random.seed", "numpy.random.seed", "numpy.random.RandomState", "numpy.random.default_rng"}
-)
+UNSEEDED = frozenset("""
+    random.seed numpy.random.seed numpy.random.RandomState numpy.random.default_rng
+    torch.seed torch.random.seed torch.cuda.seed torch.cuda.seed_all torch.Generator.seed
+    """.split())
 # What passes a value on: a number made from the clock is the clock's.
 PLAIN = frozenset("""
     builtins.int builtins.float builtins.round builtins.abs builtins.min builtins.max builtins.str builtins.hash
@@ -97,7 +98,7 @@ def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
 
 
 def _seed(context: Context, call: Call) -> Iterator[Obstacle]:
-    if not call.names & SEEDS:
+    if not call.names & (SEEDS | UNSEEDED):
         return
     given = call.argument("seed", 0) or call.argument("a", 0)
     nothing = given is None or (isinstance(given, ast.Constant) and given.value is None)
@@ -225,12 +226,16 @@ def _draws(call: Call) -> bool:
     method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
     if method in DRAWING_METHODS:
         return True
-    seeding = SEEDS | {
-        "numpy.random.get_state",
-        "numpy.random.set_state",
-        "random.getstate",
-        "random.setstate",
-    }
+    seeding = (
+        SEEDS
+        | UNSEEDED
+        | {
+            "numpy.random.get_state",
+            "numpy.random.set_state",
+            "random.getstate",
+            "random.setstate",
+        }
+    )
     return any(name.startswith(DRAWS) and name not in seeding for name in call.names)
 
 

@@ -108,14 +108,16 @@ def _states(
 
 
 def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.AST, StateDict]]:
-    """The places of DataParallel in a type check: "beside" where DistributedDataParallel stands beside it."""
+    """The places of DataParallel in a type check; none where DistributedDataParallel stands beside it already.
+
+    Those of a check of the very type all count: what stands there now is a class of its own.
+    """
     program = context.program
     classes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
     others = any(isinstance(v, Ext) and v.name in DDP_WRAPS for it in classes for v in program.values(it))
-    for it in classes:
+    for it in classes if kind == "type" or not others else ():
         if Ext(WRAP) in program.values(it):
-            name = it.id if isinstance(it, ast.Name) else ""
-            yield it, _state(context, "beside" if others and kind == "class" else kind, it, imported=name)
+            yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
 
 
 def _optimizer(values: object) -> bool:

@@ -1,6 +1,6 @@
 """A type check asks for nn.DataParallel.
 
-The wrapped model is a ``ddp.DistributedDataParallel`` now, or a ``ddp.DataParallel``.
+The wrapped model is a ``ddp.DistributedDataParallel`` now. A ``ddp.DataParallel`` is an nn.DataParallel still.
 """
 
 from collections.abc import Iterator
@@ -32,11 +32,13 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for state in facts.states:
-        if state.kind in ("class", "type") or (
-            state.kind == "beside" and Tier.WHOLE_BATCH in facts.tiers(state)
-        ):
+        if state.kind in ("class", "type"):
+            tiers = facts.tiers(state) or frozenset([Tier.SHARDED])
+            template = _class(state, tiers)
+            if template is None:
+                continue
             edits: tuple[Edit, ...] = (
-                Replace(state.at, _classes(facts, state), {"ddp": state.ddp}),
+                Replace(state.at, template, {"ddp": state.ddp, "given": state.at}),
                 runtime_import(state.path, state.ddp),
             )
             if state.imported:
@@ -44,10 +46,9 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(state.at, "this asks whether a model is wrapped in DataParallel", "", edits)
 
 
-def _classes(facts: Facts, state: StateDict) -> str:
-    """What the programs that ask wrap their models in."""
-    tiers = facts.tiers(state) or {Tier.SHARDED}
-    whole, sharded = "{ddp}.DataParallel", "{ddp}.DistributedDataParallel"
-    if len(tiers) > 1:
-        return f"({sharded}, {whole})"
-    return whole if Tier.WHOLE_BATCH in tiers else sharded
+def _class(state: StateDict, tiers: frozenset[Tier]) -> str | None:
+    """What the programs that ask wrap their models in; None where the question still has the same answer."""
+    if Tier.SHARDED not in tiers:
+        return None if state.kind == "class" else "{ddp}.DataParallel"
+    sharded = "{ddp}.DistributedDataParallel"
+    return f"({sharded}, {{given}})" if Tier.WHOLE_BATCH in tiers and state.kind == "class" else sharded

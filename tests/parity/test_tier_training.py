@@ -5,9 +5,11 @@ Nothing is planned here: with one seed a converted program draws by itself what 
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
+import torch
 from programs import LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH
 
 from dp2ddp.convert import convert
@@ -17,7 +19,10 @@ from parity.harness import FIXTURES, Lab, Run
 
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 SEED = "torch.manual_seed(3)\n"
-SEEDED = PROGRAM.replace("data = ", SEED + "data = ", 1)
+
+
+def seeded(text: str) -> str:
+    return text.replace("data = ", SEED + "data = ", 1)
 
 
 def write(lab: Lab, name: str, text: str) -> Path:
@@ -28,7 +33,7 @@ def write(lab: Lab, name: str, text: str) -> Path:
 
 def runs(lab: Lab, text: str, processes: int, **options: bool) -> tuple[Run, Run]:
     """A program on so many replicas, and converted on so many processes."""
-    text = text.replace("data = ", SEED + "data = ", 1)
+    text = seeded(text)
     conversion = convert(Project.of({PATH: text}), **options)
     assert not conversion.errors, conversion.errors
     before = lab.run(write(lab, "before", text), replicas=processes, timeout=60).ok()
@@ -83,6 +88,104 @@ def test_the_batch_exact_form_makes_dataparallel_s_steps(lab: Lab, processes: in
     assert differences(before, after, losses=False) == []
 
 
+# Random numbers of every kind, and gradients through several wraps
+
+NOISY = """\
+import random
+
+import numpy as np
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, Dataset
+
+torch.manual_seed(3)
+np.random.seed(3)
+random.seed(3)
+
+
+class Noisy(Dataset):
+    def __len__(self):
+        return 50
+
+    def __getitem__(self, index):
+        noise = torch.randn(8) * np.random.rand() + random.random()
+        return torch.arange(8.0).sin() * index + noise, index % 2
+
+
+model = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(RATE), nn.Linear(8, 2))
+model = nn.DataParallel(model).cuda()
+loader = DataLoader(Noisy(), batch_size=10, shuffle=True, num_workers=WORKERS)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs, targets in loader:
+        inputs, targets = inputs.cuda(), targets.cuda()
+        share = np.random.beta(0.4, 0.4)
+        other = torch.randperm(len(inputs)).cuda()
+        mixed = inputs * share + inputs[other] * (1 - share) + torch.randn_like(inputs) * random.random()
+        print(float(mixed.sum()))
+        outputs = model(mixed)
+        loss = share * nn.functional.cross_entropy(outputs, targets)
+        loss = loss + (1 - share) * nn.functional.cross_entropy(outputs, targets[other])
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+
+
+@pytest.mark.parametrize("workers", ["0", "2"])
+def test_the_loop_draws_what_it_drew_whatever_the_model_draws(lab: Lab, workers: str) -> None:
+    """Augmentation in the data set, mixup and noise in the loop; dropout, on chunks of 4, 4 and 2, has its own stream."""
+    text = NOISY.replace("WORKERS", workers)
+    before, after = runs(lab, text.replace("RATE", "0.0"), 3)
+    assert differences(before, after) == []
+    assert after.printed == before.printed != ""
+    _, dropping = runs(lab, text.replace("RATE", "0.5"), 3)
+    assert dropping.printed == before.printed
+    first, *others = dropping.ranks
+    assert all(torch.equal(first["parameters"][-1], other["parameters"][-1]) for other in others)
+
+
+ADVERSARIAL = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.randn(50, 4))
+loader = DataLoader(data, batch_size=10, shuffle=True)
+generator = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4))
+critic = nn.Sequential(nn.Linear(4, 8), nn.Tanh(), nn.Linear(8, 1))
+generator = nn.DataParallel(generator.cuda())
+critic = nn.DataParallel(critic.cuda())
+first = torch.optim.SGD(critic.parameters(), lr=0.1)
+second = torch.optim.SGD(generator.parameters(), lr=0.1)
+for epoch in range(2):
+    for (real,) in loader:
+        real = real.cuda()
+        noise = torch.randn(len(real), 3).cuda()
+        fake = generator(noise)
+        between = (real + fake.detach()).div(2).requires_grad_()
+        (slope,) = torch.autograd.grad(critic(between).sum(), between, create_graph=True)
+        penalty = (slope.norm(dim=1) - 1).pow(2).mean()
+        first.zero_grad()
+        (critic(fake.detach()).mean() - critic(real).mean() + 10 * penalty).backward()
+        first.step()
+        second.zero_grad()
+        (-critic(fake).mean()).backward()
+        second.step()
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_gradients_pass_through_one_wrap_into_another(lab: Lab, processes: int) -> None:
+    """A generator that learns from a critic, and a penalty on the critic's own gradients."""
+    before, after = runs(lab, ADVERSARIAL, processes)
+    assert len(after.ranks) == processes
+    assert differences(before, after) == []
+
+
+# Fixtures
+
+
 @pytest.mark.parametrize("processes", [2, 3])
 @pytest.mark.parametrize(("name", "checkpoint"), CHECKPOINTS.items())
 def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str, processes: int) -> None:
@@ -103,17 +206,27 @@ def printed(run: Run) -> list[str]:
     return [line for line in run.printed.splitlines() if "total time" not in line]
 
 
-def test_mistakes_are_seen(lab: Lab) -> None:
-    """A loss over the whole batch computed from parts, and ranks that draw each their own batches."""
+def converted(text: str) -> str:
+    """What a program becomes, each statement in one line."""
+    (change,) = convert(Project.of({PATH: text})).changes
+    return ast.unparse(ast.parse(change.after))
+
+
+def test_a_loss_of_parts_is_seen(lab: Lab) -> None:
+    """One over the whole batch, computed as if it were a mean over samples."""
     text = WHOLE_BATCH["similarities between samples"].text
     before, _ = runs(lab, text, 2)
-    (sharded,) = convert(Project.of({PATH: SEEDED})).changes
-    (whole,) = convert(Project.of({PATH: text.replace("data = ", SEED + "data = ", 1)})).changes
-    loss = next(line for line in whole.after.splitlines() if "loss = " in line)
-    given = next(line for line in sharded.after.splitlines() if "loss = " in line)
-    for mistaken in (
-        sharded.after.replace(given, loss),
-        whole.after.replace(SEED, SEED + "torch.manual_seed(3 + ddp.get_rank())\n"),
-    ):
-        run = lab.run(write(lab, "mistaken", mistaken), processes=2, timeout=60).ok()
-        assert any("parameters differ" in line for line in differences(before, run))
+    whole, sharded = converted(seeded(text)), converted(seeded(PROGRAM))
+    right, wrong = (next(it for it in one.splitlines() if "loss = " in it) for one in (whole, sharded))
+    run = lab.run(write(lab, "wrong", sharded.replace(wrong, right)), processes=2, timeout=60).ok()
+    assert any("parameters differ" in line for line in differences(before, run))
+
+
+def test_ranks_that_draw_each_their_own_batches_are_seen(lab: Lab) -> None:
+    """By the program itself, before it has trained on them."""
+    text = converted(seeded(WHOLE_BATCH["a sum"].text))
+    wrong = text.replace(SEED, SEED.replace("3", "3 + ddp.get_rank()"))
+    assert wrong != text
+    run = lab.run(write(lab, "wrong", wrong), processes=2, timeout=60)
+    assert run.code != 0
+    assert "different batches" in run.errors
