@@ -6,18 +6,22 @@ Nothing is planned here: with one seed a converted program draws by itself what 
 from __future__ import annotations
 
 import ast
+import shutil
 from pathlib import Path
 
 import pytest
 import torch
 from programs import LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH
 
-from dp2ddp.convert import convert
+from dp2ddp.convert import convert, convert_paths
 from dp2ddp.source import Project
 from parity import compare
-from parity.harness import FIXTURES, Lab, Run
+from parity.harness import FIXTURES, SHAPES, Lab, Run
 
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
+# Those that are run where 16 samples are cut for three, too.
+UNEVEN = ["a sum", "class weights", "selected elements", "similarities between samples", "another dimension"]
+UNEVEN += ["a decision by the training loss", "a head that is not wrapped", "a part of the model"]
 SEED = "torch.manual_seed(3)\n"
 
 
@@ -64,17 +68,20 @@ def differences(before: Run, after: Run, losses: bool = True) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", WHOLE_BATCH)
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in WHOLE_BATCH), *((name, 3) for name in UNEVEN)]
+)
 def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
-    """Losses and parameters of every rank, also where 16 samples are cut for three."""
+    """Losses and parameters of every rank."""
     before, after = runs(lab, WHOLE_BATCH[name].text, processes)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
 
 
-@pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", SHARDED_LOADERS)
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [*((name, 2) for name in SHARDED_LOADERS), ("weights", 3), ("a batch sampler", 3), ("a subset", 3)],
+)
 def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
     before, after = runs(lab, PROGRAM.replace(LOADER, SHARDED_LOADERS[name]), processes)
     assert len(after.ranks) == processes
@@ -199,6 +206,19 @@ def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str
     pair = before.load(checkpoint), after.load(checkpoint)
     assert compare.checkpoints(*pair, tolerance=1e-9) == []
     assert before.files() == after.files()
+
+
+@pytest.mark.parametrize("name", SHAPES)
+def test_fixtures_in_the_batch_exact_form_draw_the_original_s_batches(lab: Lab, name: str) -> None:
+    """By themselves, on three processes, which do not divide a batch of 32."""
+    folder = lab.place("exact") / name
+    shutil.copytree(FIXTURES / name / "before", folder)
+    for change in convert_paths([folder / "train.py"], exact=True).changes:
+        change.path.write_bytes(change.after_bytes)
+    before = lab.run(FIXTURES / name / "before" / "train.py", lab.arguments(), replicas=3).ok()
+    after = lab.run(folder / "train.py", lab.arguments(), processes=3).ok()
+    assert compare.global_batches(after.ranks) == before.ranks[0]["epochs"]
+    assert differences(before, after, losses=False) == []
 
 
 def printed(run: Run) -> list[str]:
