@@ -162,9 +162,9 @@ def listen() -> None:
             return None
         for line in missing if hasattr(error, "add_note") else ():
             error.add_note(line)
-        if not hasattr(error, "add_note"):
-            _say("; ".join([f"{_name()} failed", *missing]))
         previous(kind, error, trace)
+        for line in [f"on {_name()}", *missing] if not hasattr(error, "add_note") else ():  # Python 3.10
+            builtins.print(line, file=sys.stderr)
         sys.stderr.flush()
         with suppress(RuntimeError):
             rendezvous.store().set("failure/said", text)
