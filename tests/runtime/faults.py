@@ -200,6 +200,7 @@ FAULTS = [
         137,
         "the rank and the signal; the other job goes on",
         r"dp2ddp: rank {last} was killed by signal 9 \(SIGKILL\)\n",
+        limit=4.0,  # loader workers notice after 5 s that their rank is gone
         beside=True,
     ),
     Fault(
