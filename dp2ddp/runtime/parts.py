@@ -42,18 +42,29 @@ class Part:
 
 @dataclass
 class _Drawn:
-    """The last part that a loader handed out.
+    """The parts that a loader handed out last.
 
     Args:
+        part: the last one.
         number: counts the parts of all loaders.
-        ended: the loader had no more.
+        before: the one before it in this epoch.
+        count: how many there have been in this epoch.
+        ahead: whether the loop draws a part before the forward on the one before it; None before the first forward.
+        ended: the loader has no more.
         dropped: the loop over the loader was left.
     """
 
     part: Part
-    number: int
+    number: int = 0
+    before: Part | None = None
+    count: int = 0
+    ahead: bool | None = None
     ended: bool = False
     dropped: bool = False
+
+    def current(self) -> Part:
+        """The part that a forward is about."""
+        return self.before if self.ahead and self.before is not None and not self.ended else self.part
 
 
 _numbers = itertools.count()
@@ -63,13 +74,43 @@ _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
 
 
+def begun(loader: Any) -> None:
+    """Note that an epoch of ``loader`` begins."""
+    if loader in _drawn:
+        record = _drawn[loader]
+        record.before, record.count, record.ahead = None, 0, None
+
+
 def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part``."""
-    global _differ, _latest
-    before = _drawn.get(loader)
-    if before is not None and before is _latest and before == _Drawn(part, before.number):
-        return  # nothing changes
-    _drawn[loader] = _latest = _Drawn(part, next(_numbers))
+    global _latest
+    record = _drawn.get(loader)
+    if record is None:
+        record = _drawn[loader] = _Drawn(part)
+    same = record is _latest and record.part == part and not (record.ended or record.dropped)
+    record.before = record.part if record.count else None
+    record.part, record.count, record.number = part, record.count + 1, next(_numbers)
+    record.ended = record.dropped = False
+    _latest = record
+    if not same or record.before != part:
+        _tell_watchers()
+
+
+def exhausted(loader: Any) -> None:
+    """Note that ``loader`` has no more parts in this epoch."""
+    if loader in _drawn:
+        _drawn[loader].ended = True
+        _tell_watchers()
+
+
+def dropped(loader: Any) -> None:
+    """Note that the loop over ``loader`` was left, perhaps before its end."""
+    if loader in _drawn:
+        _drawn[loader].dropped = True
+
+
+def _tell_watchers() -> None:
+    global _differ
     differ = any(part.weight != 1.0 for part in _candidates())
     if differ != _differ:
         _differ = differ
@@ -95,19 +136,8 @@ def _candidates() -> list[Part]:
     drawn.
     """
     recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
-    return [d.part for d in recent if not d.ended and (not d.dropped or d is recent[-1])] or [recent[-1].part]
-
-
-def exhausted(loader: Any) -> None:
-    """Note that ``loader`` has no more parts in this epoch."""
-    if loader in _drawn:
-        _drawn[loader].ended = True
-
-
-def dropped(loader: Any) -> None:
-    """Note that the loop over ``loader`` was left, perhaps before its end."""
-    if loader in _drawn:
-        _drawn[loader].dropped = True
+    in_use = [d for d in recent if not d.ended and (not d.dropped or d is recent[-1])]
+    return [d.current() for d in in_use or recent[-1:]]
 
 
 def weight(*values: Any) -> float:
@@ -117,14 +147,18 @@ def weight(*values: Any) -> float:
         values: the forward's arguments, nested in any way.
 
     Returns:
-        The weight of the last part drawn; where several loaders are being drawn from and their parts weigh
-        differently, of the one with as many samples as ``values`` has rows. 1 where nothing was sharded.
+        The weight of the last part drawn, or of the one before it if the loop draws one ahead, which shows in two
+        parts being drawn before the epoch's first forward. Where several loaders are being drawn from and their parts
+        weigh differently, that of the one with as many samples as ``values`` has rows. 1 where nothing was sharded.
 
     Raises:
         RuntimeError: several parts could be meant.
     """
     if not _drawn:
         return 1.0
+    for record in _drawn.values():
+        if record.ahead is None and record.count:
+            record.ahead = record.count == 2
     candidates = _candidates()
     weights = {part.weight for part in candidates}
     if len(weights) > 1:

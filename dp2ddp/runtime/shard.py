@@ -299,6 +299,7 @@ class _Epoch:
         self._loader, self._iterator, self._state = loader, iterator, loader._shard
         self._state.totals = self._totals = []
         self._total: int | None = None  # the size of the last global batch
+        parts.begun(loader)
 
     def __iter__(self) -> Iterator[Any]:
         return self

@@ -22,7 +22,7 @@ from torch.utils.data import (
 )
 
 from dp2ddp import runtime as ddp
-from dp2ddp.runtime import parts
+from dp2ddp.runtime import dealing, parts
 from dp2ddp.runtime.shard import positions
 
 try:
@@ -218,7 +218,7 @@ class Ahead(DataLoader):
 
 
 class Itself(DataLoader):
-    """Its own iterator, one batch ahead."""
+    """Its own iterator, one batch ahead; changes its batches."""
 
     def __iter__(self):
         self.source = super().__iter__()
@@ -230,7 +230,7 @@ class Itself(DataLoader):
         if batch is None:
             raise StopIteration
         self.following = next(self.source, None)
-        return batch
+        return 2 * batch
 
 
 class Endless:
@@ -500,6 +500,10 @@ def case_own_iterators():
     assert weights(ddp.shard(Doubling(data, 5))) == [expected(totals)]
     assert weights(ddp.shard(Ahead(data, 5))) == [expected(totals)]
     assert weights(ddp.shard(Itself(data, 5))) == [expected(totals)]
+    left = ddp.shard(Itself(data, 5, num_workers=1, multiprocessing_context="fork", persistent_workers=True))
+    for _ in range(2):
+        next(iter(left))
+    assert weights(left) == [expected(totals)]
     assert weights(ddp.shard(Infinite(data, 5)), 2) == [expected(totals)] * 2
     assert weights(ddp.shard(Halving(data, 5))) == [[w for w in expected(totals) for _ in range(2)]]
     skipping = ddp.shard(Skipping(data, 5))
@@ -547,7 +551,7 @@ def case_rank_0():
 
     sampler = Shuffled()
     for _ in range(2):
-        list(ddp.shard(DataLoader(Samples(), 5, sampler=sampler)))
+        list(ddp.shard(DataLoader(Samples(), 1, sampler=sampler)))
     assert sampler.epochs == 2  # on every rank
 
     # generators of its own, in another state on each rank
@@ -597,6 +601,22 @@ def case_rank_0():
     seed()
     assert got == parts_of(epochs(used, count=2))
     assert getattr(loader, "in_order", True)
+
+    # the same with one that is left early
+    next(iter(loader))
+    dealt = [parts.weight(batch) for batch in loader]
+    assert [len(list(places)) for places in positions(loader)] == [
+        sum(len(range(total)[dealing.chunk(total, rank, ddp.get_world_size())]) for total in (5, 5, 5, 5, 3))
+        for rank in range(ddp.get_world_size())
+    ]
+    assert dealt[0] == dealt[3] and (dealt[0] != dealt[4] or ddp.get_world_size() == 1)
+
+    # a stream's generator, in another state on each rank
+    workers = {"num_workers": 1, "multiprocessing_context": "fork"}
+    own = torch.Generator().manual_seed(ddp.get_rank())
+    drawn = epochs(ddp.shard(DataLoader(Stream(), 6, generator=own, **workers)), count=1)
+    own = torch.Generator().manual_seed(0)
+    assert drawn == parts_of(epochs(DataLoader(Stream(), 6, generator=own, **workers), count=1))
 
     # more workers on one rank than on the others, in step with them
     workers = {
@@ -751,10 +771,8 @@ def case_keys():
     list(loader)
     ddp.barrier()
     keys = store.num_keys()
-    for _ in range(3):
-        list(loader)
-        for batch in zip(loader, range(4), strict=False):
-            del batch
+    for _ in range(10):
+        next(iter(loader))
     list(loader)
     ddp.barrier()
     assert store.num_keys() < keys + 6, (keys, store.num_keys())
@@ -774,12 +792,34 @@ def case_weights():
         other = next(iter(second))
         assert parts.weight(other) == expected(8)
         assert parts.weight(one) == expected(5)
-        del other
+        for batch in second:
+            assert parts.weight(batch) == expected(8)
+        assert parts.weight(one.repeat(9)) == expected(5)
     for batch in second:  # the loop over the first has ended
         assert parts.weight(batch.repeat(7)) == expected(8)
     next(iter(first))
     for batch in second:  # the loop over the first was left
         assert parts.weight(batch.repeat(7)) == expected(8)
+    for _ in range(2):  # a loop that draws one batch ahead, as those do that copy to the GPU meanwhile
+        weights, source = [], iter(first)
+        following = next(source)
+        while following is not None:
+            batch, following = following, next(source, None)
+            weights += [parts.weight(batch)] * 2
+        assert weights == [expected(5)] * 4
+    uneven = ddp.shard(DataLoader(Samples(13), 5))
+    for _ in range(2):
+        weights, source = [], iter(uneven)
+        following = next(source)
+        while following is not None:
+            batch, following = following, next(source, None)
+            weights.append(parts.weight(batch))
+        assert weights == [expected(5), expected(5), expected(3)]
+        assert [parts.weight(batch) for batch in uneven] == weights
+    pairs = zip(ddp.shard(DataLoader(Samples(2), 2)), ddp.shard(DataLoader(Samples(9), 9)), strict=True)
+    for one, other in pairs:
+        assert (parts.weight(one), parts.weight(other)) == (expected(2), expected(9))
+    list(second)
     for _ in ddp.shard(DataLoader(Samples(3), 1), training=False):
         assert parts.weight() == expected(8)  # evaluation weighs nothing
 
