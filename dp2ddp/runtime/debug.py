@@ -30,9 +30,9 @@ _PASSED_OVER = (
 )
 
 
-def site() -> str:
-    """The line outside this package (and torch) that called into it, as ``file:line``."""
-    frame: FrameType | None = sys._getframe(1)
+def site(frame: FrameType | None = None) -> str:
+    """The line outside this package (and torch) that called into it, as ``file:line``; of ``frame``, if it is given."""
+    frame = frame or sys._getframe(1)
     while frame is not None and frame.f_code.co_filename.startswith(_PASSED_OVER):
         frame = frame.f_back
     if frame is None:

@@ -34,7 +34,8 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import ranks, rendezvous
+from . import debug, ranks, rendezvous
+from .messages import say
 
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
 WATCH_PERIOD = 0.5  # seconds
@@ -90,10 +91,6 @@ def _name() -> str:
     return f"rank {ranks.get_rank()} of {ranks.get_world_size()}"
 
 
-def _say(text: str) -> None:
-    builtins.print(f"dp2ddp: {text}", file=sys.stderr, flush=True)
-
-
 def _watch_others() -> None:
     asked, ends = False, []
     while not _stop.wait(WATCH_PERIOD):
@@ -102,7 +99,8 @@ def _watch_others() -> None:
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
-                answer = json.dumps([rendezvous.started(), _site()])
+                line = debug.site(sys._current_frames().get(threading.main_thread().ident))
+                answer = json.dumps([rendezvous.started(), line])
                 rendezvous.store().set(f"where/{ranks.get_rank()}", answer)
             ends += rendezvous.ends(len(ends))
             for report in ends:
@@ -123,7 +121,7 @@ def _give_up(why: str) -> None:
     """End the job because this rank waits in a collective in vain."""
     rendezvous.store().set("needed", "")
     if rendezvous.claim("giving up"):
-        _say(f"{why}: ending the job")
+        say(f"{why}: ending the job")
     if not _stop.wait(COURTESY):
         for worker in multiprocessing.active_children():
             worker.terminate()
@@ -157,7 +155,7 @@ def listen() -> None:
         if not first:
             said = _wait_for_end()
             if not consequence and said != text:
-                _say(f"{_name()} failed too: {text}")
+                say(f"{_name()} failed too: {text}")
             time.sleep(COURTESY)
             return None
         for line in missing if hasattr(error, "add_note") else ():
@@ -227,15 +225,6 @@ def _missing() -> list[str]:
     return lines
 
 
-def _site() -> str:
-    """The line of the program that the main thread is at, as ``file:line``."""
-    frame = sys._current_frames().get(threading.main_thread().ident)
-    ours = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
-    while frame is not None and frame.f_code.co_filename.startswith(ours):
-        frame = frame.f_back
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}" if frame else "an unknown line"
-
-
 def _end() -> None:
     """Leave the process group with the others, when this process exits."""
     global _pid
@@ -289,9 +278,8 @@ def _leave(together: bool) -> None:
         with suppress(RuntimeError):
             cpu = torch.device("cpu")
             if cpu in group._device_types and rendezvous.started():
-                group._get_backend(
-                    cpu
-                ).barrier().wait()  # unlike dist.barrier, it starts no NCCL and has no tensor
+                # unlike dist.barrier, it starts no NCCL and has no tensor
+                group._get_backend(cpu).barrier().wait()
                 time.sleep(0.05)
             dist.destroy_process_group()
         return
