@@ -105,6 +105,7 @@ def test_code_that_does_not_compile_is_found(tmp_path: Path) -> None:
         ("print(1)\n", "ddp.print(1)\n", ["a.py: ddp"]),
         ("print(1)\n", HEADER + "ddp.print(1)\n", []),
         ("print(x)\n", HEADER + "ddp.print(x)\n", []),
+        ("print(1)\n", HEADER + "ddp.prynt(1)\n", ["a.py: ddp.prynt"]),
         ("from os import *\nprint(1)\n", "from os import *\nddp.print(1)\n", ["a.py: ddp"]),
         (
             "x = 1\ndef f():\n    print(x)\n",

@@ -10,8 +10,10 @@ import sys
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
+from functools import cache
 from pathlib import Path
 
+REPOSITORY = Path(__file__).resolve().parents[2]
 UNDEFINED = "F821,F822,F823,F405"
 """ruff's rules for names that nothing defines, that are exported so, used too early, or come from ``import *``."""
 
@@ -52,7 +54,29 @@ def new_undefined_names(before: Path, after: Path, files: Iterable[Path]) -> lis
     files = list(files)
     known = undefined_names(before, files)
     found = undefined_names(after, files)
-    return [f"{path}: {name}" for path, name in sorted(found) if (path, name) not in known]
+    names = [f"{path}: {name}" for path, name in sorted(found) if (path, name) not in known]
+    return names + [f"{path}: {name}" for path in files for name in _missing(after / path)]
+
+
+def _missing(path: Path) -> list[str]:
+    """What a file asks of the runtime that the runtime has not."""
+    module = _Module(ast.parse(path.read_bytes()))
+    used = {
+        (node.value.id, node.attr)
+        for node in ast.walk(module.tree)
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)
+    }
+    return sorted(
+        f"{name}.{attr}" for name, attr in used if name in module.aliases and attr not in _runtime()
+    )
+
+
+@cache
+def _runtime() -> frozenset[str]:
+    """The runtime's public names."""
+    tree = ast.parse((REPOSITORY / "dp2ddp" / "runtime" / "__init__.py").read_bytes())
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)]
+    return frozenset(alias.asname or alias.name for node in imports for alias in node.names)
 
 
 def rank_local_collectives(folder: Path, files: Iterable[Path]) -> list[str]:

@@ -13,9 +13,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from .checks import compile_error, new_undefined_names, rank_local_collectives, tier
+from .checks import REPOSITORY, compile_error, new_undefined_names, rank_local_collectives, tier
 
-REPOSITORY = Path(__file__).resolve().parents[2]
 SCRIPTS = Path(__file__).with_name("scripts.txt")
 
 FULLY, PARTLY, REFUSED, UNPARSED, IDLE, CRASHED = OUTCOMES = (
