@@ -39,7 +39,7 @@ def main() -> int:
             begin, wrong = time.monotonic(), 0
             for number in range(1, options.times + 1):
                 try:
-                    result = jobs.run(WAYS[way], Path(folder), processes=2, OMP_NUM_THREADS=1)
+                    result = jobs.run(WAYS[way], Path(folder), processes=2, limit=180, OMP_NUM_THREADS=1)
                     good = (result.code, result.out, result.err, result.left) == (0, "2\n", "", [])
                 except AssertionError as error:  # over the time limit
                     result, good = error, False
