@@ -38,3 +38,15 @@ def test_what_is_seeded_stays(lab, tmp_path):
     expected = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True, timeout=60).stdout
     assert expected.strip() in two and expected.strip() in one
     assert two.startswith("True")
+
+
+def test_gpus_that_nobody_seeded_are_seeded_alike(lab, tmp_path):
+    body = """
+torch.seed()
+seeds = []
+torch.cuda.manual_seed_all = seeds.append
+ddp.init()
+found = ddp.gather(seeds)
+ddp.print(found[0] == found[1] == [torch.initial_seed()])
+"""
+    assert lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().printed == "True\n"
