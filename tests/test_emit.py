@@ -263,6 +263,26 @@ def finding(line: int, severity: Severity, *, edited: bool = False, rule: str = 
     return Finding(rule, Location(path, Span(line, 0, line, 1)), "it is so", "do this", severity, edits=edits)
 
 
+@pytest.mark.parametrize(
+    ("places", "words"),
+    [
+        ([("train.py", 17)], "line 17"),
+        ([("train.py", 17), ("train.py", 17), ("train.py", 31)], "lines 17 and 31"),
+        ([("losses.py", 4)], "losses.py:4"),
+        ([("losses.py", 4), ("train.py", 17)], "line 17 and losses.py:4"),
+        ([("train.py", line) for line in range(1, 8)], "lines 1, 2, 3 and 4 more"),
+    ],
+)
+def test_the_whole_batch_tier_names_what_forced_it(places: list[tuple[str, int]], words: str) -> None:
+    here = Path.cwd()
+    reasons = tuple(Location(here / name, Span(line, 0, line, 1)) for name, line in places)
+    script = Script(here / "train.py", frozenset(), tier="whole batch", reasons=reasons)
+    said = report(
+        Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
+    )
+    assert f"  whole batch, because of {words}: every process draws each batch whole" in said.splitlines()
+
+
 def test_a_report_counts_names_and_says_how_to_start() -> None:
     here = Path.cwd()
     conversion = Conversion(

@@ -53,8 +53,11 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways."""
     program = context.program
     covered = set().union(*(context.runs(loop.node) for loop in loops if loop.trains)) if loops else set()
+    told: set[int] = set()
     for node in context.backwards:
-        if context.runs_in_training(node) and id(node) not in covered:
+        place = program.scope(node).index
+        if context.runs_in_training(node) and id(node) not in covered and place not in told:
+            told.add(place)
             yield context.obstacle(
                 node,
                 "no loop over a DataLoader was found round this backward()",

@@ -76,15 +76,20 @@ def _script(script: Script, findings: Iterable[Finding], converted: bool, path: 
 def _tier(script: Script) -> str:
     if not script.reasons:
         return f"{script.tier}: every process draws its part of each batch"
-    named = [
-        f"line {place.span.line}" if place.path == script.path else f"{shown(place.path)}:{place.span.line}"
-        for place in script.reasons
-    ]
-    named = list(dict.fromkeys(named))
-    more = f" and {len(named) - _REASONS} more" if len(named) > _REASONS else ""
-    return (
-        f"{script.tier}, because of {', '.join(named[:_REASONS])}{more}: every process draws each batch whole"
+    return f"{script.tier}, because of {_places(script)}: every process draws each batch whole"
+
+
+def _places(script: Script) -> str:
+    """``line 17``, ``lines 17, 20 and 31``, ``losses.py:4``, ``lines 17, 20, losses.py:4 and 3 more``."""
+    own = dict.fromkeys(str(place.span.line) for place in script.reasons if place.path == script.path)
+    others = dict.fromkeys(
+        f"{shown(place.path)}:{place.span.line}" for place in script.reasons if place.path != script.path
     )
+    named = [*own, *others][:_REASONS]
+    left = len(own) + len(others) - len(named)
+    *first, last = [*named, f"{left} more"] if left else named
+    word = f"line{'s' * (len(own) > 1)} " if own else ""
+    return word + (f"{', '.join(first)} and {last}" if first else last)
 
 
 def _idle(idle: Sequence[Idle]) -> list[str]:
