@@ -107,9 +107,9 @@ def training(
     return TRAINING.format(at=block, samples=samples, before=before, wrap=wrap, after=after, options=options)
 
 
-def on_last(action: str, **more: str) -> str:
+def on_last(action: str) -> str:
     """A script whose last rank does something at its fifth step: the fault."""
-    return training(f"if (step, rank) == (5, last):\n    fault()\n    {action}", **more)
+    return training(f"if (step, rank) == (5, last):\n    fault()\n    {action}")
 
 
 def saving(prepare: str, error: str) -> str:
@@ -244,7 +244,7 @@ FAULTS = [
     ),
     Fault(
         "a rank hangs, 5 s is the timeout",
-        on_last("time.sleep(1000)", wrap=WRAP),
+        on_last("time.sleep(1000)"),
         1,
         "the traceback of one that waits; which rank has not come, and the line it is at",
         raised(
@@ -302,6 +302,7 @@ FAULTS = [
         "the same",
         raised(r"PermissionError: \[Errno 13\] Permission denied: '[^\n]*/model.pt'", "0"),
         saved=("link.pt", "model.pt"),
+        variant=True,
     ),
     Fault(
         "rank 0 is killed while saving",
