@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import combine, graph, nested, parts, ranks, rows, streams
+from . import combine, compiling, graph, nested, parts, ranks, rows, streams
 from .model import DistributedDataParallel
 from .scatter import Call, scatter
 
@@ -68,6 +68,8 @@ class DataParallel(torch.nn.DataParallel):
         self.output_device = output_device
         if output_device is None and self.device_ids:
             self.output_device = self.device_ids[0]
+        if ranks.get_world_size() > 1:
+            compiling.leave_out()
         self._forget()
 
     def _forget(self) -> None:

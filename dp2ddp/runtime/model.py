@@ -28,7 +28,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, debug, parts, ranks, weighing
+from . import bypass, compiling, debug, parts, ranks, weighing
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -93,7 +93,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext():
             output = super().forward(*inputs, **kwargs)
-        if self.require_backward_grad_sync and not torch.compiler.is_compiling():
+        if self.require_backward_grad_sync:
             self._passes.expect(output, (inputs, kwargs))
         return weighing.weighed(output, weight) if self._weighs and parts.are_drawn() else output
 
@@ -185,6 +185,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         hooks = self.__dict__.get("_comm_hooks", [])
         super().__init__(self.module, device_ids=None if index is None else [index])
         self.__dict__.update(kept)
+        compiling.leave_out()
         for hook, state in hooks:
             self.register_comm_hook(state, hook)
         self._reduces = True
@@ -272,6 +273,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         super()._default_broadcast_coalesced(buffers, bucket_size, authoritative_rank)
 
     def _broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
+        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         data = [tensor.data for tensor in tensors]
         if data:
             dist._broadcast_coalesced(self.process_group, data, _BROADCAST_BYTES, 0)

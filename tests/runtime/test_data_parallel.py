@@ -123,7 +123,7 @@ ddp.print("done")
 @pytest.mark.parametrize("processes", [2, 3, 4])
 def test_any_loss_is_the_whole_batch_s(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + LOSSES)
-    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 STRUCTURES = """
@@ -207,7 +207,7 @@ ddp.print("done")
 @pytest.mark.parametrize("processes", [2, 4])
 def test_outputs_of_any_structure(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + STRUCTURES)
-    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 GRAPHS = """
@@ -301,7 +301,7 @@ ddp.print("done")
 @pytest.mark.parametrize("processes", [2, 3])
 def test_gradients_of_inputs_and_of_gradients(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + GRAPHS)
-    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 LIVES = """
@@ -398,7 +398,7 @@ ddp.print("done")
 
 def test_made_early_moved_copied_and_misused(lab, tmp_path):
     script = write(tmp_path, SHARED + LIVES)
-    assert lab.run(script, processes=2, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=2, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 IN_STEP = """
@@ -450,7 +450,7 @@ ddp.print("done")
 @pytest.mark.parametrize("workers", [0, 2])
 def test_ranks_stay_in_step_whatever_the_forward_draws(lab, tmp_path, workers):
     script = write(tmp_path, SHARED + IN_STEP.replace("WORKERS", str(workers)))
-    assert lab.run(script, processes=3, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=3, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 def test_a_plain_process_goes_straight_to_the_module():

@@ -146,7 +146,7 @@ ddp.print("done")
 @pytest.mark.parametrize("processes", [2, 3])
 def test_a_mean_over_uneven_parts_is_that_over_the_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + STEPS)
-    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 BYPASSES = """
@@ -239,7 +239,7 @@ ddp.print("done")
 
 def test_a_forward_past_the_wrapper_is_refused_with_its_line(lab, tmp_path):
     script = write(tmp_path, TRAINING + BYPASSES)
-    assert lab.run(script, processes=2, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=2, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 def test_a_group_of_one_weighs_nothing(lab, tmp_path):
@@ -255,4 +255,4 @@ model.module(own(*draw(3, 0))[0]).sum().backward()
 ddp.print("done")
 """,
     )
-    assert lab.run(script, processes=1, recorded=False, timeout=60).ok().printed == "done\n"
+    assert lab.run(script, processes=1, recorded=False, timeout=120).ok().printed == "done\n"
