@@ -29,7 +29,8 @@ def outcomes(
     request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[dict[str, Future[Outcome]]]:
     """The outcomes of all tests that were chosen; two jobs run at a time."""
-    chosen = [item for item in request.session.items if item.path == request.path]
+    items = (item for item in request.session.items if item.path == request.path)
+    chosen = [item for item in items if "outcomes" in item.fixturenames]
     with ThreadPoolExecutor(2) as pool:
         yield {
             item.callspec.id: pool.submit(
