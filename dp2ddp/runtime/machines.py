@@ -64,7 +64,9 @@ class Link:
         self.run_id = ""
         self.failure: Failure | None = None  # of another machine
         self._machine, self._count = options.machine_rank, options.num_machines
-        self._store = dist.PrefixStore("dp2ddp/machines", store)  # machine 0 serves it as long as this object lives
+        self._store = dist.PrefixStore(
+            "dp2ddp/machines", store
+        )  # machine 0 serves it as long as this object lives
         self._done = threading.Event()
 
     def check_in(self, timeout: timedelta) -> None:

@@ -252,7 +252,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def _log(self, arranged: str) -> None:
         self._logged = True
-        if ranks.is_main_process() and logger.isEnabledFor(logging.DEBUG):  # the program's own log stays as it was
+        if ranks.is_main_process() and logger.isEnabledFor(
+            logging.DEBUG
+        ):  # the program's own log stays as it was
             numbers = sum(parameter.numel() for parameter in self._seen)
             what = f"{type(self.module).__name__} on {self.device}, {len(self._seen)} parameters ({numbers:,} numbers)"
             logger.debug("%s: %s", what, arranged)

@@ -35,7 +35,9 @@ def test_what_is_seeded_stays(lab, tmp_path):
     two, one = draws(lab, tmp_path, seeding, 2), draws(lab, tmp_path, seeding, 1)
     plain = "import torch, random, numpy\n" + seeding
     plain += "\nprint([torch.rand(1).item(), random.random(), numpy.random.rand(), 5])"
-    expected = subprocess.run([sys.executable, "-c", plain], capture_output=True, text=True, timeout=60).stdout
+    expected = subprocess.run(
+        [sys.executable, "-c", plain], capture_output=True, text=True, timeout=60
+    ).stdout
     assert expected.strip() in two and expected.strip() in one
     assert two.startswith("True")
 
