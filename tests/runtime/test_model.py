@@ -388,7 +388,7 @@ def test_models_and_wrappers_may_be_compiled(lab, tmp_path):
 
 
 LOGGED = """
-logging.basicConfig(stream=sys.stdout, format="%(name)s %(levelname)s %(message)s", level=logging.INFO)
+logging.basicConfig(stream=sys.stdout, format="%(name)s %(levelname)s %(message)s", level=logging.DEBUG)
 logging.getLogger("torch").setLevel(logging.WARNING)
 model = ddp.DistributedDataParallel(new())
 with torch.no_grad():
@@ -412,7 +412,7 @@ ddp.DistributedDataParallel(new().requires_grad_(False))(batch(rank))
 )
 def test_one_line_says_what_was_arranged(lab, tmp_path, processes, expected):
     run = lab.run(write(tmp_path, MODEL + LOGGED), processes=processes, recorded=False, timeout=120).ok()
-    start = "dp2ddp INFO Net on cpu, 9 parameters (43 numbers): "
+    start = "dp2ddp DEBUG Net on cpu, 9 parameters (43 numbers): "
     assert run.printed == "".join(f"{start}{line}\n" for line in expected.splitlines())
     assert run.errors == ""
 
@@ -423,10 +423,10 @@ def test_a_plain_process_goes_straight_to_the_module(caplog):
     model = ddp.DistributedDataParallel(copy.deepcopy(bare))
     assert isinstance(model, nn.parallel.DistributedDataParallel)
     assert list(model.state_dict()) == [f"module.{k}" for k in bare.state_dict()]
-    with caplog.at_level(logging.INFO, "dp2ddp"), model.no_sync(), model.join():
+    with caplog.at_level(logging.DEBUG, "dp2ddp"), model.no_sync(), model.join():
         for net in (bare, model):
             net(torch.ones(4, 3)).sum().backward()
-    assert [record.levelname for record in caplog.records] == ["INFO"]
+    assert [record.levelname for record in caplog.records] == ["DEBUG"]
     for p, q in zip(bare.parameters(), model.parameters(), strict=True):
         assert torch.equal(p.grad, q.grad)
     assert not [m for m in (bare, model) if not torch.equal(m(torch.ones(2, 3)), bare(torch.ones(2, 3)))]
