@@ -59,7 +59,7 @@ class _Guard:
             return
         if torch._C._current_graph_task_id() != -1:  # a checkpointed layer, run again in the backward pass
             return
-        if _weight(inputs) == 1.0:
+        if not parts.may_differ(inputs):
             return
         message = _message(module, layer)
 
@@ -69,13 +69,6 @@ class _Guard:
         for tensor in parts.tensors(output):
             if tensor.requires_grad:
                 tensor.register_hook(refuse)
-
-
-def _weight(inputs: Any) -> float | None:
-    try:
-        return parts.weight(inputs)
-    except RuntimeError:  # several batches are being drawn, and one of them in uneven parts
-        return None
 
 
 def _message(module: torch.nn.Module, layer: torch.nn.Module) -> str:

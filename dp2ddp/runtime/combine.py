@@ -1,14 +1,12 @@
 """Combining what ranks hold: every rank calls, every rank gets the result.
 
-All of it begins with one exchange of bytes, in which each rank also says what it calls and what it holds. So ranks that
-call different things, or the same with different structures, get an error and not each other's numbers.
+All of it begins with one exchange, in which each rank also says what it holds. So ranks that call with different
+structures get an error and not each other's numbers.
 """
 
 from __future__ import annotations
 
 import builtins
-import io
-import pickle
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -20,13 +18,13 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import debug, nested, ranks
+from . import nested, ranks
+from .exchange import exchange
 from .shard import positions
 
 Value = TypeVar("Value")
 
-_FIRST = 4096  # bytes that the first exchange holds: what is shorter needs no second one
-_FEW = 64  # elements: a tensor on the CPU with no more of them travels with that exchange
+_FEW = 64  # elements: a tensor on the CPU with no more of them travels with the exchange
 
 
 def sum(value: Value) -> Value:
@@ -62,7 +60,7 @@ def mean(value: Value) -> Value:
     For a metric over samples divide sums instead, ``sum(correct) / sum(count)``, or pass a meter, which is weighed.
 
     Args:
-        value: as in ``sum``; a tensor of integers gives a tensor of floats.
+        value: as in ``sum``; integers give floats.
 
     Returns:
         As in ``sum``; for a meter its average over what all ranks counted, a number (NaN if they counted nothing).
@@ -73,9 +71,7 @@ def mean(value: Value) -> Value:
     leaves = nested.flatten(value)
     if ranks.is_alone("mean()"):
         _check("mean()", leaves)
-        if not any(map(_is_meter, leaves)):
-            return value
-        return nested.unflatten(value, [_ratio(*_addends(x)) if _is_meter(x) else x for x in leaves])
+        return nested.unflatten(value, [_own_mean(leaf) for leaf in leaves])
     totals = _totals("mean()", value)
     return nested.unflatten(value, [_mean(leaf, *total) for leaf, total in zip(leaves, totals, strict=True)])
 
@@ -104,18 +100,6 @@ def gather(value: Any, *, samples_of: Any = None) -> Any:
         return [value] if samples_of is None else value
     values = exchange("gather()", value)
     return values if samples_of is None else _in_order(values, positions(samples_of))
-
-
-def exchange(what: str, value: Any) -> list[Any]:
-    """The ranks' values, in the order of ranks, if every rank is in the collective ``what``."""
-    debug.meet(what)
-    answers = [pickle.loads(data) for data in _exchange_bytes(_pickled((what, debug.site(), value)))]
-    if any(other != what for other, _, _ in answers):
-        calls = ", ".join(
-            f"rank {rank} calls {other} at {site}" for rank, (other, site, _) in enumerate(answers)
-        )
-        raise RuntimeError(f"every rank must make the same calls in the same order, but {calls}")
-    return [answer for _, _, answer in answers]
 
 
 # Sums
@@ -220,9 +204,11 @@ def _light(addend: Any) -> list[Any]:
 
 
 def _from_light(total: list[Any], like: Any) -> Any:
-    if isinstance(like, torch.Tensor):
-        return torch.tensor(total, dtype=like.dtype, device=like.device).reshape(like.shape)
-    return total[0]
+    if not isinstance(like, torch.Tensor):
+        return total[0]
+    # small integers wrap around, as they do in a collective
+    wide = like.dtype if like.is_floating_point() or like.is_complex() else torch.long
+    return torch.tensor(total, dtype=wide).to(like.device, like.dtype).reshape(like.shape)
 
 
 def _add(lists: Iterable[list[Any]]) -> list[Any]:
@@ -237,8 +223,9 @@ def _all_reduce(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         groups.setdefault((tensor.device, tensor.dtype), []).append(index)
     for indices in groups.values():
         joined = torch.cat([tensors[index].flatten() for index in indices])
-        dist.all_reduce(joined)
-        pieces = joined.split([tensors[index].numel() for index in indices])
+        sent = joined.to(ranks.talk_device(joined.device))
+        dist.all_reduce(sent)
+        pieces = sent.to(joined.device).split([tensors[index].numel() for index in indices])
         for index, piece in zip(indices, pieces, strict=True):
             totals[index] = piece.reshape(tensors[index].shape)
     return totals
@@ -258,6 +245,14 @@ def _with_sum(leaf: Any, total: Any, count: Any = None) -> Any:
 
 def _mean(leaf: Any, total: Any, count: Any = None) -> Any:
     return _as_was(leaf, total / ranks.get_world_size()) if count is None else _ratio(total, count)
+
+
+def _own_mean(leaf: Any) -> Any:
+    """The mean over a group of one."""
+    if _is_meter(leaf):
+        return _ratio(*_addends(leaf))
+    floats = leaf.is_floating_point() or leaf.is_complex() if isinstance(leaf, torch.Tensor) else False
+    return leaf if floats else _as_was(leaf, _plain(leaf) / 1)
 
 
 def _ratio(total: Any, count: Any) -> Any:
@@ -329,57 +324,3 @@ def _joined(parts: list[Any], order: list[int]) -> Any:
 def _form(part: Any) -> str:
     keys = f" of {', '.join(sorted(map(repr, part)))}" if isinstance(part, dict) else ""
     return type(part).__name__ + keys
-
-
-# Bytes
-
-
-class _Pickler(pickle.Pickler):
-    """Pickles tensors without their graph, without the rest of the storage they are a view of, and off the GPU."""
-
-    def reducer_override(self, obj: Any) -> Any:
-        if type(obj) is not torch.Tensor or obj.layout is not torch.strided:
-            return NotImplemented
-        if obj.device.type != "cpu":
-            return _to_own_device, (obj.detach().cpu(),)
-        tensor = obj.detach()
-        if tensor.untyped_storage().nbytes() > tensor.nbytes:
-            tensor = tensor.clone()
-        return tensor.__reduce_ex__(pickle.HIGHEST_PROTOCOL)
-
-
-def _to_own_device(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.to(ranks.device())
-
-
-def _pickled(value: Any) -> bytes:
-    file = io.BytesIO()
-    _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
-    return file.getvalue()
-
-
-def _exchange_bytes(data: bytes) -> list[bytearray]:
-    """Every rank's bytes, in the order of ranks."""
-    framed = len(data).to_bytes(8, "little") + data
-    starts = _all_gather(framed[:_FIRST], _FIRST)
-    sizes = [8 + int.from_bytes(start[:8], "little") for start in starts]
-    longest = max(sizes)
-    rests = (
-        _all_gather(framed[_FIRST:], longest - _FIRST) if longest > _FIRST else [bytearray()] * len(starts)
-    )
-    return [(start + rest)[8:size] for start, rest, size in zip(starts, rests, sizes, strict=True)]
-
-
-def _all_gather(data: bytes, size: int) -> list[bytearray]:
-    """Every rank's ``data``, filled up to ``size`` bytes."""
-    # torch.distributed's own all_gather_object needs numpy in torch 2.4, and two collectives
-    mine = torch.zeros(size, dtype=torch.uint8, device="cpu")
-    if data:
-        mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
-    mine = mine.to(ranks.talk_device())
-    parts = [torch.empty_like(mine) for _ in range(ranks.get_world_size())]
-    dist.all_gather(parts, mine)
-    received = [bytearray(size) for _ in parts]
-    for buffer, part in zip(received, parts, strict=True):
-        torch.frombuffer(buffer, dtype=torch.uint8).copy_(part)
-    return received

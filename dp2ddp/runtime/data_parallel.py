@@ -24,7 +24,8 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import combine, compiling, graph, nested, parts, ranks, rows, streams
+from . import compiling, graph, nested, parts, ranks, rows, streams
+from .exchange import exchange
 from .model import DistributedDataParallel
 from .scatter import Call, scatter
 
@@ -146,7 +147,7 @@ class DataParallel(torch.nn.DataParallel):
                     "can gather tensors and None only, also in lists, tuples, dicts and dataclasses"
                 )
         own = [None if leaf is None else _Own.of(leaf, self.dim, has_chunk) for leaf in leaves]
-        answers = combine.exchange(_FORWARD, (inputs, [_Output() if it is None else it.output for it in own]))
+        answers = exchange(_FORWARD, (inputs, [_Output() if it is None else it.output for it in own]))
         self._compare([theirs for theirs, _ in answers], [outputs for _, outputs in answers])
         columns = zip(*(outputs for _, outputs in answers), strict=True)
         whole = [self._gather_one(it, column) for it, column in zip(own, columns, strict=True)]

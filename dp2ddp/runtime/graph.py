@@ -13,7 +13,8 @@ from typing import Any
 import torch
 from torch.autograd.graph import Node
 
-from . import combine, parts, rows
+from . import parts, rows
+from .exchange import exchange
 
 _WEIGHT = "dp2ddp.weight"
 
@@ -151,7 +152,7 @@ def gather_all_rows(
 ) -> list[torch.Tensor]:
     """``gather_rows`` of several tensors, whose sizes are exchanged together."""
     own = [(tensor.size(dim), *_kind(tensor, dim)) for tensor in tensors]
-    shapes = combine.exchange(what, own)
+    shapes = exchange(what, own)
     kinds = [[kind for _, *kind in shape] for shape in shapes]
     if any(kind != kinds[0] for kind in kinds):
         have = ", ".join(f"rank {rank} has {kind}" for rank, kind in enumerate(kinds))

@@ -88,7 +88,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             return self._forward_unreduced(*inputs, **kwargs)
         if not torch.is_grad_enabled():
             return super().forward(*inputs, **kwargs)
-        weight = parts.weight(inputs, kwargs) if self._weighs else 1.0
+        weight = parts.weight(inputs, kwargs, training=self.module.training) if self._weighs else 1.0
         if weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext():

@@ -1,20 +1,21 @@
 """Parts of global batches: which one this rank holds, and what it weighs.
 
 A loader that ``shard`` made notes here each part that it hands out; the wrapped model looks here, at each training
-forward, what that forward's gradients weigh.
+forward, what that forward's gradients weigh. Whether a loop was left (``dropped``) is known when its iterator goes,
+not at the same moment on every rank: no collective may depend on it.
 """
 
 from __future__ import annotations
 
-import itertools
 import weakref
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
 import torch
 
 from . import nested, ranks
+from .exchange import exchange
 
 
 @dataclass(frozen=True)
@@ -40,36 +41,38 @@ class Part:
         return self.size or -(-self.total // ranks.get_world_size())
 
 
-@dataclass
+@dataclass(eq=False)
 class _Drawn:
-    """The parts that a loader handed out last.
+    """The parts that a loader has handed out in this epoch.
 
     Args:
-        part: the last one.
-        number: counts the parts of all loaders.
-        before: the one before it in this epoch.
-        count: how many there have been in this epoch.
-        ahead: whether the loop draws a part before the forward on the one before it; None before the first forward.
+        last: the different parts, and which of the epoch each was when it was handed out last.
+        count: how many there have been.
+        lead: how many had been handed out at the epoch's first forward; None before it.
         ended: the loader has no more.
         dropped: the loop over the loader was left.
     """
 
-    part: Part
-    number: int = 0
-    before: Part | None = None
+    last: dict[Part, int] = field(default_factory=dict)
     count: int = 0
-    ahead: bool | None = None
+    lead: int | None = None
     ended: bool = False
     dropped: bool = False
 
-    def current(self) -> Part:
-        """The part that a forward is about."""
-        return self.before if self.ahead and self.before is not None and not self.ended else self.part
+    def candidates(self) -> list[Part]:
+        """The parts that a forward may be about.
+
+        That is the last one, or one of as many as had been drawn before the first forward: the loop may draw ahead, or
+        have left out some.
+        """
+        window = self.lead or self.count
+        return [part for part, index in self.last.items() if index > self.count - window]
 
 
-_numbers = itertools.count()
+_MOST = 64  # loops that may be left before their end and still be looked at
+
 _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
-_latest: _Drawn | None = None
+_in_play: list[_Drawn] = []  # the loaders that have more, and the one that was drawn from last, at the end
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
 
@@ -77,29 +80,31 @@ _differ = False
 def begun(loader: Any) -> None:
     """Note that an epoch of ``loader`` begins."""
     if loader in _drawn:
-        record = _drawn[loader]
-        record.before, record.count, record.ahead = None, 0, None
+        _drawn[loader].lead, _drawn[loader].count = None, 0
 
 
 def drawn(loader: Any, part: Part) -> None:
     """Note that ``loader`` is about to hand out ``part``."""
-    global _latest
-    record = _drawn.get(loader)
-    if record is None:
-        record = _drawn[loader] = _Drawn(part)
-    same = record is _latest and record.part == part and not (record.ended or record.dropped)
-    record.before = record.part if record.count else None
-    record.part, record.count, record.number = part, record.count + 1, next(_numbers)
+    record = _drawn.setdefault(loader, _Drawn())
+    same = _in_play[-1:] == [record] and [*record.last] == [part] and not record.ended
+    if record.count == 0:
+        record.last.clear()
+    record.count += 1
+    record.last[part] = record.count
     record.ended = record.dropped = False
-    _latest = record
-    if not same or record.before != part:
+    if not same:
+        others = [other for other in _in_play if other is not record and not other.ended]
+        _in_play[:] = [*others, record][-_MOST:]
         _tell_watchers()
 
 
 def exhausted(loader: Any) -> None:
     """Note that ``loader`` has no more parts in this epoch."""
     if loader in _drawn:
-        _drawn[loader].ended = True
+        record = _drawn[loader]
+        record.ended = True
+        if record in _in_play[:-1]:
+            _in_play.remove(record)
         _tell_watchers()
 
 
@@ -111,7 +116,7 @@ def dropped(loader: Any) -> None:
 
 def _tell_watchers() -> None:
     global _differ
-    differ = any(part.weight != 1.0 for part in _candidates())
+    differ = may_differ()
     if differ != _differ:
         _differ = differ
         for watcher in list(_watchers):
@@ -126,52 +131,75 @@ def watch(watcher: Any) -> None:
 
 def are_drawn() -> bool:
     """Whether any loader deals parts."""
-    return bool(_drawn)
+    return bool(_in_play)
 
 
-def _candidates() -> list[Part]:
-    """The parts that a forward may be about: the last ones of the loaders being drawn from, else the very last.
-
-    Of a loop that was left the last part may still be in use, as in ``next(iter(loader))``, as long as no other is
-    drawn.
-    """
-    recent = sorted(_drawn.values(), key=lambda drawn: drawn.number)
-    in_use = [d for d in recent if not d.ended and (not d.dropped or d is recent[-1])]
-    return [d.current() for d in in_use or recent[-1:]]
+def may_differ(*values: Any) -> bool:
+    """Whether a forward, on ``values`` if they are given, may be about a batch whose parts differ in size."""
+    candidates = {part.total: part for record in _in_play for part in record.candidates()}
+    rows = _rows(values) if len(candidates) > 1 else set()
+    fitting = [part for part in candidates.values() if part.rows in rows] or candidates.values()
+    return any(part.weight != 1.0 for part in fitting)
 
 
-def weight(*values: Any) -> float:
+def weight(*values: Any, training: bool = True) -> float:
     """What the gradients of a forward on ``values`` weigh: that of the part they were drawn as.
+
+    Nearly always that is the last part drawn. Where several could be meant, which weigh differently, it is the one
+    with as many samples as ``values`` has rows, on every rank: then the ranks talk, and all must call.
 
     Args:
         values: the forward's arguments, nested in any way.
+        training: whether the model is in training mode; else it may be evaluated on some ranks only, after the loop.
 
     Returns:
-        The weight of the last part drawn, or of the one before it if the loop draws one ahead, which shows in two
-        parts being drawn before the epoch's first forward. Where several loaders are being drawn from and their parts
-        weigh differently, that of the one with as many samples as ``values`` has rows. 1 where nothing was sharded.
+        The weight; 1 where nothing was sharded, and after the end of a loop, for tensors with other numbers of rows
+        than its last batch.
 
     Raises:
         RuntimeError: several parts could be meant.
     """
-    if not _drawn:
+    for record in _in_play:
+        if record.lead is None and record.count:
+            record.lead = record.count
+    candidates = {part.total: part for record in _in_play for part in record.candidates()}
+    if all(total % ranks.get_world_size() == 0 for total in candidates):
         return 1.0
-    for record in _drawn.values():
-        if record.ahead is None and record.count:
-            record.ahead = record.count == 2
-    candidates = _candidates()
-    weights = {part.weight for part in candidates}
-    if len(weights) > 1:
-        rows = {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
-        weights = {part.weight for part in candidates if part.rows in rows} or weights
-    if len(weights) > 1:
-        sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates)
-        raise RuntimeError(
-            f"the model is called with tensors of {sorted(rows)} rows, and it can't be told which batch they come "
-            f"from: the loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that "
-            "divides these batches"
-        )
-    return weights.pop()
+    ended = all(record.ended for record in _in_play)
+    if len(candidates) == 1 and not ended or _in_play[-1].ended and not training:
+        return next(reversed(candidates.values())).weight
+    rows = _rows(values)
+    totals = _agree(candidates, rows)
+    if len(totals) == 1:
+        return candidates[totals.pop()].weight
+    if ended and not totals and all(record.lead == 1 for record in _in_play):
+        _in_play.clear()  # there was a forward on the last part before the end: this is on something else
+        _tell_watchers()
+        return 1.0
+    sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates.values())
+    raise RuntimeError(
+        f"the model is called with tensors of {sorted(rows)} rows, and it can't be told which batch they come from: "
+        f"the loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that divides these "
+        "batches"
+    )
+
+
+def _rows(values: Any) -> set[int]:
+    return {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
+
+
+def _agree(candidates: dict[int, Part], rows: set[int]) -> set[int]:
+    """The totals of the parts that fit ``rows`` on every rank; of several, and of none, those of running loops."""
+    exact = {total for total, part in candidates.items() if part.rows in rows}
+    # a batch may be given in several views, or a sample in several rows
+    several = {t for t, part in candidates.items() if any(row and row % part.rows == 0 for row in rows)}
+    loops = [record for record in _in_play if not record.dropped and not (record.ended and rows)]
+    running = {part.total for record in loops for part in record.candidates()}
+    answers = exchange("the forward of a wrapped model", (exact, several, running))
+    exact, several, running = (set.intersection(*sets) for sets in zip(*answers, strict=True))
+    if exact or len(several) == 1:
+        return exact or several
+    return (several or set(candidates)) & running
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

@@ -1,14 +1,15 @@
 """Backward passes of a wrapped model: when its reducer begins, what it is told of, and when it ends.
 
 torch's DistributedDataParallel makes its reducer ready in the forward, for one backward pass that reaches every
-parameter once. Here every parameter says when its gradient has arrived:
+parameter once. Here every parameter says when its gradient has arrived, and the reducer is told of it from here:
 
 - The first arrival of a pass makes the reducer ready. So it does not matter how many forwards there were, and whether
   they went through the wrapper (``model.module(x)``, a method that runs layers).
-- At the end of the pass the reducer is told of the parameters that were not reached; their gradients become zero.
+- Of the last one it is told at the end of the pass, with the parameters that were not reached, whose gradients become
+  zero. Until then it writes no averages into the gradients.
 - If a gradient arrives twice (layers that share a parameter, checkpointed with ``use_reentrant=True``), the reducer is
-  told of all at the end. So it is in a model's first pass: nothing is lost, since the reducer has one bucket then.
-- A parameter that was moved has another node in the graph, without the reducer's hook: ours stays.
+  told of all at the end from then on. So it is in a model's first pass: nothing is lost, since the reducer has one
+  bucket then. The pass in which that shows averages twice: what it has sent by then is not all.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ import torch
 from torch.autograd import Variable
 
 from . import debug, graph, parts
+
+_Gradients = dict[torch.nn.Parameter, torch.Tensor | None]
 
 _preparing = Lock()  # gradients of a model on several GPUs arrive in several threads
 
@@ -54,7 +57,11 @@ class Passes:
         """
         self._running = False
         self._trained, self._sparse = list(trained), list(sparse)
-        self._indices = {id(parameter): index for index, parameter in enumerate(trained)}
+        self.count = len(self._trained)
+        self.indices = {id(parameter): index for index, parameter in enumerate(trained)}
+        reducer = self._wrapper().reducer
+        reducer._remove_autograd_hooks()
+        self.tell = reducer._autograd_hook
         with torch.enable_grad():
             self.nodes = {id(p): p.expand_as(p).grad_fn.next_functions[0][0] for p in trained}
         present = {id(p): p for p in parameters if p.is_floating_point() or p.is_complex()}
@@ -87,20 +94,23 @@ class Passes:
         return current
 
     def note(self, key: int) -> None:
-        """Hear that a gradient has arrived; the reducer's own hook is called after this."""
+        """Hear that a gradient has arrived."""
         with _preparing:
             current = self.begin()
             if not current.is_prepared:
                 self._prepare(current, key)
-        if current.is_live:
-            if key in current.arrived:
-                self._late, current.is_live = True, False
-                self._wrapper().renew_reducer()
-            elif torch._C._current_autograd_node() is not self.nodes[key]:
-                self._wrapper().reducer._autograd_hook(self._indices[key])
-        elif key in current.arrived:
+        if key in current.arrived:
             self._late = True
-        current.arrived[key] = None
+            current.is_repeated, current.is_live = current.is_repeated or current.is_live, False
+        else:
+            self.arrive(current, key)
+
+    def arrive(self, current: _Pass, key: int) -> None:
+        """Tell a reducer that is ready of a gradient that has arrived, but for the last one."""
+        current.arrived[key] = False
+        if current.is_live and len(current.arrived) < self.count:
+            current.arrived[key] = True
+            self.tell(self.indices[key])
 
     def _prepare(self, current: _Pass, key: int | None = None) -> None:
         """Make the reducer ready for a pass.
@@ -143,37 +153,57 @@ class Passes:
 
     def _complete(self, current: _Pass, reducer: Any) -> list[torch.nn.Parameter]:
         """Tell the reducer of all parameters that it has not heard of, and return those that were not reached."""
-        if not current.is_live:
-            reducer.prepare_for_backward([])
-            for key in current.arrived:
-                reducer._autograd_hook(self._indices[key])
-        if len(current.arrived) == len(self._trained):
-            return []
         missing = [parameter for parameter in self._trained if id(parameter) not in current.arrived]
         frozen = {parameter: parameter.grad for parameter in missing if not parameter.requires_grad}
         for parameter in missing:
-            index = self._indices[id(parameter)]
             if parameter in frozen:
                 parameter.grad = None
-            elif self._sparse[index] and parameter.grad is None:
+            elif self._sparse[self.indices[id(parameter)]] and parameter.grad is None:
                 parameter.grad = _no_rows(parameter)
-            reducer._autograd_hook(index)
-        if frozen:  # once the reducer, which queued its own end before, has given them zeros
-            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
+        own = {p: _copy(p.grad) for p in self._trained} if current.is_repeated else {}
+        if not (current.is_live or current.is_repeated):
+            reducer.prepare_for_backward([])
+        for key in [*current.arrived, *map(id, missing)]:
+            if not current.arrived.get(key):
+                self.tell(self.indices[key])
+        # what follows comes after the reducer's own end, which it has queued now
+        if own:
+            Variable._execution_engine.queue_callback(lambda: self._average_again(reducer, own, frozen))
+        elif frozen:
+            Variable._execution_engine.queue_callback(lambda: _set_gradients(frozen))
         return missing
+
+    def _average_again(self, reducer: Any, own: _Gradients, frozen: _Gradients) -> None:
+        """Average this rank's ``own`` gradients, in a pass in which some came too late for the first average."""
+        _set_gradients(own)
+        debug.meet(f"{self._name}, again because a gradient arrived twice")
+        reducer.prepare_for_backward([])
+        for index in range(self.count):
+            self.tell(index)
+        if frozen:
+            Variable._execution_engine.queue_callback(lambda: _set_gradients(frozen))
 
 
 class _Pass:
     """One backward pass. Autograd has it to call at the end, and nobody else: a pass that failed is gone."""
 
-    __slots__ = ("_passes", "arrived", "is_live", "is_prepared", "is_synchronised", "__weakref__")
+    __slots__ = (
+        "_passes",
+        "arrived",
+        "is_live",
+        "is_prepared",
+        "is_repeated",
+        "is_synchronised",
+        "__weakref__",
+    )
 
     def __init__(self, passes: Passes) -> None:
         self._passes = weakref.ref(passes)
-        self.arrived: dict[int, None] = {}  # in the order of arrival
+        self.arrived: dict[int, bool] = {}  # in the order of arrival; whether the reducer was told
         self.is_prepared = False
         self.is_synchronised = False
         self.is_live = False  # whether the reducer hears of each gradient as it arrives
+        self.is_repeated = False  # whether it was live until a gradient arrived a second time
 
     def __call__(self) -> None:
         passes = self._passes()
@@ -200,18 +230,16 @@ def _on_output(passes: Passes) -> Any:
 def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
     """Have ``passes`` know whenever a gradient was added to ``parameter.grad``."""
     reference = weakref.ref(passes)  # the parameter's node holds the parameter, and is held by the passes
-    running_node = torch._C._current_autograd_node
 
     def note(_: torch.Tensor) -> None:
         passes = reference()
         if passes is None:
             return
         current = passes.current()
-        if current is not None and current.is_live and key not in current.arrived:
-            if running_node() is passes.nodes[key]:  # nearly always: what follows costs more
-                current.arrived[key] = None
-                return
-        passes.note(key)
+        if current is not None and current.is_live and key not in current.arrived:  # nearly always
+            passes.arrive(current, key)
+        else:
+            passes.note(key)
 
     trained = parameter.requires_grad
     parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
@@ -235,6 +263,10 @@ def _no_rows(parameter: torch.nn.Parameter) -> torch.Tensor:
     )
 
 
-def _put_back(gradients: dict[torch.nn.Parameter, torch.Tensor | None]) -> None:
+def _copy(gradient: torch.Tensor | None) -> torch.Tensor | None:
+    return None if gradient is None else gradient.clone()
+
+
+def _set_gradients(gradients: _Gradients) -> None:
     for parameter, gradient in gradients.items():
         parameter.grad = gradient

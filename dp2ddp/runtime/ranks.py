@@ -17,6 +17,8 @@ from . import places
 AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once it has joined
 
+_CPU = torch.device("cpu")
+
 # The device this rank was given when it joined; None before that.
 _chosen: torch.device | None = None
 
@@ -125,10 +127,10 @@ def has_group() -> bool:
     return dist.is_available() and dist.is_initialized()
 
 
-def talk_device() -> torch.device:
-    """Where a small tensor lies best that ranks exchange: the CPU, if the group can talk from there."""
-    cpu = torch.device("cpu")
-    return cpu if cpu in dist.group.WORLD._device_types else device()
+def talk_device(preferred: torch.device = _CPU) -> torch.device:
+    """Where a tensor has to lie that ranks exchange: on ``preferred``, if the group can talk from there."""
+    kinds = {kind.type for kind in dist.group.WORLD._device_types}
+    return preferred if preferred.type in kinds else device()
 
 
 def is_helper() -> bool:

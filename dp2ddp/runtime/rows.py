@@ -51,11 +51,13 @@ class _GatherRows(torch.autograd.Function):
     def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
         ctx.dim, ctx.sizes = dim, sizes
         rows, longest = tensor.detach().movedim(dim, 0).contiguous(), max(sizes)
+        rows = rows.to(ranks.talk_device(rows.device))
         if len(rows) < longest:
             rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
         received = rows.new_empty(len(sizes), *rows.shape)
         if rows.numel():
             dist.all_gather([_bytes(part) for part in received], _bytes(rows))
+        received = received.to(tensor.device)
         if min(sizes) == longest:
             joined = received.flatten(0, 1)
         else:

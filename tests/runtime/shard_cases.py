@@ -662,7 +662,7 @@ def case_sizes():
     for total in (1, 2, 4, 9, 10):
         for training in (True, False):
             loader = ddp.shard(DataLoader(Samples(10), total), training)
-            dealt = [parts.weight(batch) for batch in loader]
+            dealt = [parts.weight(batch, training=training) for batch in loader]
             places = positions(loader)
             assert sorted(p for own in places for p in own if p is not None) == list(range(10))
             mine = [index for batch in loader for index in batch.tolist()]
@@ -787,6 +787,14 @@ def case_weights():
     def expected(total):
         return world * len(chunk(range(total), training=False) or []) / total
 
+    def cant_be_told(values):
+        try:
+            parts.weight(values)
+        except RuntimeError as error:
+            assert f"tensors of [{len(values)}] rows, and it can't be told" in str(error), error
+        else:
+            raise AssertionError("a guess")
+
     for one in first:
         assert parts.weight() == expected(5)
         other = next(iter(second))
@@ -819,9 +827,33 @@ def case_weights():
     pairs = zip(ddp.shard(DataLoader(Samples(2), 2)), ddp.shard(DataLoader(Samples(9), 9)), strict=True)
     for one, other in pairs:
         assert (parts.weight(one), parts.weight(other)) == (expected(2), expected(9))
+    totals = [5, 5, 3]
+    for left_out in (1, 2):  # a loop that begins later, as one does that is resumed
+        source = iter(uneven)
+        for _ in range(left_out):
+            next(source)
+        assert [parts.weight(batch) for batch in source] == [expected(n) for n in totals[left_out:]]
+    batches = list(uneven)
+    assert [parts.weight(batch) for batch in batches] == [expected(n) for n in totals]
+    cant_be_told(torch.zeros(0))
+    # after its end: other rows are something else, unless none have been trained on before
+    for batch in uneven:
+        parts.weight(batch)
+    assert parts.weight(batch) == expected(3)
+    assert parts.weight(torch.zeros(1001), training=False) == expected(3)
+    assert parts.weight(torch.zeros(1001)) == 1
+    assert parts.weight(torch.zeros(3)) == 1
+    batch = next(iter(uneven))  # that of a loop that was left counts until another is drawn
+    assert parts.weight(torch.zeros(1001)) == expected(5)
+    for _ in ddp.shard(DataLoader(Samples(7), 7)):
+        assert parts.weight(batch) == expected(5) and parts.weight(torch.zeros(1001)) == expected(7)
+    for _, _ in zip(uneven, ddp.shard(DataLoader(Samples(21), 7)), strict=True):
+        if world > 1:
+            cant_be_told(torch.zeros(0))
+            break
     list(second)
     for _ in ddp.shard(DataLoader(Samples(3), 1), training=False):
-        assert parts.weight() == expected(8)  # evaluation weighs nothing
+        assert parts.weight(training=False) == expected(8)  # evaluation weighs nothing
 
 
 def case_refusals():

@@ -211,10 +211,21 @@ def test_a_plain_process_has_its_own_values():
         [],
     ):
         before = copy.deepcopy(value)
-        assert ddp.sum(value) is value and ddp.mean(value) is value
+        assert ddp.sum(value) is value
+        mean = ddp.mean(value)
+        assert mean == value if not hasattr(value, "shape") else (mean == value).all()
         assert ddp.gather(value)[0] is value and ddp.gather(value, samples_of=object()) is value
         assert type(before) is type(value)
     assert ddp.sum(meter) is meter
+    integers = [ddp.mean(value) for value in (1, True, torch.tensor(1), numpy.array([1]))]
+    assert [getattr(value, "dtype", type(value)) for value in integers] == [
+        float,
+        float,
+        torch.float32,
+        numpy.float32,
+    ]
+    weight = torch.ones(2, requires_grad=True)
+    assert ddp.mean(weight) is weight
     assert ddp.mean(meter) == 1.5 and ddp.mean({"a": [meter, 2]}) == {"a": [1.5, 2]}
     for wrong in ("text", None, {"a": ["text"]}, object(), numpy.array(["a"])):
         with pytest.raises(TypeError, match="numbers, tensors"):

@@ -34,8 +34,8 @@ class Net(nn.Module):
             return torch.zeros(4, 3, requires_grad=True)
         if which == "input":
             return x.requires_grad_() * 2
-        for name in which:
-            layer = getattr(self, name)
+        for names in which:
+            layer = nn.Sequential(*(getattr(self, name) for name in names))
             x = layer(x) if reentrant is None else checkpoint(layer, x, use_reentrant=reentrant)
             x = x.tanh()
         return {"out": [self.bn(x) * self.scale]}
@@ -146,6 +146,14 @@ for name in list(steps)[:20:3]:
 model = ddp.DistributedDataParallel(new())
 for name, step in [*steps.items(), *list(steps.items())[::-4]]:
     check(name, model, step)
+
+# gradients that arrive twice for the first time in a later pass; in the second, the last one in a nested pass
+for which in ("aba", ("abc", "a"), ("a", "cba"), "abcabc"):
+    def begun_later(model, module, r):
+        loss(model(batch(r).requires_grad_(), which, reentrant=True)).backward()
+    later = ddp.DistributedDataParallel(new())
+    for i, step in enumerate([*[back(lambda model, module, r: loss(model(batch(r))))] * 3, begun_later, begun_later, past]):
+        check((which, i), later, step)
 
 # a pass that fails on every rank, and the next one
 for forward in (model, model.module):

@@ -10,7 +10,7 @@ from jobs import write
 from torch.utils.data import DataLoader
 
 from dp2ddp import runtime as ddp
-from dp2ddp.runtime import dealing, parts, streams
+from dp2ddp.runtime import dealing, streams
 
 CASES = Path(__file__).with_name("shard_cases.py")
 
@@ -173,24 +173,3 @@ def test_a_stream_goes_along_with_generators_that_nobody_else_draws_from():
     following = streams.Stream(stream.following())
     with following.entered():
         assert torch.rand(1).item() not in wanted
-
-
-class Loader:
-    pass
-
-
-def test_the_part_of_a_loop_that_was_left_counts_until_another_is_drawn():
-    first, second = Loader(), Loader()
-    parts.drawn(first, parts.Part(3, 4))
-    assert parts.weight() == 0.75
-    parts.dropped(first)
-    assert parts.weight() == 0.75
-    parts.drawn(second, parts.Part(1, 2))
-    assert parts.weight() == 0.5
-    parts.exhausted(second)
-    assert parts.weight() == 0.5
-    parts.drawn(first, parts.Part(3, 4))
-    parts.drawn(second, parts.Part(1, 2))
-    assert parts.weight(torch.zeros(3)) == 0.75 and parts.weight([torch.zeros(1, 3)]) == 0.5
-    with pytest.raises(RuntimeError, match="parts of 3 of 4, 1 of 2 samples"):
-        parts.weight(torch.zeros(7))
