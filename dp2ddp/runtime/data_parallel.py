@@ -15,6 +15,8 @@ is that of the whole batch, on every rank. What holds, and why:
 
 from __future__ import annotations
 
+import hashlib
+import itertools
 import math
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -33,6 +35,7 @@ _FORWARD = "DataParallel's forward"
 _COMPARED_FIRST = 4  # training forwards whose inputs are compared, from the first one
 _COMPARED_EVERY = 100  # and then one in so many
 _ELEMENTS = 64  # that are compared of each tensor, evenly spread
+_numbers = itertools.count()
 _TOLERANCE = 1e-3  # relative: inputs that other layers computed differ in their last bits
 
 
@@ -87,9 +90,10 @@ class DataParallel(torch.nn.DataParallel):
             return self._forward_alone(inputs, kwargs)
         if not self._replicas:
             self._replicas.append(_Replica(self.module))
-            self._draws.append(_Draws())
+            self._draws.append(_Draws(next(_numbers)))
         replica = self._replicas[0]
         replica.unsettle()
+        described = self._describe((inputs, kwargs))  # the module may change its inputs
         calls = self._scatter(inputs, kwargs)
         rank = ranks.get_rank()
         has_chunk = rank < len(calls)
@@ -98,7 +102,7 @@ class DataParallel(torch.nn.DataParallel):
             output = replica(*own_inputs, **own_kwargs)
         if torch.is_grad_enabled() or self.module.training:
             replica.share_buffers()
-        return self._gather(output, has_chunk, self._describe((inputs, kwargs)))
+        return self._gather(output, has_chunk, described)
 
     def _come_to_device(self) -> None:
         self._has_come = True
@@ -233,10 +237,15 @@ class _Replica(DistributedDataParallel):
 
 
 class _Draws:
-    """The random numbers of this rank's forwards, on the CPU and on its GPU."""
+    """The random numbers of this rank's forwards, on the CPU and on its GPU.
 
-    def __init__(self) -> None:
-        self._seed = (torch.initial_seed() + ranks.get_rank() + 1) % 2**63
+    Args:
+        number: of the model, among those that were called: another one draws other numbers.
+    """
+
+    def __init__(self, number: int) -> None:
+        own = (torch.initial_seed(), number, ranks.get_rank())
+        self._seed = int.from_bytes(hashlib.sha256(repr(own).encode()).digest()[:8], "little") % 2**63
         self._states = streams.seeded(self._seed)
         self._of_gpu: torch.Tensor | None = None
 
@@ -314,7 +323,9 @@ def _elements(tensor: torch.Tensor) -> list[float]:
     if flat.is_complex():
         flat = torch.view_as_real(flat).flatten()
     some = flat[:: max(1, flat.numel() // _ELEMENTS)].double()
-    return [*some.tolist(), *torch.stack([flat.sum(dtype=torch.double), flat.double().abs().sum()]).tolist()]
+    floats = flat if flat.is_floating_point() else flat.double()
+    sizes = torch.linalg.vector_norm(floats, 1, dtype=torch.double)
+    return [*some.tolist(), *torch.stack([flat.sum(dtype=torch.double), sizes]).tolist()]
 
 
 def _is_close(mine: list[float], theirs: list[float]) -> bool:

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from datetime import timedelta
 from types import FrameType
 
 import torch
@@ -18,16 +19,24 @@ import torch
 from . import ranks, rendezvous
 
 VARIABLE = "DP2DDP_DEBUG"
-DEFAULT_TIMEOUT = 30.0  # seconds
+DEFAULT_TIMEOUT = 30.0  # seconds; torch's own, 30 minutes, is long for whoever looks for a fault
 GRACE = (
     1.0  # seconds for the other ranks to come, once one is known to be elsewhere: so that all can be named
 )
+
+_limit = DEFAULT_TIMEOUT
 
 _PASSED_OVER = (
     os.path.dirname(__file__) + os.sep,
     os.path.dirname(torch.__file__) + os.sep,
     contextlib.__file__,
 )
+
+
+def wait_for(timeout: timedelta | None) -> None:
+    """Set how long ``meet`` waits; None for the default."""
+    global _limit
+    _limit = DEFAULT_TIMEOUT if timeout is None else timeout.total_seconds()
 
 
 def site(frame: FrameType | None = None) -> str:
@@ -45,8 +54,8 @@ def meet(what: str, patient: bool = False) -> None:
 
     Args:
         what: the collective's name, as a user writes it.
-        patient: whether ranks may take any time to come, as at a barrier; else they have ``DP2DDP_TIMEOUT`` seconds
-            (30 if that is not set).
+        patient: whether ranks may take any time to come, as at a barrier; else they have the ``timeout`` of ``launch``
+            or ``init``, 30 seconds if none was given.
 
     Raises:
         RuntimeError: a rank is at another call, has ended, or has not come in time; the message names this call, the
@@ -54,7 +63,7 @@ def meet(what: str, patient: bool = False) -> None:
     """
     if os.environ.get(VARIABLE, "0") in ("", "0"):
         return
-    limit = float("inf") if patient else float(os.environ.get("DP2DDP_TIMEOUT", DEFAULT_TIMEOUT))
+    limit = float("inf") if patient else _limit
     number, rank, store = rendezvous.next_call("debug"), ranks.get_rank(), rendezvous.store()
     here = f"{what} at {site()}"
     store.set(_key(rank, number), here)
@@ -63,7 +72,7 @@ def meet(what: str, patient: bool = False) -> None:
     if elsewhere or late:
         where = elsewhere | {other: f"has not come in {limit:g} s{_last(other)}" for other in late}
         whereabouts = ", ".join(f"rank {other} {where[other]}" for other in sorted(where))
-        hint = "; DP2DDP_TIMEOUT sets how long to wait" if late else ""
+        hint = "; timeout= or DP2DDP_TIMEOUT sets how long to wait" if late else ""
         raise RuntimeError(f"rank {rank} calls {here}, which needs every rank, but {whereabouts}{hint}")
     if number > 1:  # who is here has read what was said before
         store.delete_key(_key(rank, number - 1))

@@ -17,7 +17,8 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     that is killed leaves nothing behind. Elsewhere its name is ``.{name}.….tmp``, in the same folder.
 
     Args:
-        path: the file; a link stays a link, and a file that is there keeps its permissions.
+        path: the file; a link stays a link, and a file that is there keeps its permissions. What is no regular file (a
+            pipe, a device) is written as it is.
 
     Raises:
         OSError: it cannot be written; ``filename`` is the path. Of a full disk torch.save says it with a RuntimeError,
@@ -25,6 +26,10 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         Exception: whatever the block raises. The file is then as it was.
     """
     target = os.path.realpath(os.fsdecode(path))
+    if os.path.exists(target) and not os.path.isfile(target):
+        with open(target, "wb") as file:
+            yield file
+        return
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{uuid.uuid4().hex[:8]}.tmp")
     named = False
@@ -36,6 +41,7 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
         with os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
+            os.fsync(descriptor)  # before it gets its name: a machine may lose its power
             if os.path.exists(target):
                 os.chmod(descriptor, os.stat(target).st_mode & 0o7777)
             if not named:

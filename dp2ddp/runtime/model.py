@@ -9,8 +9,9 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Parts of a global batch that differ in size.* What a part's size weighs is multiplied in at the output (see
   ``weighing``). A forward that goes past the wrapper can't be weighed: it is refused (see ``bypass``).
 - *Parameters moved, trained from now on or replaced* after the model was wrapped. The reducer is made anew.
-- *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, but past
-  autograd's version counters: a second forward before the backward pass may not invalidate the first.
+- *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
+  first one without gradients after that; but past autograd's version counters: a second forward before the backward
+  pass may not invalidate the first.
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """
@@ -42,7 +43,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     Gradients are averaged over the ranks in the backward pass. ``.module`` and the ``module.`` of the state dict's keys
     are torch's. Inputs are moved to the module's GPU. A parameter that the backward pass does not reach gets a gradient
     of zero where there are several ranks, as with several replicas of nn.DataParallel. What was arranged is logged once
-    (logger ``dp2ddp``, level INFO). In a plain process or a group of one nothing is synchronised.
+    (logger ``dp2ddp``, level DEBUG). In a plain process or a group of one nothing is synchronised.
 
     Where the ranks hold parts of a global batch that differ in size, each forward's gradients are weighed, W * n_r / N
     on a rank with n_r of N samples: the gradient of a mean over the part becomes that of the mean over the batch.

@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import agent, loopback, options, places, ranks, rendezvous, seeds, teardown
+from . import agent, debug, loopback, options, places, ranks, rendezvous, seeds, teardown
 from .messages import say
 from .options import PATIENCE, Devices, Options
 
@@ -118,8 +118,9 @@ def init(
 ) -> None:
     """Make this process a rank, or start the ranks and never return; for scripts whose training code is top level.
 
-    Does nothing in a process group, and in a process started by multiprocessing. Every rank starts with rank 0's state
-    of the random generators; a seed that differs by rank has to be set after this call.
+    Every rank starts with rank 0's state of the random generators; a seed that differs by rank has to be set after this
+    call. Does nothing in a process started by multiprocessing. In a process group that the program has made itself it
+    only finds out which ranks share a machine, if the environment does not say it: seeds and the end stay the program's.
 
     Args:
         devices, num_machines, machine_rank, dist_url, processes, backend, timeout: as in ``launch``.
@@ -133,6 +134,7 @@ def init(
         _take_place_in_given_group()
         return
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
+    debug.wait_for(wanted.timeout)
     place = ranks.place()
     if place is not None and place.one_per_machine and wanted.process_count() > 1:
         # srun gave each machine one task, and it has several GPUs

@@ -34,6 +34,15 @@ class SmoothedValue:
         self.total, self.count, self.deque = 0.0, 0, [rank]
 
 Scores = namedtuple("Scores", "loss correct")
+for size in (2, 100):  # however they travel, small integers wrap around
+    wrapped = ddp.sum(torch.full((size,), 200, dtype=torch.uint8))
+    assert wrapped.dtype == torch.uint8 and (wrapped == 200 * world % 256).all()
+    assert ddp.mean(torch.full((size,), 2, dtype=torch.int32)).tolist() == [2.0] * size
+weight = torch.nn.Parameter(torch.full((4,), float(rank)))
+sparse = torch.eye(3).mul(rank + 1).to_sparse()
+for r, (theirs, rows) in enumerate(ddp.gather((weight, sparse))):
+    assert type(theirs) is torch.Tensor and theirs.tolist() == [r] * 4 and not theirs.requires_grad
+    assert rows.is_sparse and torch.equal(rows.to_dense(), torch.eye(3) * (r + 1))
 few, many = torch.full((2, 3), rank + 1.0), torch.full((70,), rank + 1, dtype=torch.int32)
 meter = AverageMeter()
 for value in range(rank + 2):

@@ -387,6 +387,15 @@ for i in range(205):
         assert "different batches" in str(error)
         compared.append(i)
 assert compared == [100, 200], compared
+class Scaling(nn.Module):  # its own chunk, in place
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(5, 3)
+    def forward(self, x):
+        return self.layer(x.sub_(0.5).mul_(2))
+scaling = ddp.DataParallel(Scaling())
+for i in range(2):
+    scaling(draw(4, i)[0]).sum().backward()
 try:
     model(draw(4 + rank, 0)[0])
     assert False
@@ -443,6 +452,9 @@ for values in (seen, ended, [p.sum().item() for p in model.parameters()]):
     everyone = ddp.gather(values)
     assert all(theirs == everyone[0] for theirs in everyone), everyone
 assert len(set(ddp.gather(drawn[0]))) == world and len(set(drawn)) == len(drawn)
+first, second = ddp.DataParallel(nn.Dropout(0.5)), ddp.DataParallel(nn.Dropout(0.5))
+for _ in range(2):
+    assert not torch.equal(first(torch.ones(world, 64)), second(torch.ones(world, 64)))
 ddp.print("done")
 """
 

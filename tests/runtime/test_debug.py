@@ -4,8 +4,8 @@ import pytest
 from jobs import run, write
 
 DEBUG = """
-ddp.init()
 os.environ["DP2DDP_TIMEOUT"] = "2"
+ddp.init()
 rank, world = ddp.get_rank(), ddp.get_world_size()
 lines = open(__file__).read().splitlines()
 
@@ -73,7 +73,7 @@ if rank == 0:
     others = [f"rank {r} has not come in 2 s (its last call was barrier() at {at('E')})" for r in range(1, world)]
     assert text == (
         f"rank 0 calls batch_loss() at {at('F')}, which needs every rank, but {', '.join(others)}; "
-        "DP2DDP_TIMEOUT sets how long to wait"
+        "timeout= or DP2DDP_TIMEOUT sets how long to wait"
     ), text
     assert 2 <= seconds < 4
     ddp.save([], "late")

@@ -31,6 +31,19 @@ def test_a_failing_save_leaves_the_file_and_no_other(tmp_path):
         ddp.save([1], tmp_path / "missing" / "model.pt")
 
 
+def test_what_is_no_regular_file_is_written_as_it_is(tmp_path):
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = subprocess.Popen(["cat", pipe], stdout=subprocess.PIPE)
+    ddp.save([1, 2], pipe)
+    assert torch.load(io.BytesIO(reader.communicate(timeout=20)[0])) == [1, 2]
+    assert stat.S_ISFIFO(pipe.stat().st_mode)
+    ddp.save([1], os.devnull)
+    assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
+    with pytest.raises(IsADirectoryError):
+        ddp.save([1], tmp_path)
+
+
 @pytest.fixture
 def small_disk(tmp_path):
     """A folder on a file system of 256 KiB that can be mounted anew, read-only."""
