@@ -7,17 +7,12 @@ loss that use parameters alone (a penalty) are the same on every rank and need n
 
 from __future__ import annotations
 
-import os
-import sys
 import weakref
-from types import FrameType
 from typing import Any, NoReturn
 
 import torch
 
-from . import parts
-
-_PASSED_OVER = (os.path.dirname(__file__) + os.sep, os.path.dirname(torch.__file__) + os.sep)
+from . import debug, parts
 
 
 def guard(module: torch.nn.Module, inside: Inside) -> list[Any]:
@@ -85,10 +80,4 @@ def _message(module: torch.nn.Module, layer: torch.nn.Module) -> str:
 def _caller(module: torch.nn.Module) -> str:
     """The line that called into the model, outside of its own methods and those of its parts."""
     own = set(map(id, module.modules()))
-    frame: FrameType | None = sys._getframe(1)
-    while frame is not None:
-        file = frame.f_code.co_filename
-        if not file.startswith(_PASSED_OVER) and id(frame.f_locals.get("self")) not in own:
-            return f"{os.path.basename(file)}:{frame.f_lineno}"
-        frame = frame.f_back
-    return "an unknown line"
+    return debug.site(passed_over=lambda frame: id(frame.f_locals.get("self")) in own)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import builtins
-import sys
-
 import torch
 import torch.distributed as dist
 
-from . import debug, ranks, rendezvous
+from . import debug, messages, ranks, rendezvous
 
 
 def local_batch_size(n: int) -> int:
@@ -28,7 +25,7 @@ def local_batch_size(n: int) -> int:
     if n >= world and n % world == 0:
         return n // world
     if _speaks_first("local_batch_size"):
-        builtins.print(f"dp2ddp: {_choices(n, world)}", file=sys.stderr, flush=True)
+        messages.say(_choices(n, world))
     raise SystemExit(2)
 
 

@@ -11,6 +11,7 @@ import contextlib
 import os
 import sys
 import time
+from collections.abc import Callable
 from datetime import timedelta
 from types import FrameType
 
@@ -39,10 +40,17 @@ def wait_for(timeout: timedelta | None) -> None:
     _limit = DEFAULT_TIMEOUT if timeout is None else timeout.total_seconds()
 
 
-def site(frame: FrameType | None = None) -> str:
-    """The line outside this package (and torch) that called into it, as ``file:line``; of ``frame``, if it is given."""
+def site(frame: FrameType | None = None, passed_over: Callable[[FrameType], bool] | None = None) -> str:
+    """The line outside this package (and torch) that called into it, as ``file:line``.
+
+    Args:
+        frame: where to begin; the caller's, if it is not given.
+        passed_over: says of what other frames the callers are meant.
+    """
     frame = frame or sys._getframe(1)
-    while frame is not None and frame.f_code.co_filename.startswith(_PASSED_OVER):
+    while frame is not None and (
+        frame.f_code.co_filename.startswith(_PASSED_OVER) or passed_over is not None and passed_over(frame)
+    ):
         frame = frame.f_back
     if frame is None:
         return "an unknown line"
@@ -92,7 +100,7 @@ def _wait_for_others(number: int, here: str, limit: float) -> tuple[dict[int, st
             if rendezvous.store().check([_key(other, number)]):
                 there = rendezvous.store().get(_key(other, number)).decode()
                 elsewhere |= {other: f"is at {there}"} if there != here else {}
-            elif _has_ended_before(other, number):
+            elif rendezvous.ended_before([other], "debug", number) is not None:
                 elsewhere[other] = f"has ended{_last(other)}"
             else:
                 continue
@@ -115,8 +123,3 @@ def _last(rank: int) -> str:
     if not rendezvous.store().check([key]):
         return ""
     return f" (its last call was {rendezvous.store().get(key).decode()})"
-
-
-def _has_ended_before(rank: int, number: int) -> bool:
-    report = rendezvous.ended(rank)
-    return report is not None and report["calls"].get("debug", 0) < number

@@ -53,11 +53,6 @@ def is_accumulating() -> bool:
     return False
 
 
-def weights(loss: torch.Tensor) -> set[float]:
-    """The weights that lie between ``loss`` and the parameters; empty where nothing weighs."""
-    return _look(loss)[0]
-
-
 def forward_weight(*tensors: torch.Tensor, alone: bool = False) -> float | None:
     """The one weight that lies between ``tensors`` and the parameters; None where nothing weighs.
 
@@ -129,28 +124,15 @@ def without_nan(loss: torch.Tensor, where: torch.Tensor) -> None:
             node.register_hook(hook)
 
 
-def gather_rows(tensor: torch.Tensor, dim: int = 0, what: str = "gather_rows()") -> torch.Tensor:
-    """All ranks' tensors joined along ``dim``, in the order of ranks, with a graph to this rank's own.
-
-    The gradient that arrives is taken to be the same on every rank: each computes the same loss on the same rows.
+def gather_all_rows(tensors: list[torch.Tensor], dim: int, what: str) -> list[torch.Tensor]:
+    """Several tensors of all ranks, each joined along ``dim`` as ``rows.gather_rows`` does; sizes may differ there.
 
     Args:
-        tensor: of any type, the same on every rank; sizes may differ along ``dim`` and be 0.
         what: the collective that a user knows, for messages.
-
-    Returns:
-        A new tensor. Backward gives this rank's slice of the gradient, W times.
 
     Raises:
         ValueError: the ranks' tensors differ in type or in another dimension.
     """
-    return gather_all_rows([tensor], dim, what)[0]
-
-
-def gather_all_rows(
-    tensors: list[torch.Tensor], dim: int = 0, what: str = "gather_rows()"
-) -> list[torch.Tensor]:
-    """``gather_rows`` of several tensors, whose sizes are exchanged together."""
     own = [(tensor.size(dim), *_kind(tensor, dim)) for tensor in tensors]
     shapes = exchange(what, own)
     kinds = [[kind for _, *kind in shape] for shape in shapes]

@@ -124,7 +124,9 @@ def chosen(devices: Devices, visible: int) -> list[int]:
         return list(range(visible))
     if isinstance(devices, int):
         if not 0 < devices <= visible:
-            raise ValueError(f"devices={devices}: a number from 1 to {visible}, that of the visible GPUs, is needed")
+            raise ValueError(
+                f"devices={devices}: a number from 1 to {visible}, that of the visible GPUs, is needed"
+            )
         return list(range(devices))
     indices = [_index(device, devices) for device in _several(devices)]
     if not indices or not all(0 <= index < visible for index in indices):

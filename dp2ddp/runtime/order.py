@@ -89,13 +89,7 @@ def meet(what: str, told: Any = None, depth: int = 1) -> Meeting:
 
 
 def _missing(others: Sequence[int], number: int) -> str | None:
-    if rendezvous.ended_count() == 0:
-        return None
-    for other in others:
-        report = rendezvous.ended(other)
-        if report and report["calls"].get("shard", 0) < number:
-            return f"rank {other} has ended, but rank {ranks.get_rank()} still needs it (to iterate a sharded loader)"
-    return None
+    return rendezvous.needed(rendezvous.ended_before(others, "shard", number), "to iterate a sharded loader")
 
 
 # Drawing
@@ -228,9 +222,8 @@ def _hear(source: Iterator[Any], number: int, inside: Any) -> Iterator[Any]:
 
 
 def _ended_main() -> str | None:
-    if rendezvous.ended(0) is None:
-        return None
-    return f"rank 0 has ended, but rank {ranks.get_rank()} still needs it (for the order of a sharded loader)"
+    main = None if rendezvous.ended(0) is None else 0
+    return rendezvous.needed(main, "for the order of a sharded loader")
 
 
 def _tell_block(number: int, count: int, block: _Block) -> None:

@@ -52,20 +52,16 @@ def barrier() -> None:
     if ranks.is_alone("barrier()"):
         return
     debug.meet("barrier()", patient=True)
-    number, world, rank = rendezvous.next_call("barrier"), ranks.get_world_size(), ranks.get_rank()
+    number, world = rendezvous.next_call("barrier"), ranks.get_world_size()
     store = rendezvous.store()
     store.add(f"barrier/{number}", 1)
 
     def missing() -> str | None:
-        if rendezvous.ended_count() == 0:
-            return None
-        for other in range(world):
-            report = rendezvous.ended(other)
-            if report and report["calls"].get("barrier", 0) < number:
-                return f"rank {other} has ended, but rank {rank} still needs it (at a barrier)"
-        return None
+        return rendezvous.needed(rendezvous.ended_before(range(world), "barrier", number), "at a barrier")
 
     rendezvous.wait(lambda: store.add(f"barrier/{number}", 0) >= world, missing)
+    if ranks.is_main_process():  # who is here has left the one before
+        store.delete_key(f"barrier/{number - 1}")
 
 
 @contextmanager
@@ -109,12 +105,7 @@ def _wait_for_first(key: str, first: int, number: int) -> None:
     store = rendezvous.store()
 
     def missing() -> str | None:
-        report = rendezvous.ended(first)
-        if report and report["calls"].get("first", 0) < number:
-            return (
-                f"rank {first} has ended, but rank {ranks.get_rank()} still needs it (in main_process_first)"
-            )
-        return None
+        return rendezvous.needed(rendezvous.ended_before([first], "first", number), "in main_process_first")
 
     rendezvous.wait(lambda: store.check([key]), missing)
     outcome = store.get(key).decode()

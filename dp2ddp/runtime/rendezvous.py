@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import timedelta
 
 import torch.distributed as dist
@@ -183,6 +183,24 @@ def ends(known: int) -> list[dict]:
     return [
         json.loads(store().get(f"ends/{number}")) for number in range(known + 1, store().add("ends", 0) + 1)
     ]
+
+
+def ended_before(others: Iterable[int], name: str, number: int) -> int | None:
+    """The first of the ranks ``others`` that has ended before its ``number``-th call of ``name``."""
+    if ended_count() == 0:
+        return None
+    for rank in others:
+        report = ended(rank)
+        if report and report["calls"].get(name, 0) < number:
+            return rank
+    return None
+
+
+def needed(rank: int | None, what: str) -> str | None:
+    """What to say when ``rank`` has ended; nothing if it is None."""
+    if rank is None:
+        return None
+    return f"rank {rank} has ended, but rank {ranks.get_rank()} still needs it ({what})"
 
 
 def ended_count() -> int:

@@ -43,8 +43,8 @@ def _scatter(value: Any, count: int, cut: Cut) -> list[Any]:
         return list(cut(value))
     if isinstance(value, tuple | list | dict) and len(value) > 0:
         items = value.values() if isinstance(value, dict) else value
-        parts = zip(*(_scatter(item, count, cut) for item in items), strict=False)
-        return [_like(value, part) for part in parts]
+        calls = zip(*(_scatter(item, count, cut) for item in items), strict=False)
+        return [_like(value, call) for call in calls]
     return [value] * count
 
 

@@ -120,7 +120,7 @@ def init(
 
     Every rank starts with rank 0's state of the random generators; a seed that differs by rank has to be set after this
     call. Does nothing in a process started by multiprocessing. In a process group that the program has made itself it
-    only finds out which ranks share a machine, if the environment does not say it: seeds and the end stay the program's.
+    only finds out which ranks share a machine, if the environment does not say it: seeds and end stay the program's.
 
     Args:
         devices, num_machines, machine_rank, dist_url, processes, backend, timeout: as in ``launch``.
