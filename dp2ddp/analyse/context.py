@@ -22,6 +22,7 @@ class Context:
 
     program: Program
     _names: dict[Path, set[str]] = field(default_factory=dict)
+    _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
 
@@ -44,14 +45,11 @@ class Context:
 
     def ddp(self, path: Path) -> str:
         """What the runtime is called in a file: as it was imported there, else ``ddp`` if that name is free."""
-        file = self.program.project.files[path]
-        for node in ast.walk(file.tree):
-            if isinstance(node, ast.ImportFrom) and node.module == "dp2ddp":
-                for alias in node.names:
-                    if alias.name == "runtime":
-                        return alias.asname or alias.name
-        taken = self.names(path)
-        return next(name for name in RUNTIME_NAMES if name not in taken)
+        if path not in self._ddp:
+            imported = _runtime_name(self.program.project.files[path])
+            free = (name for name in RUNTIME_NAMES if name not in self.names(path))
+            self._ddp[path] = imported or next(free)
+        return self._ddp[path]
 
     def place(self, node: ast.AST) -> dict[str, Any]:
         """What every fact about a node holds: where it is, and which programs run it."""
@@ -221,6 +219,15 @@ def _is_module(name: str) -> bool:
 
 
 WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
+
+
+def _runtime_name(file: SourceFile) -> str:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.ImportFrom) and node.module == "dp2ddp":
+            for alias in node.names:
+                if alias.name == "runtime":
+                    return alias.asname or alias.name
+    return ""
 
 
 def _identifiers(file: SourceFile) -> set[str]:

@@ -1051,10 +1051,14 @@ def _asks_for_wrap(test: ast.expr) -> bool:
 
 
 def _is_tensor(name: str) -> bool:
-    """Whether a call returns a tensor, or is the end of a long chain: nobody asks who those are, and they multiply."""
+    """Whether a call returns a tensor or array, or ends a chain: nobody asks who those are, and they multiply."""
     parts = name.split(".")
     function = parts[0] == "torch" and len(parts) == 2 and parts[1] not in ("load", "device", "Generator")
-    return function or name.startswith(("torch.nn.functional.", "torch.autograd.")) or len(parts) > 8
+    array = parts[0] == "numpy" and "random" not in parts
+    if function or array or name.startswith(("torch.nn.functional.", "torch.autograd.")):
+        return True
+    # A method of its own result, in a loop or in functions that call each other, makes chains without end.
+    return len(parts) > 8 or (parts[-1] in parts[2:-1] and parts[0] != "pathlib")
 
 
 def _run_with(node: ast.AST) -> Iterator[ast.AST]:
