@@ -208,6 +208,13 @@ class Reread(Fact):
 
 
 @dataclass(frozen=True)
+class Question(Fact):
+    """A condition that asks for a file which the main process may just have made, and decides who goes on."""
+
+    what: str
+
+
+@dataclass(frozen=True)
 class StateDict(Fact):
     """A use of a wrapped model's state.
 
@@ -248,6 +255,7 @@ class Facts:
     effects: tuple[Effect, ...] = ()
     fetches: tuple[Fetch, ...] = ()
     rereads: tuple[Reread, ...] = ()
+    questions: tuple[Question, ...] = ()
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()

@@ -96,17 +96,11 @@ REFUSED = {
     "a question to the person": (LOADER, LOADER + '\nname = input("name: ")', "DDP503", 8, "input"),
     "an end that a file decides": (
         LOADER,
-        'import os\nif os.path.exists("out"):\n    raise SystemExit("exists")\nos.makedirs("out")\n' + LOADER,
-        "DDP503",
-        8,
+        'import os\ntry:\n    os.makedirs("out")\nexcept OSError:\n    if os.path.exists("out"):\n'
+        "        raise SystemExit()\n" + LOADER,
+        "DDP306",
+        11,
         "has just made it",
-    ),
-    "redirected output": (
-        LOADER,
-        LOADER + '\nimport sys\nsys.stdout = open("log.txt", "w")',
-        "DDP503",
-        9,
-        "redirected",
     ),
     "a log and training in one block": (
         LOOP,

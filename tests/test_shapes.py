@@ -154,3 +154,90 @@ def test_a_wrap_that_only_predicts_does_not_keep_the_result_from_being_stable() 
     conversion = convert(Project.of({script: f"{text}{LOOP}evaluate(model)\n", other: evaluate}))
     assert not conversion.errors, conversion.errors
     assert [change.path for change in conversion.changes] == [script]
+
+
+FILES = (
+    HEAD.replace("import torchvision\n", "").replace("import os\n", "import os\nimport sys\nimport time\n")
+    + """
+class Tee:
+    def __init__(self, path):
+        self.console = sys.stdout
+        self.file = open(path, "w")
+
+    def write(self, text):
+        self.console.write(text)
+        self.file.write(text)
+
+    def flush(self):
+        self.console.flush()
+        self.file.flush()
+
+
+def make(folder):
+    if os.path.isdir(folder):
+        return
+    os.makedirs(folder)
+
+
+def done(folder):
+    if os.path.exists(folder):
+        return True
+    return False
+
+
+def slow_process():
+    time.sleep(0.5 * int(os.environ.get("RANK", 0)))
+
+
+def read(path):
+    if os.path.isfile(path):
+        state = torch.load(path)
+        if not state:
+            raise ValueError(path)
+        return state
+    raise FileNotFoundError(path)
+
+
+def main():
+    torch.manual_seed(0)
+    slow_process()
+    if done("run"):
+        return
+    make("run")
+    sys.stdout = Tee(os.path.join("run", "log.txt"))
+    make("run")
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    model = nn.DataParallel(nn.Linear(8, 2))
+"""
+    + "".join(f"    {line}\n" for line in LOOP.splitlines())
+    + """    torch.save(model.module.state_dict(), "run/end.pt")
+    print("trained", sorted(read("run/end.pt")))
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()
+"""
+)
+
+
+def test_files_that_the_main_process_makes_end_no_other_process(tmp_path: Path) -> None:
+    """The processes come one after the other: the last finds what the first has made, and must go on as it did."""
+    program = FILES.replace('    if done("run"):\n', '    if os.path.exists("run"):\n')
+    assert (
+        run(tmp_path, program) == (tmp_path / "run" / "log.txt").read_text() == "trained ['bias', 'weight']\n"
+    )
+    converted = (tmp_path / "train.py").read_text()
+    assert 'if ddp.gather(os.path.exists("run"))[0]:' in converted
+    assert "    if os.path.isdir(folder):\n        return\n" in converted
+    assert "    if os.path.isfile(path):\n" in converted
+    again = tmp_path / "again"
+    again.mkdir()
+    (again / "run").mkdir()
+    assert run(again, program) == "" and not list((again / "run").iterdir())
+
+
+def test_an_answer_that_is_returned_is_the_main_process_s(tmp_path: Path) -> None:
+    assert run(tmp_path, FILES) == "trained ['bias', 'weight']\n"
+    assert "if ddp.gather(os.path.exists(folder))[0]:" in (tmp_path / "train.py").read_text()

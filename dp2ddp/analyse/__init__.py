@@ -6,7 +6,18 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.analyse import alike, checkpoints, devices, effects, entry, loaders, loops, metrics, models
+from dp2ddp.analyse import (
+    alike,
+    checkpoints,
+    devices,
+    effects,
+    entry,
+    loaders,
+    loops,
+    metrics,
+    models,
+    questions,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
 from dp2ddp.facts import Facts, Obstacle
@@ -22,10 +33,11 @@ def analyse(project: Project) -> Facts:
     made = loaders.collect(context, training)
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
+    starts = entry.collect(context)
     acts = effects.collect(context)
     measured = metrics.measured(context, batch_loops)
     facts = Facts(
-        scripts=entry.collect(context),
+        scripts=starts,
         wraps=wrapped,
         loaders=tuple(replace(it, shard=it.shard or uncounted.get(it.at, "")) for it in made),
         workers=loaders.workers(context),
@@ -35,6 +47,7 @@ def analyse(project: Project) -> Facts:
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
+        questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=measured.numbers,
         obstacles=(

@@ -142,7 +142,7 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
     leaves = isinstance(node, ast.If) and any(
         isinstance(inner, leaving) for part in node.body for inner in context.program.descendants(part)
     )
-    if leaves or any(_works(context, inner) for inner in inside):
+    if leaves or any(works(context, inner) for inner in inside):
         yield context.obstacle(
             node,
             f"`{ast.unparse(node.test)}` asks the clock, and the processes go on each in its own way",
@@ -156,7 +156,7 @@ def _run(context: Context, node: ast.AST) -> Iterator[ast.AST]:
     yield from (nodes[key] for key in context.runs(node) if key in nodes)
 
 
-def _works(context: Context, node: ast.AST) -> bool:
+def works(context: Context, node: ast.AST) -> bool:
     """Whether a call takes part in the training: the wrapped model, its backward pass, a step, a batch drawn."""
     if not isinstance(node, ast.Call):
         return isinstance(node, ast.For) and bool(

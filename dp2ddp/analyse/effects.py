@@ -94,6 +94,7 @@ READS = {
     "joblib.load",
     "yaml.safe_load",
 }
+OUTPUTS = {"sys.stdout", "sys.stderr"}
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 MUTATING = {
     "append",
@@ -139,7 +140,7 @@ def is_write(name: str) -> bool:
 
 
 def _opens_for_writing(call: Call) -> bool:
-    if not call.names & OPENERS:
+    if not call.names & OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
     if isinstance(mode, ast.Name | ast.Attribute):
@@ -147,6 +148,12 @@ def _opens_for_writing(call: Call) -> bool:
     if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
         return any(letter in mode.value for letter in "wax+")
     return False
+
+
+def _is_nowhere(call: Call) -> bool:
+    """``open(os.devnull, "w")``."""
+    file = call.argument("file", 0)
+    return isinstance(file, ast.expr) and ast.unparse(file) in ("os.devnull", "'/dev/null'")
 
 
 def _is_writer(context: Context, node: ast.AST) -> bool:
@@ -178,7 +185,15 @@ def _guardable(context: Context, statement: ast.stmt) -> bool:
         return _writes(context, statement.value) or _is_writer(context, statement.value)
     if isinstance(statement, ast.With) and len(statement.items) == 1:
         return _is_writer(context, statement.items[0].context_expr)
-    return False
+    return _redirects(context, statement)
+
+
+def _redirects(context: Context, statement: ast.stmt) -> bool:
+    """``sys.stdout = open("log.txt", "w")``, or an object that opens such a file."""
+    if not (isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) in OUTPUTS):
+        return False
+    nodes = context.program.nodes
+    return any(_is_writer(context, nodes[key]) for key in context.runs(statement) if key in nodes)
 
 
 def collect(context: Context) -> tuple[Effect, ...]:
@@ -398,7 +413,6 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
     program = context.program
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     made = {effect.at for effect in effects if effect.kind == "writer"}
-    paths = _made_paths(context)
     started = any(effect.what in ("wandb.init()", "tracker.init()") for effect in guards)
     for node in program.nodes.values():
         if not context.runs_in_training(node):
@@ -426,47 +440,6 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
                 )
         elif isinstance(node, ast.Call) and (call := program.call(node)) and "builtins.input" in call.names:
             yield context.obstacle(node, "every process would ask for input", "take it from the command line")
-        elif isinstance(node, ast.If) and (path := _leaves_by_file(context, node)) in paths:
-            yield context.obstacle(
-                node,
-                f"some processes may find `{path}` and leave, when the main process has just made it",
-                "check it where the program is started, or let the program go on",
-            )
-        elif isinstance(node, ast.Assign) and ast.unparse(node.targets[0]) in ("sys.stdout", "sys.stderr"):
-            yield context.obstacle(
-                node, "the output is redirected in every process", "redirect it in the shell"
-            )
-
-
-def _leaves_by_file(context: Context, node: ast.If) -> str | None:
-    """The path whose existence decides whether a program goes on."""
-    leaves = any(
-        isinstance(inner, ast.Raise | ast.Return)
-        or (isinstance(inner, ast.Call) and ast.unparse(inner.func) in ("sys.exit", "exit", "quit"))
-        for part in node.body
-        for inner in context.program.descendants(part)
-    )
-    for inner in ast.walk(node.test) if leaves else ():
-        call = context.program.call(inner) if isinstance(inner, ast.Call) else None
-        if (
-            call is not None
-            and call.names & {"os.path.exists", "os.path.isdir", "os.path.isfile"}
-            and call.node.args
-        ):
-            return ast.unparse(call.node.args[0])
-    return None
-
-
-def _made_paths(context: Context) -> set[str]:
-    """The paths that a training program makes, as they are written."""
-    made = {"os.makedirs", "os.mkdir", *SAVES}
-    return {
-        ast.unparse(call.node.args[1 if call.names & SAVES else 0])
-        for call in context.program.calls
-        if call.names & made
-        and len(call.node.args) > bool(call.names & SAVES)
-        and context.runs_in_training(call.node)
-    }
 
 
 def imported(context: Context) -> Iterator[Obstacle]:

@@ -346,10 +346,20 @@ def _source(context: Context, given: ast.expr) -> ast.expr:
 
 def _argument(context: Context, name: ast.Name) -> ast.expr | None:
     """What is given for a parameter, where that is one place, or its default; None for other names."""
+    found = given(context, name)
+    if found:
+        return found[0] if len(found) == 1 else None
+    definitions = context.program.definitions(name)
+    alone = definitions[0] if len(definitions) == 1 else None
+    return _default(context, alone) if isinstance(alone, ast.arg) else None
+
+
+def given(context: Context, name: ast.Name) -> list[ast.expr]:
+    """What calls of the project give for a parameter; nothing for other names."""
     definitions = context.program.definitions(name)
     if len(definitions) != 1 or not isinstance(definitions[0], ast.arg):
-        return None
-    given = [
+        return []
+    return [
         argument
         for call in context.program.calls
         for callee in call.callees
@@ -357,9 +367,6 @@ def _argument(context: Context, name: ast.Name) -> ast.expr | None:
         and _has_parameter(context, callee, definitions[0])
         and (argument := _given(context, call, callee, name.id)) is not None
     ]
-    if given:
-        return given[0] if len(given) == 1 else None
-    return _default(context, definitions[0])
 
 
 def _default(context: Context, parameter: ast.arg) -> ast.expr | None:

@@ -1,13 +1,15 @@
 """A file is read that the main process wrote earlier in the same run.
 
 The other processes may be there before it is written: a barrier lets them wait. It stands where every process
-passes, outside conditions that may differ.
+passes, outside conditions that may differ. Where a program or function ends because such a file is there, the main
+process decides for all: ``if ddp.gather(os.path.exists(path))[0]:``.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Insert, finding, runtime_import
+from dp2ddp.plan import Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.tiers import trouble
 
 EXAMPLES = (
     """\
@@ -29,6 +31,29 @@ for epoch in range(2):
     torch.save(model.state_dict(), "model.pt")
 model.load_state_dict(torch.load("model.pt"))
 """,
+    """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+if os.path.exists("run"):
+    raise FileExistsError("run: there is a run of that name")
+os.mkdir("run")
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+""",
 )
 
 
@@ -36,3 +61,12 @@ def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
         yield finding(read.at, f"{read.what} reads what the main process may still be writing", "", edits)
+    for question in facts.questions:
+        if question.problem:
+            yield from trouble(facts, question)
+            continue
+        asked = Replace(question.at, "{ddp}.gather({test})[0]", {"ddp": question.ddp, "test": question.at})
+        edits = (asked, runtime_import(question.path, question.ddp))
+        yield finding(
+            question.at, f"`{question.what}` may just have been made by the main process", "", edits
+        )

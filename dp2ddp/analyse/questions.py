@@ -1,0 +1,146 @@
+"""Whether a file is there: processes that ask later may find what the main process has just made, and leave."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dp2ddp.analyse.alike import works
+from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.effects import READS, SAVES
+from dp2ddp.analyse.entry import given
+from dp2ddp.analyse.link import Call
+from dp2ddp.facts import Effect, Problem, Question, Script
+
+ASKS = frozenset("""
+    os.path.exists os.path.isdir os.path.isfile os.path.lexists
+    pathlib.Path.exists pathlib.Path.is_dir pathlib.Path.is_file
+    """.split())
+MAKES = {"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch", *SAVES}
+ENDS = {"sys.exit", "builtins.exit", "builtins.quit"}
+
+
+def collect(
+    context: Context, effects: tuple[Effect, ...], scripts: tuple[Script, ...]
+) -> tuple[Question, ...]:
+    """The conditions on files by which some of the processes could end what the others go on with."""
+    made: set[str] = set()
+    for call in context.program.calls:
+        if call.names & MAKES and context.runs_in_training(call.node):
+            made |= _paths(context, call)
+    guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    found = []
+    for node in list(context.program.nodes.values()):
+        if not isinstance(node, ast.If) or not context.runs_in_training(node):
+            continue
+        path = min(_asked(context, node.test) & made, default="")
+        if not path or _before_the_start(context, node, scripts) or _harmless(context, node):
+            continue
+        problem = None if _all_pass(context, node, guards) else _problem(path)
+        found.append(Question(**context.place(node.test), what=path, problem=problem))
+    return tuple(found)
+
+
+def _problem(path: str) -> Problem:
+    return Problem(
+        f"some processes may find `{path}` and leave, when the main process has just made it",
+        "check it where the program is started, or let the program go on",
+    )
+
+
+def _paths(context: Context, call: Call) -> set[str]:
+    """The paths that a call makes or asks for, as they are written where they are put together."""
+    if any(name.startswith("pathlib.") for name in call.names):
+        argument = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    else:
+        argument = call.argument("f", 1) if call.names & SAVES else call.argument("name", 0)
+    return set(_written(context, argument, 0)) if argument is not None else set()
+
+
+def _written(context: Context, node: ast.expr, depth: int) -> Iterator[str]:
+    """What an expression is, with what is assigned or given to a name in the place of the name."""
+    sources = assigned(context, node) or given(context, node) if isinstance(node, ast.Name) else []
+    if not sources or depth > 4:
+        yield ast.unparse(node)
+    for source in sources if depth <= 4 else ():
+        yield from _written(context, source, depth + 1)
+
+
+def _asked(context: Context, test: ast.expr) -> set[str]:
+    """The paths that a condition asks for, if no collective decides it yet."""
+    calls = [context.program.call(node) for node in ast.walk(test) if isinstance(node, ast.Call)]
+    known = [call for call in calls if call is not None]
+    if any("dp2ddp.runtime.gather" in call.names for call in known):
+        return set()
+    return set().union(*(_paths(context, call) for call in known if call.names & ASKS))
+
+
+def _before_the_start(context: Context, node: ast.If, scripts: Iterable[Script]) -> bool:
+    """Whether every process asks before the ranks meet: nothing can have been made yet."""
+    program = context.program
+    at = program.anchor(node)
+    return program.scope(node).is_module and all(
+        at.path == script.path and at.span.line < script.at.span.line
+        for script in scripts
+        if script.path in context.run_by(node)
+    )
+
+
+def _harmless(context: Context, node: ast.If) -> bool:
+    """Whether it makes no difference to the others who leaves here."""
+    leaving = [*_leaving(context, node.body), *_leaving(context, node.orelse)]
+    if not leaving:
+        return True
+    function = context.program.scope(node)
+    if function.is_module or any(works(context, inner) for inner in _runs(context, function.body)):
+        return False
+    returns = [inner for inner in context.program.body(function) if isinstance(inner, ast.Return)]
+    if all(inner in returns for inner in leaving) and not any(inner.value for inner in returns):
+        return True  # `if os.path.isdir(path): return`
+    # What is read is there, and the same for all: `rereads` lets them wait where it is written in the same run.
+    return _reads(context, node.body) and not any(end in node.body and end not in returns for end in leaving)
+
+
+def _leaving(context: Context, block: list[ast.stmt]) -> list[ast.stmt]:
+    """What ends the program or the function in a block, unless an exception leads there."""
+    inside = [inner for part in block for inner in context.program.descendants(part)]
+    handlers = [inner for inner in inside if isinstance(inner, ast.ExceptHandler)]
+    handled = {id(inner) for handler in handlers for inner in context.program.descendants(handler)}
+    return [
+        inner
+        for inner in inside
+        if isinstance(inner, ast.stmt) and id(inner) not in handled and _ends(context, inner)
+    ]
+
+
+def _ends(context: Context, statement: ast.stmt) -> bool:
+    if isinstance(statement, ast.Expr):
+        call = context.program.call(statement.value)
+        return call is not None and bool(call.names & ENDS)
+    return isinstance(statement, ast.Raise | ast.Return)
+
+
+def _reads(context: Context, block: list[ast.stmt]) -> bool:
+    calls = [context.program.call(inner) for part in block for inner in context.program.descendants(part)]
+    return any(call is not None and call.names & READS for call in calls)
+
+
+def _runs(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    """All nodes that running some statements may run."""
+    nodes = context.program.nodes
+    yield from (nodes[key] for part in block for key in context.runs(part) if key in nodes)
+
+
+def _all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
+    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
+    program = context.program
+    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards):
+        return False
+    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
+        return False
+    scope = program.scope(node).index
+    calls = [call.node for call in program.calls if scope in program.called_scopes(call.node)]
+    return all(
+        _all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call)
+    )
