@@ -65,8 +65,8 @@ def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
     assert blocks == [ast.unparse(ast.parse(fetch))]
 
 
-def run(folder: Path, program: str, processes: int = 2) -> str:
-    """Convert a program by the real command, run it, and return what it prints."""
+def run(folder: Path, program: str, processes: int = 2, errors: bool = False) -> str:
+    """Convert a program by the real command, run it, and return what it prints, or says on stderr."""
     (folder / "train.py").write_text(program)
     environment = {
         **os.environ,
@@ -84,7 +84,7 @@ def run(folder: Path, program: str, processes: int = 2) -> str:
             timeout=100,
         )
         assert done.returncode == 0, done.stderr
-    return done.stdout
+    return done.stderr if errors else done.stdout
 
 
 def test_caches_and_helpers_work_in_two_processes(tmp_path: Path) -> None:
@@ -241,3 +241,33 @@ def test_files_that_the_main_process_makes_end_no_other_process(tmp_path: Path) 
 def test_an_answer_that_is_returned_is_the_main_process_s(tmp_path: Path) -> None:
     assert run(tmp_path, FILES) == "trained ['bias', 'weight']\n"
     assert "if ddp.gather(os.path.exists(folder))[0]:" in (tmp_path / "train.py").read_text()
+
+
+def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(tmp_path: Path) -> None:
+    (tmp_path / "tools.py").write_text(
+        "import logging\n\nlogging.basicConfig(level=logging.INFO)\nlogger = logging.getLogger(__name__)\n"
+        "logger.addHandler(logging.StreamHandler())\n"
+    )
+    program = (
+        HEAD.replace("import torchvision\n", "from tools import logger\n")
+        + "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+        f'{LOOP}logger.info("trained")\n'
+    )
+    said = run(tmp_path, program, errors=True)
+    assert [line for line in said.splitlines() if "trained" in line] == ["trained", "INFO:tools:trained"]
+    guarded = (tmp_path / "tools.py").read_text().splitlines()
+    assert guarded.count("if ddp.is_main_process():") == 2
+
+
+def test_what_the_shell_fetches_is_waited_for() -> None:
+    text = HEAD.replace("import torchvision\n", "import json\n") + (
+        'if not os.path.exists("names.json"):\n    os.system("wget https://example.org/names.json")\n'
+        'names = json.load(open("names.json"))\nagain = json.load(open("names.json"))\n'
+        "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    )
+    conversion = convert(Project.of({Path("/example/train.py"): text + LOOP}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert 'ddp.barrier()\nnames = json.load(open("names.json"))\n' in after and after.count("barrier") == 1

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from pathlib import Path
 
 from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
-from dp2ddp.facts import ANY_TIER, NO_TIER, Effect, Fetch, Obstacle, Problem, Reread, Tier
+from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
@@ -124,6 +124,7 @@ FETCHES = {
     "huggingface_hub.snapshot_download",
     "datasets.load_dataset",
 }
+SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
 PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
 
 
@@ -200,7 +201,9 @@ def collect(context: Context) -> tuple[Effect, ...]:
     """Everything in programs that train with DataParallel which one process must do alone."""
     program = context.program
     nodes = [node for node in program.nodes.values() if context.runs_in_training(node)]
+    imported = [node for path in _modules(context) for node in _imported_nodes(context, path)]
     guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
+    guarded |= {id(node) for node in imported if _logs_to_the_console(context, node)}
     guarded = {key for key in guarded if not _already(context, program.nodes[key])}
     inner = {
         key
@@ -213,6 +216,7 @@ def collect(context: Context) -> tuple[Effect, ...]:
     for node in nodes:
         if isinstance(node, ast.Call) and program.statement(node) is not None:
             found += _calls(context, node, guarded)
+    found += (_effect(context, "print", node, "print()") for node in imported if _is_print(context, node))
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 
 
@@ -373,9 +377,8 @@ def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effe
         return
     statement = program.statement(node)
     covered = id(statement) in guarded or any(id(around) in guarded for around in program.ancestors(node))
-    if "builtins.print" in call.names and isinstance(node.func, ast.Name):
-        if call.names == {"builtins.print"}:
-            yield _effect(context, "print", node.func, "print()")
+    if _is_print(context, node.func):
+        yield _effect(context, "print", node.func, "print()")
     elif "torch.save" in call.names:
         yield _effect(context, "save", node.func, "torch.save()")
     elif call.names & BARS:
@@ -445,31 +448,44 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
 def imported(context: Context) -> Iterator[Obstacle]:
     """What happens when a module is imported: in the process that starts the ranks, and in every rank."""
     program = context.program
-    scripts = {file.path for file in context.scripts}
-    for path in sorted(context.reached - scripts):
+    for path in _modules(context):
+        reaching = (file.path for file in context.scripts if path in program.project.reaches(file.path))
+        scripts = frozenset(reaching)
         for node in _imported_nodes(context, path):
             call = program.call(node) if isinstance(node, ast.Call) else None
-            if call is None:
+            if call is None or _logs_to_the_console(context, program.statement(node)):
                 continue
-            where = f"{ast.unparse(node.func)}() runs when this module is imported, in every process"
-            cure = "move it into a function, and call that after the ranks have started"
-            if (
-                _writes(context, node)
-                or _is_writer(context, node)
-                or call.names & SAVES
-                or _fetch(context, call)
-            ):
-                yield _imported(context, node, where, cure, ANY_TIER)
-            elif "builtins.print" in call.names:
-                yield _imported(context, node, where, cure, NO_TIER)
+            writes = _writes(context, node) or _is_writer(context, node) or bool(call.names & SAVES)
+            if writes or _fetch(context, call):
+                problem = Problem(
+                    f"{ast.unparse(node.func)}() runs when this module is imported, in every process",
+                    "move it into a function, and call that after the ranks have started",
+                )
+                yield Obstacle(**{**context.place(node), "scripts": scripts}, problem=problem)
 
 
-def _imported(context: Context, node: ast.AST, message: str, help: str, forbids: frozenset[Tier]) -> Obstacle:
-    """An obstacle to all programs that import a module."""
-    path = context.program.file(node).path
-    reaching = (file.path for file in context.scripts if path in context.program.project.reaches(file.path))
-    place = {**context.place(node), "scripts": frozenset(reaching)}
-    return Obstacle(**place, problem=Problem(message, help, forbids))
+def _modules(context: Context) -> list[Path]:
+    """The files that the programs import."""
+    return sorted(context.reached - {file.path for file in context.scripts})
+
+
+def _logs_to_the_console(context: Context, statement: ast.AST) -> bool:
+    """``logging.basicConfig(level=…)`` or ``logger.addHandler(logging.StreamHandler())``: no file is opened."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    if call is None or not call.names:
+        return False
+    if call.names == {"logging.basicConfig"}:
+        return all(it.arg not in (None, "filename", "handlers") for it in call.node.keywords)
+    handlers = context.program.values(call.node.args[0]) if call.node.args else frozenset()
+    adds = all(name.startswith("logging.") and name.endswith(".addHandler") for name in call.names)
+    return adds and bool(handlers) and all(full_name(it) == "logging.StreamHandler" for it in handlers)
+
+
+def _is_print(context: Context, function: ast.AST) -> bool:
+    """Whether an expression is the ``print`` of a call."""
+    around = context.program.parent(function)
+    call = context.program.call(around) if isinstance(around, ast.Call) and around.func is function else None
+    return call is not None and call.names == {"builtins.print"} and isinstance(function, ast.Name)
 
 
 def _imported_nodes(context: Context, path: Path) -> Iterator[ast.AST]:
@@ -624,7 +640,7 @@ def rereads(context: Context) -> tuple[Reread, ...]:
     writes = {
         id(call.node)
         for call in program.calls
-        if call.names & SAVES or any(_writes_file(name) for name in call.names)
+        if call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
     }
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
@@ -633,7 +649,7 @@ def rereads(context: Context) -> tuple[Reread, ...]:
         if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
         for statement in _places(context, call.node, writes, frozenset()):
-            if id(statement) not in found and not _after_barrier(context, statement):
+            if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
@@ -652,6 +668,16 @@ def _writes_file(name: str) -> bool:
         "pandas.",
     )
     return is_write(name) and name.startswith(files)
+
+
+def _fetches_by_shell(call: Call) -> bool:
+    """``os.system("wget …")``."""
+    shell = any(name == "os.system" or name.startswith("subprocess.") for name in call.names)
+    return (
+        shell
+        and bool(call.node.args)
+        and any(word in ast.unparse(call.node.args[0]) for word in SHELL_FETCHES)
+    )
 
 
 def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[int]) -> Iterator[ast.stmt]:
@@ -688,15 +714,15 @@ def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool
     return any(context.runs(other) & writes for other in block[: block.index(statement)])
 
 
-def _after_barrier(context: Context, statement: ast.stmt) -> bool:
+def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
+    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
     block = context.program.block(statement)
-    index = block.index(statement)
-    before = block[index - 1] if index else None
-    return (
-        isinstance(before, ast.Expr)
-        and isinstance(before.value, ast.Call)
-        and (
-            (call := context.program.call(before.value)) is not None
-            and "dp2ddp.runtime.barrier" in call.names
-        )
-    )
+    for before in reversed(block[: block.index(statement)]):
+        call = context.program.call(before.value) if isinstance(before, ast.Expr) else None
+        if call is not None and "dp2ddp.runtime.barrier" in call.names:
+            return True
+        if context.runs(before) & writes:
+            return False
+        if id(before) in waiting:
+            return True
+    return False
