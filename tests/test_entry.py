@@ -115,6 +115,38 @@ STARTS = {
         "ddp.init(devices=[int(i) for i in args.gpus])",
         None,
     ),
+    "devices of a name in a function": (
+        "def build():\n    gpus = [0, 1]\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
+        "ddp.init(devices=[0, 1])",
+        None,
+    ),
+    "devices of an attribute": (
+        "class Trainer:\n    def __init__(self, options):\n        self.options = options\n\n"
+        "    def fit(self):\n        train(nn.DataParallel(nn.Linear(8, 8), device_ids=self.options.gpus))\n\n\n"
+        "def main():\n    args = parse()\n    if not args.gpus:\n        args.gpus = [0]\n    print(args)\n"
+        "    Trainer(args).fit()\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.init(devices=args.gpus)",
+        "if not args.gpus:\n    args.gpus = [0]",
+    ),
+    "devices after something is printed": (
+        "args = parse()\nprint(args)\nargs.gpus = [0]\n"
+        "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
+        "ddp.init(devices=args.gpus)",
+        "args.gpus = [0]",
+    ),
+    "visible devices after a side effect": (
+        "args = parse()\nos.makedirs('out')\nif args.gpus:\n"
+        "    os.environ['CUDA_VISIBLE_DEVICES'] = f'{args.gpus[0]}'\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
+        "ddp.init()",
+        "if args.gpus:\n    os.environ['CUDA_VISIBLE_DEVICES'] = f'{args.gpus[0]}'",
+    ),
+    "visible devices set by a function": (
+        "def options():\n    args = parse()\n    print('using', args.gpus)\n"
+        "    os.environ['CUDA_VISIBLE_DEVICES'] = str(args.gpus[0])\n    return args\n\n\n"
+        "args = options()\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
+        "ddp.init()",
+        "args = options()",
+    ),
     "devices that nobody gives": (
         "def build(gpus=None):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
         "args = parse()\ntrain(build())\n",
@@ -167,12 +199,14 @@ def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> 
             "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
             "the devices are chosen at line",
         ),
-        "by the first effect": (
-            "args = print(parse())\ntrain(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
-            "the devices are chosen at line",
+        "by a name of a function that draws it": (
+            "def build():\n    gpus = [torch.randint(2, (1,))]\n"
+            "    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
+            "the devices are chosen by `gpus`",
         ),
-        "by a name of a function": (
-            "def build():\n    gpus = [0, 1]\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
+        "by what is visible, set to something known later": (
+            "args = parse()\nos.makedirs('out')\nargs.visible = open('out/gpus').read()\n"
+            "os.environ['CUDA_VISIBLE_DEVICES'] = args.visible\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
             "the devices are chosen at line",
         ),
         "by an attribute": (

@@ -96,8 +96,8 @@ REFUSED = {
     "a question to the person": (LOADER, LOADER + '\nname = input("name: ")', "DDP503", 8, "input"),
     "an end that a file decides": (
         LOADER,
-        'import os\ntry:\n    os.makedirs("out")\nexcept OSError:\n    if os.path.exists("out"):\n'
-        "        raise SystemExit()\n" + LOADER,
+        'import os, sys\ntry:\n    os.makedirs("out")\nexcept OSError:\n    if os.path.exists("out"):\n'
+        "        sys.exit()\n" + LOADER,
         "DDP306",
         11,
         "has just made it",

@@ -271,3 +271,22 @@ def test_what_the_shell_fetches_is_waited_for() -> None:
     assert not conversion.errors, conversion.errors
     after = conversion.changes[0].after
     assert 'ddp.barrier()\nnames = json.load(open("names.json"))\n' in after and after.count("barrier") == 1
+
+
+def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None:
+    text = HEAD.replace("import torchvision\n", "import zipfile\nimport urllib.request\n") + (
+        "class Pictures:\n    def __init__(self, root):\n        self.root = root\n        self.fetch()\n"
+        '        if not os.path.isdir(self.root):\n            raise RuntimeError("missing")\n\n'
+        "    def fetch(self):\n        if os.path.isdir(self.root):\n            return\n"
+        "        os.makedirs(self.root)\n"
+        '        urllib.request.urlretrieve("https://example.org/a.zip", "a.zip")\n'
+        '        zipfile.ZipFile("a.zip").extractall(self.root)\n\n\n'
+        'pictures = Pictures("a")\n'
+        "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    )
+    conversion = convert(Project.of({Path("/example/train.py"): text + LOOP}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert 'with ddp.main_process_first():\n    pictures = Pictures("a")\n' in after
+    assert after.count("main_process_first") == 1 and "gather" not in after

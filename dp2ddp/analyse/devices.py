@@ -169,8 +169,11 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
     """Not where the question is whether there is a GPU at all, nor where GPUs are listed."""
     parent = context.program.parent(node)
     if isinstance(parent, ast.Compare):
+        least = 2 if isinstance(parent.ops[0], ast.GtE) else 1  # `device_count() >= 1` asks for any
         others = [parent.left, *parent.comparators]
-        return any(isinstance(o, ast.Constant) and isinstance(o.value, int) and o.value >= 1 for o in others)
+        return any(
+            isinstance(o, ast.Constant) and isinstance(o.value, int) and o.value >= least for o in others
+        )
     if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
         return False
     return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)

@@ -124,6 +124,14 @@ FETCHES = {
     "huggingface_hub.snapshot_download",
     "datasets.load_dataset",
 }
+FILE_FETCHES = {
+    "torch.hub.download_url_to_file",
+    "torchvision.datasets.utils.download_url",
+    "torchvision.datasets.utils.download_and_extract_archive",
+    "urllib.request.urlretrieve",
+    "gdown.download",
+}
+UNPACKS = {"zipfile.ZipFile.extractall", "tarfile.open.extractall", "tarfile.TarFile.extractall"}
 SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
 PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
 
@@ -543,30 +551,46 @@ def _positional_download(call: Call) -> bool:
 
 
 def _caches(context: Context, cls: Cls, call: Call) -> bool:
-    """A data set of the project whose ``__init__`` writes files."""
+    """A class of the project whose ``__init__`` fetches or unpacks files, or a data set whose one writes some."""
     program = context.program
     made = Inst(cls, id(call.node))
-    if not any(
+    if context.module_class(made) or context.runs(call.node) & context.trained_wraps:
+        return False
+    data = any(
         program.derives(made, f"torch.utils.data.{base}")
         or program.derives(made, f"torchvision.datasets.{base}")
         for base in ("Dataset", "ImageFolder", "VisionDataset", "MNIST", "CIFAR10", "DatasetFolder")
-    ):
-        return False
+    )
     for index in program.entered(call.node):
         for part in program.scopes[index].body:
             for node in program.descendants(part):
                 inner = program.call(node) if isinstance(node, ast.Call) else None
-                if inner is not None and (
-                    inner.names & SAVES or _writes(context, node) or _is_writer(context, node)
-                ):
+                if inner is None:
+                    continue
+                if inner.names & (FILE_FETCHES | UNPACKS):
+                    return True
+                if data and (inner.names & SAVES or _writes(context, node) or _is_writer(context, node)):
                     if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
                         return True
     return False
 
 
+def caching(context: Context) -> set[int]:
+    """The classes whose objects one process makes first, with their bases."""
+    return {
+        base.scope
+        for call in context.program.calls
+        for callee in call.callees
+        if isinstance(callee, Cls) and _caches(context, callee, call)
+        for base in context.program.bases(callee)
+        if isinstance(base, Cls)
+    }
+
+
 def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
     """Statements that fetch or cache, neighbours together; ``hoisted`` expressions get a statement of their own."""
     program = context.program
+    cached = caching(context)
     statements: dict[int, list[str]] = {}
     for node in program.nodes.values():
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
@@ -579,7 +603,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         ):
             continue
         statement = _whole_question(context, program.statement(node))
-        if not _under_main_first(context, statement) and not _in_dataset(context, node):
+        if not _under_main_first(context, statement) and not in_class(context, node, cached):
             statements.setdefault(id(statement), []).append(f"{ast.unparse(node.func)}()")
     found: list[Fetch] = []
     seen: set[int] = set()
@@ -613,13 +637,10 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
     return found
 
 
-def _in_dataset(context: Context, node: ast.AST) -> bool:
-    """Inside a data set's own class: the place that makes the data set waits, and it alone."""
-    for around in context.program.ancestors(node):
-        if isinstance(around, ast.ClassDef):
-            cls = Cls(context.program.by_node[id(around)].index)
-            return any(full_name(base).endswith("Dataset") for base in context.program.bases(cls))
-    return False
+def in_class(context: Context, node: ast.AST, classes: set[int]) -> bool:
+    """Whether the class that a node stands in is one of these: the place that makes its object waits, and it alone."""
+    around = next((it for it in context.program.ancestors(node) if isinstance(it, ast.ClassDef)), None)
+    return around is not None and context.program.by_node[id(around)].index in classes
 
 
 def _under_main_first(context: Context, statement: ast.stmt) -> bool:

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 import copy
+import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Scope, full_name
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Scope, Value, full_name
 from dp2ddp.facts import Problem, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -19,14 +20,19 @@ PURE = (
     "argparse.",
     "builtins.",
     "collections.",
+    "colorama.",
+    "configparser.",
     "dataclasses.",
     "enum.",
     "functools.",
+    "inspect.",
     "itertools.",
+    "json.load",
     "logging.getLogger",
     "math.",
     "matplotlib.use",
     "multiprocessing.cpu_count",
+    "os.chdir",
     "os.cpu_count",
     "os.environ",
     "os.getcwd",
@@ -34,6 +40,7 @@ PURE = (
     "os.path.",
     "pathlib.",
     "re.",
+    "subprocess.check_output",
     "sys.path.",
     "time.",
     "datetime.",
@@ -45,19 +52,24 @@ PURE = (
     "torchvision.transforms.",
     "typing.",
     "warnings.",
+    "yacs.",
+    "yaml.",
     "dp2ddp.runtime.device",
     "dp2ddp.runtime.get_",
     "dp2ddp.runtime.is_main_process",
 )
 IMPURE = {
     "builtins.print",
-    "builtins.open",
     "builtins.input",
     "builtins.exec",
     "builtins.eval",
     "builtins.exit",
 }
 IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
+# Methods of strings, lists and dicts: ``args.gpus.split(",")``.
+PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
+SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdout.flush"}
+LEVELS = {"debug", "info", "warning", "warn", "error"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -79,7 +91,6 @@ def _script(context: Context, file: SourceFile) -> Script:
     program = context.program
     reaches = frozenset(program.project.reaches(file.path))
     statements = list(_top_level(file.tree.body))
-    devices = _devices(context, file)
 
     def fact(node: ast.AST, form: str, **more: object) -> Script:
         place = {**context.place(node), "scripts": frozenset([file.path])}
@@ -88,45 +99,24 @@ def _script(context: Context, file: SourceFile) -> Script:
     for statement in statements:
         if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
             return fact(statement, "init", done=True)
+    mains = {it: call for it in statements if (call := _main_call(context, it)) is not None}
+    scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
+    devices = _devices(context, file, scopes)
+    begin = _begin(context, statements, devices)
+    if hidden := _hidden(context, devices.expression, scopes):
+        return _unknown(fact(begin.statement, "init"), hidden)
+    call = mains.get(begin.statement)
+    if call is not None and (
+        begin.late is begin.statement or _local_names(context, devices.expression, call[1])
+    ):
+        begin, call = _begin(context, program.scopes[call[1]].body, devices), None
+    if begin.late is not None:
+        return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
     chosen = _written(context, devices.expression, file)
-    first = next(
-        (
-            statement
-            for statement in statements
-            # Which device is this rank's is known once the devices are chosen.
-            if not _pure(context, statement) or (chosen is not None and _names_device(statement))
-        ),
-        None,
-    )
-    if first is None:
-        first = statements[-1]
-    holders = [_holder(context, decider, statements) for decider in devices.deciders]
-    inside = [decider for decider, holder in zip(devices.deciders, holders, strict=True) if holder is None]
-    late = [holder for holder in holders if holder is not None and not _before(context, holder, first)]
-    if late:
-        return _problem(fact(first, "init"), program.location(late[0]).span.line, file)
-    top = program.modules[file.path]
-    call = _main_call(context, first)
     if call is None:
-        if inside:
-            return _problem(fact(first, "init"), program.location(inside[0]).span.line, file)
-        if hidden := _hidden(context, devices.expression, [top]):
-            return _unknown(fact(first, "init"), hidden)
-        return fact(first, "init", devices=chosen)
-    function, target = call
-    if hidden := _hidden(context, devices.expression, [top, program.scopes[target]]):
-        return _unknown(fact(first, "init"), hidden)
-    body = program.scopes[target].body
-    own_names = _local_names(context, devices.expression, target)
-    if inside or own_names:
-        outside = [decider for decider in inside if decider not in body]
-        if outside:
-            return _problem(fact(first, "init"), program.location(outside[0]).span.line, file)
-        deciders = [decider for decider in devices.deciders if decider in body]
-        begin = _first_in(context, body, deciders)
-        if begin is None:
-            return _problem(fact(first, "init"), program.location(deciders[-1]).span.line, file)
-        return fact(begin, "init", devices=chosen)
+        moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
+        return fact(begin.statement, "init", devices=chosen, moved=moved)
+    function = call[0]
     arguments = tuple(
         [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
         + [
@@ -139,7 +129,80 @@ def _script(context: Context, file: SourceFile) -> Script:
     )
 
 
-def _problem(script: Script, line: int, file: SourceFile) -> Script:
+@dataclass(frozen=True)
+class _Begin:
+    """The statement of a block that the ranks start before, and those that are moved above it.
+
+    ``late`` is one that chooses the devices, and runs only there or later.
+    """
+
+    statement: ast.stmt
+    moved: tuple[ast.stmt, ...] = ()
+    late: ast.stmt | None = None
+
+
+def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin:
+    """Where in a block the ranks start: at its first side effect, after what chooses the devices."""
+    order = context.program.order
+    first = next((it for it in block if _is_first(context, it, devices)), block[-1])
+    holders = [(it, _holder(context, it, block)) for it in devices.deciders]
+    late = [
+        (it, holder) for it, holder in holders if holder is not None and order[id(holder)] >= order[id(first)]
+    ]
+    if not late:
+        return _Begin(first)
+    settings = dict.fromkeys(_setting(context, it) for it, _ in late)
+    if all(it in block and _can_move(context, it, first) for it in settings):
+        return _Begin(first, moved=tuple(settings))
+    last = max(block.index(holder) for _, holder in late)
+    # What is only said may be said twice: by the process that starts the ranks, and by the main process.
+    if last + 1 < len(block) and not any(
+        _is_first(context, it, devices, speaking=True) for it in block[: last + 1]
+    ):
+        return _Begin(block[last + 1])
+    return _Begin(first, late=late[0][1])
+
+
+def _is_first(context: Context, statement: ast.stmt, devices: _Devices, speaking: bool = False) -> bool:
+    """Whether only ranks may run a statement: it does something, or names a device where some are chosen."""
+    # Which device is this rank's is known once the devices are chosen.
+    named = devices.expression is not None and _names_device(statement)
+    return named or not _pure(context, statement, speaking)
+
+
+def _setting(context: Context, decider: ast.stmt) -> ast.stmt:
+    """A statement that sets CUDA_VISIBLE_DEVICES, with the condition that it alone stands under."""
+    around = context.program.parent(decider)
+    alone = isinstance(around, ast.If) and around.body == [decider] and not around.orelse
+    return around if alone else decider  # type: ignore[return-value]
+
+
+def _can_move(context: Context, statement: ast.stmt, first: ast.stmt) -> bool:
+    """Whether a statement that sets CUDA_VISIBLE_DEVICES does the same where it stands before another one."""
+    program = context.program
+    inside = {id(node) for node in ast.walk(statement)}
+    if not any(isinstance(node, ast.Assign) and _is_visible(node) for node in ast.walk(statement)):
+        return False
+    others = [it for it in program.block(statement) if it is not statement]
+    if any(it.lineno == statement.lineno for it in others) or not _pure(context, statement):
+        return False
+    set_between = [
+        target.attr
+        for targets in context.attribute_assignments.values()
+        for target, it in targets
+        if program.order[id(first)] <= program.order[id(it)] < program.order[id(statement)]
+    ]
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            known = [it for it in program.definitions(node) if id(it) not in inside]
+            if any(program.order[id(it)] >= program.order[id(first)] for it in known):
+                return False
+        if isinstance(node, ast.Attribute) and node.attr in set_between:
+            return False
+    return True
+
+
+def _problem(script: Script, line: int) -> Script:
     problem = Problem(
         f"the devices are chosen at line {line}, after the first side effect that only ranks may have",
         "choose the devices (device_ids, args.gpus, CUDA_VISIBLE_DEVICES) before anything is printed, written, "
@@ -165,26 +228,27 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _before(context: Context, holder: ast.stmt, first: ast.stmt) -> bool:
-    return context.program.order[id(holder)] < context.program.order[id(first)]
-
-
-def _holder(context: Context, decider: ast.stmt, statements: list[ast.stmt]) -> ast.stmt | None:
-    """The top-level statement that a statement is, or is a part of; None where it runs in a function."""
-    for statement in statements:
+def _holder(context: Context, decider: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
+    for statement in block:
         if any(decider is node for node in context.program.descendants(statement)):
             return statement
-    return None
+    return next((it for it in block if id(decider) in context.runs(it)), None)
 
 
-def _pure(context: Context, statement: ast.stmt | ast.expr) -> bool:
-    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched."""
+def _pure(context: Context, statement: ast.stmt | ast.expr, speaking: bool = False) -> bool:
+    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched.
+
+    ``speaking``: it may print.
+    """
     if isinstance(
         statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ):
         return True
-    return not any(_effect(context, node) for node in context.program.descendants(statement)) and not any(
-        _effect(context, node)
+    return not any(
+        _effect(context, node, speaking) for node in context.program.descendants(statement)
+    ) and not any(
+        _effect(context, node, speaking)
         for index in context.program.entered(statement)
         for part in context.program.scopes[index].body
         for node in context.program.descendants(part)
@@ -197,32 +261,20 @@ def _names_device(statement: ast.stmt) -> bool:
     return any(is_cuda_string(node) for node in ast.walk(statement))
 
 
-def _effect(context: Context, node: ast.AST) -> bool:
+def _effect(context: Context, node: ast.AST, speaking: bool) -> bool:
     if not isinstance(node, ast.Call):
         return False
     call = context.program.call(node)
     if call is None or not call.callees:
-        return not (isinstance(node.func, ast.Attribute) and _on_plain_data(context, node.func))
+        return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN)
+    if speaking and call.names and all(map(_speaks, call.names)):
+        return False
     return any(_impure(context, callee, call) for callee in call.callees)
 
 
-def _on_plain_data(context: Context, function: ast.Attribute) -> bool:
-    """Methods of strings, lists and dicts: ``"a,b".split(",")``, ``args.gpus.split(",")``."""
-    plain = {
-        "split",
-        "strip",
-        "join",
-        "format",
-        "lower",
-        "upper",
-        "replace",
-        "append",
-        "update",
-        "get",
-        "items",
-    }
-    plain |= {"keys", "values", "startswith", "endswith", "extend", "pop", "setdefault", "copy"}
-    return function.attr in plain
+def _speaks(name: str) -> bool:
+    """Whether a call prints or logs, by its full name."""
+    return name in SAYS or (name.startswith("logging.") and name.rpartition(".")[2] in LEVELS)
 
 
 def _impure(context: Context, callee: object, call: Call) -> bool:
@@ -232,13 +284,20 @@ def _impure(context: Context, callee: object, call: Call) -> bool:
         outside = [base for base in context.program.bases(callee) if isinstance(base, Ext)]
         return any(not base.name.startswith(PURE) for base in outside)
     name = full_name(callee)  # type: ignore[arg-type]
+    if name == "builtins.open":
+        return not _only_reads(call)
     if not name:
         function = call.node.func
-        return not (isinstance(function, ast.Attribute) and _on_plain_data(context, function))
+        return not (isinstance(function, ast.Attribute) and function.attr in PLAIN)
     last = name.rpartition(".")[2]
     if name in IMPURE or (name.startswith("pathlib.") and last in IMPURE_METHODS):
         return True
     return not name.startswith(PURE)
+
+
+def _only_reads(call: Call) -> bool:
+    mode = call.argument("mode", 1)
+    return mode is None or (isinstance(mode, ast.Constant) and mode.value in ("r", "rb", "rt"))
 
 
 def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | None:
@@ -266,16 +325,21 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
     return call, functions[0].scope
 
 
-def _devices(context: Context, file: SourceFile) -> _Devices:
-    """What chooses the devices: ``device_ids`` of the wrap, assignments to CUDA_VISIBLE_DEVICES."""
+def _devices(context: Context, file: SourceFile, scopes: list[Scope]) -> _Devices:
+    """What chooses the devices: ``device_ids`` of the wrap, assignments to CUDA_VISIBLE_DEVICES.
+
+    ``scopes``: whose names the ranks' start can use.
+    """
     program = context.program
     runs = context.program_runs(file)
     expression: ast.expr | None = None
     deciders: list[ast.stmt] = []
     for call in context.wraps:
         given = call.argument("device_ids", 1)
-        source = _source(context, given) if id(call.node) in runs and given is not None else None
-        if source is not None and not _all_devices(context, source):
+        if id(call.node) not in runs or given is None:
+            continue
+        source = _source(context, given, scopes)
+        if not _all_devices(context, source):
             expression = source
             nodes = list(ast.walk(expression))
             for node in nodes:
@@ -286,9 +350,14 @@ def _devices(context: Context, file: SourceFile) -> _Devices:
                     ]
                     deciders += _attribute_sets(context, node, runs)
     for node in program.nodes.values():
-        if id(node) in runs and isinstance(node, ast.Assign) and VISIBLE in ast.dump(node.targets[0]):
+        if id(node) in runs and isinstance(node, ast.Assign) and _is_visible(node):
             deciders.append(node)
     return _Devices(expression, tuple(deciders))
+
+
+def _is_visible(node: ast.Assign) -> bool:
+    """``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
+    return VISIBLE in ast.dump(node.targets[0])
 
 
 def _is_code(node: ast.AST) -> bool:
@@ -325,23 +394,51 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
     return inner is not given and is_call_of(context, inner, COUNT)
 
 
-def _source(context: Context, given: ast.expr) -> ast.expr:
-    """An expression with what is given for functions' parameters in their place.
+def _source(context: Context, given: ast.expr, scopes: list[Scope], depth: int = 0) -> ast.expr:
+    """An expression with what is given for functions' parameters, or assigned to their names, in their place.
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
+    behind = _behind(context, given, scopes) if depth < 9 else None
+    if behind is not None:
+        return _source(context, behind, scopes, depth + 1)
     if isinstance(given, ast.Name):
-        argument = _argument(context, given)
-        return given if argument is None else _source(context, argument)
+        return given
     changed: ast.expr = copy.copy(given)
     for field, value in ast.iter_fields(given):
         if isinstance(value, ast.AST):
-            setattr(changed, field, _source(context, value))  # type: ignore[arg-type]
+            setattr(changed, field, _source(context, value, scopes, depth))  # type: ignore[arg-type]
         elif isinstance(value, list):
-            parts = [_source(context, part) if isinstance(part, ast.AST) else part for part in value]
+            parts = [_source(context, it, scopes, depth) if isinstance(it, ast.AST) else it for it in value]
             setattr(changed, field, parts)
     same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
     return given if same else changed
+
+
+def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | None:
+    """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
+    program = context.program
+    if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
+        return None
+    if isinstance(node, ast.Name) and (argument := _argument(context, node)) is not None:
+        return argument
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    known = program.definitions(root) if isinstance(root, ast.Name) else []
+    if all(program.scope(it) in scopes for it in known):
+        return None
+    if isinstance(node, ast.Attribute) and not all(
+        isinstance(it, Inst) for it in program.values(node.value) or [None]
+    ):
+        return None  # others may set it, too
+    definitions = program.definitions(node)
+    statement = (
+        program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
+    )
+    if isinstance(statement, ast.Assign) and definitions[0] in statement.targets:
+        return statement.value if _pure(context, statement.value) else None
+    return None
 
 
 def _argument(context: Context, name: ast.Name) -> ast.expr | None:
@@ -359,14 +456,27 @@ def given(context: Context, name: ast.Name) -> list[ast.expr]:
     definitions = context.program.definitions(name)
     if len(definitions) != 1 or not isinstance(definitions[0], ast.arg):
         return []
+    scope = context.program.scope(definitions[0])
     return [
         argument
         for call in context.program.calls
         for callee in call.callees
-        if isinstance(callee, Func | Bound)
-        and _has_parameter(context, callee, definitions[0])
-        and (argument := _given(context, call, callee, name.id)) is not None
+        if _function(context, callee) is scope
+        and (argument := _given(scope, call, name.id, not isinstance(callee, Func))) is not None
     ]
+
+
+def _function(context: Context, callee: Value) -> Scope | None:
+    """What runs when something is called: a function, a method, or the ``__init__`` of a class."""
+    scopes = context.program.scopes
+    if isinstance(callee, Func | Bound):
+        return scopes[(callee.func if isinstance(callee, Bound) else callee).scope]
+    families = context.program.bases(callee) if isinstance(callee, Cls) else []
+    for base in families:
+        for node in scopes[base.scope].body if isinstance(base, Cls) else ():
+            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
+                return context.program.by_node[id(node)]
+    return None
 
 
 def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
@@ -379,14 +489,9 @@ def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
     return {**defaults, **dict(keywords)}.get(parameter.arg)
 
 
-def _has_parameter(context: Context, callee: Func | Bound, parameter: ast.arg) -> bool:
-    func = callee.func if isinstance(callee, Bound) else callee
-    return context.program.scope(parameter) is context.program.scopes[func.scope]
-
-
-def _given(context: Context, call: Call, callee: Func | Bound, name: str) -> ast.expr | None:
-    func = callee.func if isinstance(callee, Bound) else callee
-    params = context.program.scopes[func.scope].params[1 if isinstance(callee, Bound) else 0 :]
+def _given(scope: Scope, call: Call, name: str, bound: bool) -> ast.expr | None:
+    """What a call gives for a function's parameter; ``bound``: the first one is the object."""
+    params = scope.params[1 if bound else 0 :]
     return call.argument(name, params.index(name)) if name in params else None
 
 
@@ -396,6 +501,12 @@ def _written(context: Context, expression: ast.expr | None, file: SourceFile) ->
         return None
     written = id(expression) in context.program.nodes and context.program.file(expression) is file
     return context.program.anchor(expression) if written else ast.unparse(expression)
+
+
+def _text(file: SourceFile, statement: ast.stmt) -> str:
+    """The lines of a statement as they are written, without the indentation of its block."""
+    lines = file.text.splitlines()[statement.lineno - 1 : statement.end_lineno]
+    return textwrap.dedent("\n".join(lines))
 
 
 def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
@@ -416,15 +527,3 @@ def _local_names(context: Context, expression: ast.expr | None, scope: int) -> b
         return False
     inner = context.program.scopes[scope]
     return any(isinstance(node, ast.Name) and node.id in inner.names for node in ast.walk(expression))
-
-
-def _first_in(context: Context, body: list[ast.stmt], deciders: list[ast.stmt]) -> ast.stmt | None:
-    """The first statement after all deciders, if nothing before it has a side effect."""
-    last = max((body.index(decider) for decider in deciders), default=-1)
-    for index, statement in enumerate(body):
-        if index > last:
-            if not _pure(context, statement):
-                return statement
-        elif not _pure(context, statement):
-            return None
-    return None

@@ -30,6 +30,7 @@ CANONICAL = {
     "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
     "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
     "torch.nn.modules.module.Module": "torch.nn.Module",
+    "six.moves.urllib": "urllib",
     "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
     "tqdm.auto.tqdm": "tqdm.tqdm",
     "tqdm.autonotebook.tqdm": "tqdm.tqdm",

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.effects import READS, SAVES
+from dp2ddp.analyse.effects import READS, SAVES, caching, in_class
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import Call
+from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import Effect, Problem, Question, Script
 
 ASKS = frozenset("""
@@ -30,12 +30,18 @@ def collect(
         if call.names & MAKES and context.runs_in_training(call.node):
             made |= _paths(context, call)
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    cached = caching(context)
     found = []
     for node in list(context.program.nodes.values()):
         if not isinstance(node, ast.If) or not context.runs_in_training(node):
             continue
         path = min(_asked(context, node.test) & made, default="")
-        if not path or _before_the_start(context, node, scripts) or _harmless(context, node):
+        if (
+            not path
+            or in_class(context, node, cached)
+            or _before_the_start(context, node, scripts)
+            or _harmless(context, node)
+        ):
             continue
         problem = None if _all_pass(context, node, guards) else _problem(path)
         found.append(Question(**context.place(node.test), what=path, problem=problem))
@@ -60,11 +66,21 @@ def _paths(context: Context, call: Call) -> set[str]:
 
 def _written(context: Context, node: ast.expr, depth: int) -> Iterator[str]:
     """What an expression is, with what is assigned or given to a name in the place of the name."""
-    sources = assigned(context, node) or given(context, node) if isinstance(node, ast.Name) else []
+    sources = assigned(context, node) if isinstance(node, ast.Name | ast.Attribute) else []
+    if isinstance(node, ast.Name):
+        sources = sources or given(context, node)
     if not sources or depth > 4:
-        yield ast.unparse(node)
+        yield from _named(context, node)
     for source in sources if depth <= 4 else ():
         yield from _written(context, source, depth + 1)
+
+
+def _named(context: Context, node: ast.expr) -> Iterator[str]:
+    """An expression as it is written, with the class of the object that its attributes belong to."""
+    values = [context.program.values(it) for it in ast.walk(node) if isinstance(it, ast.Name)]
+    owners = {it.cls.scope for found in values for it in found if isinstance(it, Inst)}
+    for scope in owners or [-1]:
+        yield f"{context.program.scopes[scope].node.name}: {ast.unparse(node)}" if owners else ast.unparse(node)  # type: ignore[attr-defined]
 
 
 def _asked(context: Context, test: ast.expr) -> set[str]:
@@ -92,6 +108,8 @@ def _harmless(context: Context, node: ast.If) -> bool:
     leaving = [*_leaving(context, node.body), *_leaving(context, node.orelse)]
     if not leaving:
         return True
+    if _after_a_failure(context, node) and all(isinstance(inner, ast.Raise) for inner in leaving):
+        return True
     function = context.program.scope(node)
     if function.is_module or any(works(context, inner) for inner in _runs(context, function.body)):
         return False
@@ -100,6 +118,16 @@ def _harmless(context: Context, node: ast.If) -> bool:
         return True  # `if os.path.isdir(path): return`
     # What is read is there, and the same for all: `rereads` lets them wait where it is written in the same run.
     return _reads(context, node.body) and not any(end in node.body and end not in returns for end in leaving)
+
+
+def _after_a_failure(context: Context, node: ast.If) -> bool:
+    """Whether it is asked only where this process could not make something: the main process, as no other makes it."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.ExceptHandler):
+            tried = context.program.parent(around)
+            calls = [context.program.call(it) for part in tried.body for it in ast.walk(part)]  # type: ignore[union-attr]
+            return any(call is not None and call.names & MAKES for call in calls)
+    return False
 
 
 def _leaving(context: Context, block: list[ast.stmt]) -> list[ast.stmt]:

@@ -10,7 +10,7 @@ both just go on.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Script
-from dp2ddp.plan import Anchor, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.plan import Anchor, Finding, Insert, Remove, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -58,6 +58,8 @@ def _edits(script: Script) -> tuple:
         given.append("devices={devices}")
     added = runtime_import(script.path, script.ddp)
     if script.function is None:
-        return (Insert(script.at, f"{{ddp}}.init({', '.join(given)})", holes), added)
+        above = [text.replace("{", "{{").replace("}", "}}") for _, text in script.moved]
+        start = "\n".join([*above, f"{{ddp}}.init({', '.join(given)})"])
+        return (Insert(script.at, start, holes), *(Remove(at) for at, _ in script.moved), added)
     holes["main"] = script.function
     return (Replace(script.at, f"{{ddp}}.launch({', '.join(['{main}', *given])})", holes), added)
