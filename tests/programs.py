@@ -75,9 +75,9 @@ def case(rule: str, line: int, reason: str, *changes: tuple[str, str]) -> Case:
 
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
-    "a sum": case("DDP501", 17, "reduction", (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
+    "a sum": case("DDP501", 17, "is a sum", (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
     "an old sum": case(
-        "DDP501", 17, "reduction", (CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")
+        "DDP501", 17, "is a sum", (CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")
     ),
     "class weights": case(
         "DDP501",
@@ -91,10 +91,10 @@ WHOLE_BATCH = {
     "a functional sum": case(
         "DDP501",
         17,
-        "'sum'",
+        "is a sum",
         (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")'),
     ),
-    "a sum of squares": case("DDP501", 17, "can't be shown", (LOSS, "loss = (outputs**2).sum() / 16")),
+    "a sum of squares": case("DDP501", 17, "is a sum", (LOSS, "loss = (outputs**2).sum() / 16")),
     "selected elements": case(
         "DDP501",
         18,

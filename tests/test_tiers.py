@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
+from losses import MEANS, OTHERS
 from programs import (
     LOADER,
     LOOP,
@@ -165,6 +166,20 @@ def test_a_loader_that_no_distributed_sampler_can_serve_is_sharded_as_it_is(name
 def test_the_call_of_several_lines_stays_as_it_is() -> None:
     after, _ = converted(PROGRAM.replace(LOADER, SHARDED_LOADERS["weights"]))
     assert SHARDED_LOADERS["weights"] + "\nloader = ddp.shard(loader)\n" in after
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None:
+    after, conversion = converted(MEANS[name])
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "ddp.DistributedDataParallel(" in after
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_another_loss_is_not(name: str) -> None:
+    _, conversion = converted(OTHERS[name])
+    assert conversion.scripts[0].tier == "whole batch"
+    assert "DDP501" in [f.rule for f in conversion.findings if not f.edits]
 
 
 @pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])

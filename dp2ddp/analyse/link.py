@@ -23,13 +23,11 @@ from dp2ddp.source import Location, Project, SourceFile, span_of
 CANONICAL = {
     "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
-    "torch.nn.modules.parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.data_parallel": "torch.nn.parallel.data_parallel",
     "torch.nn.parallel.distributed.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
     "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
     "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
     "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
-    "torch.nn.modules.module.Module": "torch.nn.Module",
     "six.moves.urllib": "urllib",
     "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
     "tqdm.auto.tqdm": "tqdm.tqdm",
@@ -1018,14 +1016,15 @@ class Program:
                 case Bound():
                     found.add(value.func.scope)
                 case Cls():
-                    found |= self._methods(Inst(value, id(call.node)), "__init__", call.node)
+                    found |= self.methods(Inst(value, id(call.node)), "__init__", call.node)
                 case Inst() if value in call.callees:
-                    found |= self._methods(value, "__call__", call.node) | self._methods(
+                    found |= self.methods(value, "__call__", call.node) | self.methods(
                         value, "forward", call.node
                     )
         return found
 
-    def _methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
+    def methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
+        """The functions behind an object's method, at a place."""
         return {value.func.scope for value in self._member(owner, name, node) if isinstance(value, Bound)}
 
     def entered(self, node: ast.AST) -> set[int]:
@@ -1073,6 +1072,8 @@ def _run_with(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def _canonical(name: str) -> str:
+    if name.startswith("torch.nn.modules.") and name.count(".") > 3:
+        name = "torch.nn." + name.split(".", 4)[4]
     for known, canonical in CANONICAL.items():
         if name == known or name.startswith(known + "."):
             return canonical + name[len(known) :]

@@ -9,187 +9,50 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
-from dp2ddp.analyse.link import Bound, Call, Func, Made, Scope, full_name
+from dp2ddp.analyse.kinds import Kind, Unclear
+from dp2ddp.analyse.link import Scope
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import mixed
+from dp2ddp.analyse.samples import Samples
 from dp2ddp.facts import SHARDED_ONLY, Loss, Number, Obstacle, Problem
-
-# Losses that are a mean over the samples unless told otherwise, with their functional forms.
-MEANS = {
-    "CrossEntropyLoss": "cross_entropy",
-    "NLLLoss": "nll_loss",
-    "MSELoss": "mse_loss",
-    "L1Loss": "l1_loss",
-    "SmoothL1Loss": "smooth_l1_loss",
-    "HuberLoss": "huber_loss",
-    "BCELoss": "binary_cross_entropy",
-    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
-    "MultiMarginLoss": "multi_margin_loss",
-    "SoftMarginLoss": "soft_margin_loss",
-    "PoissonNLLLoss": "poisson_nll_loss",
-    "GaussianNLLLoss": "gaussian_nll_loss",
-}
-CLASSES = {f"torch.nn.{name}" for name in MEANS}
-FUNCTIONS = {f"torch.nn.functional.{name}" for name in MEANS.values()}
-# Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
-WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
-BCE = {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "binary_cross_entropy"}
 
 
 def collect(context: Context) -> tuple[Loss, ...]:
     """Losses that are not known to be a mean over the samples of a batch."""
+    samples = Samples(context)
     found = []
     for node in context.backwards:
         if context.runs_in_training(node):
-            problem = _reason(context, node.func.value, 0)  # type: ignore[attr-defined]
+            problem = _reason(context, samples, node)
             if problem is not None:
                 found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
     return tuple(found)
 
 
-def _unknown(context: Context, node: ast.AST) -> Problem:
-    return Problem(
-        f"the loss `{ast.unparse(node)}` can't be shown to be a mean over the samples of the batch",
-        "use a mean-reduced loss of torch.nn",
-    )
-
-
-def _reason(context: Context, node: ast.AST, depth: int) -> Problem | None:
-    """Why an expression is no mean over samples; None if it is one."""
-    if depth > 12:
-        return _unknown(context, node)
-    match node:
-        case ast.BinOp(op=ast.Add() | ast.Sub()):
-            return _reason(context, node.left, depth + 1) or _reason(context, node.right, depth + 1)
-        case ast.BinOp(op=ast.Mult() | ast.Div()):
-            if _is_plain(context, node.right):
-                return _reason(context, node.left, depth + 1)
-            if isinstance(node.op, ast.Mult) and _is_plain(context, node.left):
-                return _reason(context, node.right, depth + 1)
-        case ast.UnaryOp(op=ast.USub() | ast.UAdd()):
-            return _reason(context, node.operand, depth + 1)
-        case ast.Constant(value=int() | float()):
+def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem | None:
+    """Why a loss is no mean over samples; None if it is one."""
+    loss = backward.func.value  # type: ignore[attr-defined]
+    shown = ast.unparse(_said(context, loss))
+    unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
+    match samples.of(loss):
+        case Kind.MEAN | Kind.SAME | Kind.ZERO:
             return None
-        case ast.Name() | ast.Attribute():
-            return _assigned(context, node, depth)
-        case ast.Call():
-            return _call(context, node, depth)
-    return _unknown(context, node)
-
-
-def _is_plain(context: Context, node: ast.expr) -> bool:
-    """A number that is the same for every sample: a constant, an option, an attribute."""
-    if isinstance(node, ast.Constant):
-        return isinstance(node.value, int | float)
-    if isinstance(node, ast.Name | ast.Attribute):
-        names = {full_name(value) for value in context.program.values(node)}
-        return bool(names) and all(name.startswith("argparse.") or not name for name in names)
-    return False
-
-
-def _assigned(context: Context, node: ast.expr, depth: int) -> Problem | None:
-    definitions = context.program.definitions(node)
-    if not definitions:
-        return _unknown(context, node)
-    for definition in definitions:
-        statement = context.program.statement(definition) if not isinstance(definition, ast.arg) else None
-        match statement:
-            case ast.Assign(targets=[target]) if target is definition:
-                problem = _reason(context, statement.value, depth + 1)
-            case ast.AugAssign(op=ast.Add() | ast.Sub()):
-                problem = _reason(context, statement.value, depth + 1)
-            case ast.AugAssign(op=ast.Mult() | ast.Div()) if _is_plain(context, statement.value):
-                problem = None
-            case _:
-                problem = _unknown(context, node)
-        if problem is not None:
+        case Kind.TOTAL:
+            return Problem(
+                f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
+                "use a mean (and scale the learning rate)",
+            )
+        case Unclear(problem=Problem() as problem):
             return problem
-    return None
+        case Unclear(place=place) if ast.unparse(place) not in shown and id(place) in context.program.file_of:
+            at = context.program.location(place)
+            unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
+    return Problem(unknown, "use a mean-reduced loss of torch.nn")
 
 
-def _call(context: Context, node: ast.Call, depth: int) -> Problem | None:
-    call = context.program.call(node)
-    if call is None:
-        return _unknown(context, node)
-    function = node.func
-    if call.names == {"torch.amp.GradScaler.scale"} or call.names == {"torch.cuda.amp.GradScaler.scale"}:
-        return _reason(context, node.args[0], depth + 1)
-    if call.callees and all(isinstance(callee, Made) and callee.name in CLASSES for callee in call.callees):
-        for callee in call.callees:
-            made = context.program.call(context.program.node(callee.site))  # type: ignore[union-attr]
-            if made is not None and (problem := _reduction(made)) is not None:
-                return problem
-        return mixed(context, node.args)
-    if call.callees and all(isinstance(callee, Func | Bound) for callee in call.callees):
-        return _function(context, call, depth)
-    if call.names and call.names <= FUNCTIONS:
-        return _reduction(call) or mixed(context, node.args)
-    if isinstance(function, ast.Attribute) and function.attr == "mean" and not node.args:
-        held = assigned(context, function.value) if isinstance(function.value, ast.Name) else [function.value]
-        inner = context.program.call(held[0]) if len(held) == 1 and isinstance(held[0], ast.Call) else None
-        if inner is not None and _option(_maker(context, inner), "reduction") == "none":
-            return mixed(context, inner.node.args)
-    return _unknown(context, node)
-
-
-def _maker(context: Context, call: Call) -> Call:
-    """Where the reduction of a loss is given: at the call of a function, or where the criterion is made."""
-    for callee in call.callees:
-        if isinstance(callee, Made) and callee.name in CLASSES:
-            return context.program.call(context.program.node(callee.site)) or call
-    return call
-
-
-def _function(context: Context, call: Call, depth: int) -> Problem | None:
-    """A function of the project that returns a loss, on every path."""
-    for callee in call.callees:
-        func = callee.func if isinstance(callee, Bound) else callee
-        scope = context.program.scopes[func.scope]  # type: ignore[union-attr]
-        returned = [node.value for node in context.program.body(scope) if isinstance(node, ast.Return)]
-        for value in returned or [None]:
-            if value is None:
-                return _unknown(context, call.node)
-            if (problem := _reason(context, value, depth + 1)) is not None:
-                return problem
-    return None
-
-
-def _option(call: Call, name: str) -> object:
-    value = call.argument(name)
-    return value.value if isinstance(value, ast.Constant) else (None if value is None else value)
-
-
-def _reduction(call: Call) -> Problem | None:
-    """Why a loss of torch.nn is no plain mean."""
-    spelled = ast.unparse(call.node.func)
-    reduction = _option(call, "reduction")
-    if (
-        reduction not in (None, "mean")
-        or _option(call, "size_average") is False
-        or _option(call, "reduce") is False
-    ):
-        shown = reduction if isinstance(reduction, str) else "of its own"
-        return Problem(
-            f"{spelled} has the reduction {shown!r}: parts of the batch don't average to its gradient",
-            'use reduction="mean" (and scale the learning rate)',
-        )
-    last = next(iter(call.names)).rpartition(".")[2]
-    positional = 0 if last in MEANS else 2
-    weight = call.argument(
-        "weight", positional if last not in ("MSELoss", "L1Loss", "mse_loss", "l1_loss") else None
-    )
-    if last in BCE:
-        return None  # weights of these are divided by the number of elements, as without weights
-    given = {"weight": weight, "ignore_index": call.argument("ignore_index")}
-    for name, value in given.items():
-        if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
-            if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
-                return Problem(
-                    f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
-                    "",
-                )
-    return None
+def _said(context: Context, node: ast.expr) -> ast.expr:
+    """What a name was assigned, where that is one thing."""
+    held = assigned(context, node)
+    return held[0] if len(held) == 1 else node
 
 
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:

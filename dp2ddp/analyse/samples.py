@@ -1,228 +1,974 @@
-"""Whether values are computed sample by sample, so that each part of a batch gives its part of the result."""
+"""Values followed from the batch to the loss: what each is to the samples of the batch."""
 
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 
-from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Bound, Const, Func, Made, full_name
+from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.context import WRAPPERS, Context
+from dp2ddp.analyse.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.link import (
+    LOADER,
+    Bound,
+    Call,
+    Cls,
+    Coll,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Made,
+    Mod,
+    Scope,
+    full_name,
+)
 from dp2ddp.facts import Problem
 
-# Methods and functions that treat every sample by itself, or only rearrange what belongs to it.
-METHODS = frozenset("""
-    to cuda cpu long float double half int bool type type_as contiguous detach clone requires_grad_ pin_memory item
-    view reshape flatten squeeze unsqueeze permute transpose expand expand_as repeat_interleave size dim data narrow
-    abs exp log log1p sqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu square neg argmax
-    sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not zero_ fill_ masked_fill items values keys
-    new_zeros new_ones new_full chunk split unbind
+# Operations that treat every number by itself; those of torch and those of tensors.
+NUMBER_BY_NUMBER = frozenset("""
+    abs exp log log1p log2 log10 expm1 sqrt rsqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu relu_ square
+    neg sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not logical_and logical_or where masked_fill
+    masked_fill_ zero_ fill_ ones_like zeros_like full_like empty_like rand_like randn_like expit sin cos atan2 sign
+    erf floor ceil round minimum maximum leaky_relu softplus logsigmoid dropout elu gelu silu reciprocal lerp isnan
+    interpolate upsample pad one_hot adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d true_divide clip
     """.split())
-FUNCTIONS = frozenset(f"torch.{name}" for name in """
-    abs exp log log1p sqrt pow clamp sigmoid tanh relu square neg sub add mul div where flatten squeeze unsqueeze
-    reshape permute transpose ones zeros full ones_like zeros_like full_like empty rand_like randn_like tensor
-    as_tensor autograd.Variable FloatTensor LongTensor eq ne gt ge lt le argmax special.expit
-    nn.functional.interpolate nn.functional.pad nn.functional.relu nn.functional.sigmoid nn.functional.tanh
-    nn.functional.one_hot nn.functional.upsample nn.functional.dropout nn.functional.adaptive_avg_pool2d
-    nn.functional.leaky_relu
+# Those that hand a tensor on, on another device, of another type, or in fewer dimensions after the first.
+HANDED_ON = frozenset("""
+    to cuda cpu long float double half int bool byte type type_as contiguous detach clone requires_grad_ pin_memory data
+    expand expand_as Variable astype tensor as_tensor from_numpy numpy item bfloat16 tolist new_tensor squeeze
     """.split())
-# Functions that are told along which dimension they work: not the batch's.
-ALONG = {"softmax", "log_softmax", "cat", "stack", "mean", "sum", "max", "min", "normalize", "cumsum"}
-PLAIN = {"builtins.len", "builtins.float", "builtins.int", "builtins.range"}
+# Those that are told along which dimension they work.
+ALONG = frozenset("""
+    softmax log_softmax mean sum max min normalize cumsum argmax argmin norm scatter scatter_ gather sort topk
+    logsumexp chunk split unbind cross cosine_similarity all any std var prod repeat_interleave flip
+    """.split())
+# Those that are told so after another number, and those that take dimension 1 where they are told nothing.
+DIMENSION_SECOND = {"norm", "normalize", "topk", "cosine_similarity", "chunk", "split", "cross"}
+SEVERAL = {"max", "min", "sort", "topk", "chunk", "split", "unbind"}
+OWN_DEFAULT = {"normalize", "cosine_similarity"}
+# What makes a mask, and what keeps one.
+ASKING = {"eq", "ne", "gt", "ge", "lt", "le", "bool", "logical_not", "logical_and", "isnan", "isfinite"}
+KEEPING = {
+    "detach",
+    "contiguous",
+    "view",
+    "reshape",
+    "squeeze",
+    "unsqueeze",
+    "flatten",
+    "to",
+    "cuda",
+    "clone",
+    "detach_",
+}
+REDUCING = {"mean": kinds.mean, "sum": kinds.total}
+FILLED = frozenset(
+    "zeros ones full rand randn empty arange linspace eye FloatTensor LongTensor new_zeros".split()
+)
+FILLED |= {"new_ones", "new_full", "randint", "Tensor", "manual_seed"}
+# Layers that treat every sample by itself.
+LAYERS = frozenset("""
+    Sigmoid Tanh ReLU LeakyReLU ELU GELU Softplus Identity Flatten Upsample LogSigmoid AvgPool2d MaxPool2d Linear
+    Conv1d Conv2d Conv3d ConvTranspose2d ConvTranspose3d PReLU LayerNorm GroupNorm Embedding Dropout Dropout2d
+    AdaptiveAvgPool2d PixelShuffle ReflectionPad2d ZeroPad2d
+    """.split())
+SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
+OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
+DEPTH = 120
+CALLS = 8
+FUEL = 4000
 
 
-def mixed(context: Context, arguments: list[ast.expr]) -> Problem | None:
-    """Why the arguments of a loss are not computed sample by sample; None if they are."""
-    for argument in arguments:
-        place = _mixing(context, argument, frozenset())
-        if place is not None:
-            return _problem(place)
-    return None
+@dataclass(eq=False)
+class Frame:
+    """What the parameters of a function are in one call of it, and those that are given a literal."""
+
+    given: dict[int, Value] = field(default_factory=dict)
+    literals: dict[int, object] = field(default_factory=dict)
+    depth: int = 0
 
 
-def _problem(place: ast.AST) -> Problem:
-    shown = ast.unparse(place)
-    if isinstance(place, ast.Subscript):
-        return Problem(
-            f"the loss is a mean over selected elements, `{shown}`: parts of the batch weigh differently",
-            "",
-        )
+OPEN = Frame()
+"""Where the calls of a function are not told apart: a parameter is what any call gives it."""
+
+
+class Samples:
+    """Follows the values of one program."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.program = context.program
+        self._known: dict[tuple[int, Frame], Value] = {}
+        self._running: dict[tuple[int, Frame], Value] = {}
+        self._stored: dict[int, dict[str, list[ast.expr]]] = {}
+        self._frames: dict[object, Frame] = {}
+        self._assumed = 0
+        self._fuel = FUEL
+
+    def of(self, node: ast.AST) -> Value:
+        """What an expression is to the samples of the batch."""
+        self._fuel = FUEL
+        return self._value(node, OPEN)
+
+    # Expressions
+
+    def _value(self, node: ast.AST, frame: Frame) -> Value:
+        key = (id(node), frame)
+        if key in self._known:
+            return self._known[key]
+        if len(self._running) > DEPTH or self._fuel < 0:
+            return Unclear(node)
+        self._fuel -= 1
+        if key in self._running:
+            self._assumed += 1
+            return self._running[key]
+        # A value that is made from itself: what is assumed of it grows until it holds.
+        value: Value = Kind.UNKNOWN
+        before = self._assumed
+        while True:
+            self._running[key] = value
+            self._assumed = 0
+            found = kinds.join([value, self._compute(node, frame)], node)
+            del self._running[key]
+            used, self._assumed = self._assumed, before + self._assumed
+            if found == value or not used:
+                break
+            self._fuel -= 1
+            value = found if self._fuel > 0 else Unclear(node)
+        if not self._running or not used:
+            self._known[key] = found
+        return found
+
+    def _all(self, nodes: Iterable[ast.AST], frame: Frame) -> list[Value]:
+        return [self._value(node, frame) for node in nodes]
+
+    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+        match node:
+            case ast.Constant():
+                return Kind.ZERO if node.value in (0, 0.0) and node.value is not False else Kind.SAME
+            case ast.Name():
+                named = self._named(node, frame)
+                return Unclear(node) if named is None else named
+            case ast.Attribute():
+                return self._attribute(node, frame)
+            case ast.Subscript():
+                return self._subscript(node, frame)
+            case ast.BinOp():
+                left, right = self._all([node.left, node.right], frame)
+                return kinds.computed(node.op, left, right, node)
+            case ast.AugAssign():
+                right = self._value(node.value, frame)
+                return kinds.computed(node.op, self._before(node, frame), right, node)
+            case ast.UnaryOp():
+                return self._value(node.operand, frame)
+            case ast.Compare():
+                return kinds.elementwise(self._all([node.left, *node.comparators], frame), node)
+            case ast.BoolOp():
+                return kinds.elementwise(self._all(node.values, frame), node)
+            case ast.IfExp():
+                return self._under(
+                    [node.test], kinds.join(self._all([node.body, node.orelse], frame), node), frame
+                )
+            case ast.Tuple() | ast.List():
+                if any(isinstance(it, ast.Starred) for it in node.elts):
+                    return Every(kinds.join(self._all(node.elts, frame), node))
+                return Held(tuple(enumerate(self._all(node.elts, frame))))
+            case ast.Starred():
+                return kinds.element(self._value(node.value, frame), node)
+            case ast.Dict():
+                return self._dict(node, frame)
+            case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
+                return self._comprehended(node, node.elt, frame)
+            case ast.DictComp():
+                return self._comprehended(node, node.value, frame)
+            case ast.Call():
+                return self._call(node, frame)
+            case ast.JoinedStr() | ast.Lambda() | ast.Slice():
+                return Kind.SAME
+        return Unclear(node)
+
+    def _dict(self, node: ast.Dict, frame: Frame) -> Value:
+        values = self._all(node.values, frame)
+        if all(isinstance(key, ast.Constant) for key in node.keys):
+            return Held(tuple((key.value, value) for key, value in zip(node.keys, values, strict=True)))  # type: ignore[union-attr]
+        return Every(kinds.join(values, node))
+
+    def _comprehended(self, node: ast.AST, element: ast.expr, frame: Frame) -> Value:
+        for part in node.generators:  # type: ignore[attr-defined]
+            drawn = self._drawn(part.iter, frame)
+            if isinstance(kinds.tensor(drawn, part.iter), Unclear):
+                return kinds.tensor(drawn, part.iter)
+            if any(self._is_data(test, frame) for test in part.ifs):
+                return Unclear(node)
+        return Every(self._value(element, frame))
+
+    def _is_option(self, node: ast.AST) -> bool:
+        """An option of the program."""
+        names = [full_name(v) for v in self.program.values(node) if not isinstance(v, Const)]
+        return bool(names) and all(name.startswith(OPTIONS) for name in names)
+
+    def _is_literal(self, node: ast.AST) -> bool:
+        values = self.program.values(node)
+        return bool(values) and all(isinstance(value, Const) for value in values)
+
+    def _is_outside(self, node: ast.AST) -> bool:
+        """A module, a function, a class, or an object of the program's own: no tensor."""
+        values = self.program.values(node)
+        return bool(values) and all(isinstance(value, Ext | Mod | Func | Cls | Bound) for value in values)
+
+    def _named(self, node: ast.Name | ast.Attribute, frame: Frame) -> Value | None:
+        """What a name is, or an attribute whose assignments are known."""
+        if self._is_option(node):
+            return Kind.SAME
+        definitions = self._definitions(node, frame)
+        if definitions:
+            found = kinds.join([self._defined(it, node, frame) for it in definitions], node)
+            return self._changed(node, definitions, found, frame)
+        return Kind.SAME if self._is_outside(node) or self._is_literal(node) else None
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        named = self._named(node, frame)
+        if named is not None:
+            return named
+        if self.context.made(self.program.values(node.value), LOADER):
+            return Kind.SAME
+        value = self._value(node.value, frame)
+        match node.attr:
+            case "shape":
+                return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
+            case "T" | "mT":
+                return Kind.MOVED if value in BY_SAMPLE else value
+            case "values" | "indices" if isinstance(value, Every):
+                return value.element
+        return value
+
+    def _definitions(self, use: ast.AST, frame: Frame) -> list[ast.AST]:
+        found = self._last(use, self.program.definitions(use))
+        return [it for it in found if isinstance(it, ast.arg) or self._may_run(it, frame)]
+
+    def _may_run(self, node: ast.AST, frame: Frame) -> bool:
+        """Whether no condition that the arguments of a call answer keeps a place from being run."""
+        if not frame.literals:
+            return True
+        inside = node
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.If) and (answer := self._answer(around.test, frame)) is not None:
+                if inside in (around.orelse if answer else around.body):
+                    return False
+            if isinstance(around, ast.FunctionDef):
+                break
+            inside = around
+        return True
+
+    def _answer(self, test: ast.expr, frame: Frame) -> bool | None:
+        """How a condition is answered where its parameter is given a literal."""
+        match test:
+            case ast.UnaryOp(op=ast.Not()):
+                answer = self._answer(test.operand, frame)
+                return None if answer is None else not answer
+            case ast.Name():
+                definitions = self.program.definitions(test)
+                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
+                    return bool(frame.literals[id(definitions[0])])
+            case ast.Compare(
+                left=ast.Name() as name, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]
+            ):
+                definitions = self.program.definitions(name)
+                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
+                    is_none = frame.literals[id(definitions[0])] is None
+                    return is_none if isinstance(test.ops[0], ast.Is) else not is_none
+        return None
+
+    def _last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
+        """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
+        program = self.program
+        order = program.order
+        loops: list[ast.AST] = []
+        for around in program.ancestors(use):
+            if isinstance(around, ast.For | ast.While):
+                if isinstance(around, ast.For) and not _holds(around.iter, use):
+                    bound = [it for it in definitions if _holds(around.target, it)]
+                    if bound:
+                        return [
+                            it
+                            for it in definitions
+                            if it in bound or self._is_between(it, use, around, loops)
+                        ]
+                loops.append(around)
+        inside = {id(node) for node in program.ancestors(use)}
+        for definition in sorted(definitions, key=lambda it: order[id(it)], reverse=True):
+            parent = program.parent(definition)
+            if isinstance(parent, ast.AugAssign) and order[id(definition)] < order[id(use)]:
+                if id(program.parent(parent)) in inside:
+                    return [it for it in definitions if order[id(it)] >= order[id(definition)]]
+        return definitions
+
+    def _is_between(self, definition: ast.AST, use: ast.AST, loop: ast.AST, inner: list[ast.AST]) -> bool:
+        """Whether a definition in a loop's body may come between the loop's own and the use."""
+        around = {id(node) for node in self.program.ancestors(definition)}
+        before = self.program.order[id(definition)] < self.program.order[id(use)]
+        itself = self.program.statement(definition) is self.program.statement(use)
+        return id(loop) in around and ((before and not itself) or any(id(it) in around for it in inner))
+
+    # Indices
+
+    def _subscript(self, node: ast.Subscript, frame: Frame) -> Value:
+        if self._is_option(node) or (self._is_literal(node) and not self.program.definitions(node.value)):
+            return Kind.SAME
+        value = self._value(node.value, frame)
+        if isinstance(value, Unclear) or value is Kind.UNKNOWN:
+            return value
+        index = node.slice
+        if isinstance(index, ast.Constant):
+            return kinds.entry(value, index.value, node)
+        if value is Kind.SHAPE:
+            first = index.lower if isinstance(index, ast.Slice) else index
+            number = first.operand if isinstance(first, ast.UnaryOp) else first
+            return Kind.SAME if isinstance(number, ast.Constant) and number.value else Unclear(node)
+        if isinstance(index, ast.Slice) and isinstance(value, Held | Every):
+            return Every(kinds.element(value, node))
+        if isinstance(value, Held | Every):
+            return kinds.element(value, node) if self._value(index, frame) in PLAIN else Unclear(node)
+        at = self._value(index, frame)
+        if value in BY_SAMPLE:
+            if value in DEALT and at is Kind.EACH:
+                return Kind.EACH
+            if self._keeps_all(index) or (at in PLAIN and self._is_list(node.value)):
+                return value
+            return Kind.PICKED if at in BY_SAMPLE and self._is_mask(index) else Unclear(node)
+        if value in PLAIN and at in DEALT:
+            return Kind.ROWS
+        return value if at in PLAIN else Unclear(node)
+
+    def _is_mask(self, index: ast.expr) -> bool:
+        """Whether an index is made of yes and no, one for each row or number."""
+        match index:
+            case ast.Compare() | ast.UnaryOp(op=ast.Invert()) | ast.UnaryOp(op=ast.Not()):
+                return True
+            case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
+                return self._is_mask(index.left) and self._is_mask(index.right)
+            case ast.Call(func=ast.Attribute(attr=name, value=value)):
+                return name in ASKING or (name in KEEPING and self._is_mask(value))
+            case ast.Name() | ast.Attribute():
+                held = assigned(self.context, index)
+                return bool(held) and all(self._is_mask(value) for value in held if value is not index)
+        return False
+
+    def _is_list(self, node: ast.expr) -> bool:
+        """Whether the program asks if a name is a list, or makes it one, before it takes its elements."""
+        if not isinstance(node, ast.Name):
+            return False
+        inside = {id(it) for it in self.program.ancestors(node)}
+        for around in self.program.body(self.program.scope(node)):
+            if isinstance(around, ast.If) and (asked := _asks_for_list(around.test, node.id)) is not None:
+                made = any(
+                    isinstance(part, ast.Assign)
+                    and ast.unparse(part.targets[0]) == node.id
+                    and isinstance(part.value, ast.List | ast.Tuple)
+                    for part in around.body
+                )
+                here = around.body if asked else around.orelse
+                if any(id(part) in inside for part in here):
+                    return True
+                if not asked and made and id(self.program.parent(around)) in inside:
+                    return self.program.order[id(around)] < self.program.order[id(node)]
+        return False
+
+    def _keeps_all(self, index: ast.expr) -> bool:
+        """Whether an index takes the same from every sample: slices and numbers after the samples' dimension."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        first = parts[0] if parts else None
+        whole = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+        every = isinstance(first, ast.Constant) and first.value is Ellipsis
+        return (whole or every) and all(self._is_place(part) for part in parts[1:])
+
+    def _is_place(self, index: ast.expr) -> bool:
+        if isinstance(index, ast.Slice):
+            bounds = (index.lower, index.upper, index.step)
+            return all(bound is None or self._is_plain(bound) for bound in bounds)
+        return self._is_plain(index)
+
+    def _is_plain(self, node: ast.expr) -> bool:
+        return self._value(node, OPEN) in PLAIN
+
+    # Definitions
+
+    def _defined(self, definition: ast.AST, use: ast.AST, frame: Frame) -> Value:
+        """What a definition gives a name; only ``frame``'s own function has its parameters."""
+        if isinstance(definition, ast.arg):
+            return self._parameter(definition, frame)
+        if isinstance(definition, ast.alias | ast.FunctionDef | ast.ClassDef):
+            return Kind.SAME
+        around = self._comprehension(definition)
+        if around is not None:
+            return self._taken(around.target, definition, self._drawn(around.iter, frame))
+        statement = self.program.statement(definition)
+        match statement:
+            case ast.Assign():
+                target = next(it for it in statement.targets if _holds(it, definition))
+                value = self._taken(target, definition, self._value(statement.value, frame))
+            case ast.AnnAssign() if statement.value is not None:
+                value = self._value(statement.value, frame)
+            case ast.AugAssign():
+                value = self._repeated(statement, use, self._value(statement, frame), frame)
+            case ast.For():
+                value = self._taken(statement.target, definition, self._drawn(statement.iter, frame))
+            case ast.With():
+                value = self._opened(statement, definition, frame)
+            case _:
+                value = Unclear(use)
+        return self._under(self._tests(statement, use), value, frame)
+
+    def _before(self, statement: ast.AugAssign, frame: Frame) -> Value:
+        """What the target of ``x += y`` was."""
+        target = statement.target
+        if isinstance(target, ast.Subscript):
+            return self._subscript(target, frame)
+        definitions = self._definitions(target, frame)
+        if not definitions:
+            return Unclear(target)
+        return kinds.join([self._defined(definition, target, frame) for definition in definitions], target)
+
+    def _repeated(self, statement: ast.stmt, use: ast.AST, value: Value, frame: Frame) -> Value:
+        """A statement that a loop repeats, as often in every process."""
+        inside = {id(node) for node in self.program.ancestors(use)}
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.Lambda):
+                break
+            if isinstance(around, ast.For) and id(around) not in inside:
+                drawn = self._drawn(around.iter, frame)
+                if isinstance(drawn, Unclear) or kinds.tensor(drawn, around.iter) is Kind.EACH:
+                    return Unclear(around.iter)
+        return value
+
+    def _under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
+        """A value that is one thing or another, by conditions that every process must answer alike."""
+        data = next((test for test in tests if self._is_data(test, frame)), None)
+        return value if data is None or isinstance(value, Unclear) else Unclear(data)
+
+    def _is_data(self, test: ast.AST, frame: Frame) -> bool:
+        """Whether a condition asks for numbers of the batch, which differ between its parts."""
+        match test:
+            case ast.BoolOp():
+                return any(self._is_data(value, frame) for value in test.values)
+            case ast.UnaryOp():
+                return self._is_data(test.operand, frame)
+            case ast.Compare():
+                asked = [test.left, *test.comparators]
+                if all(
+                    isinstance(operator, ast.Is | ast.IsNot | ast.In | ast.NotIn) for operator in test.ops
+                ):
+                    return False
+                return any(self._is_data(value, frame) for value in asked)
+            case ast.Constant():
+                return False
+        value = self._value(test, frame)
+        return value in (*BY_SAMPLE, Kind.MEAN, Kind.TOTAL, Kind.COUNT)
+
+    def _opened(self, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:
+        for item in statement.items:
+            call = item.context_expr
+            if item.optional_vars is definition and isinstance(call, ast.Call) and call.args:
+                if ast.unparse(call.func).endswith(SCALED):
+                    return self._value(call.args[0], frame)
+        return Unclear(definition)
+
+    def _comprehension(self, definition: ast.AST) -> ast.comprehension | None:
+        for around in self.program.ancestors(definition):
+            if isinstance(around, ast.comprehension):
+                return around
+            if isinstance(around, ast.stmt):
+                return None
+        return None
+
+    def _taken(self, target: ast.AST, definition: ast.AST, value: Value) -> Value:
+        """What ``definition`` gets where ``value`` is unpacked to ``target``."""
+        if target is definition:
+            return value
+        if isinstance(target, ast.Starred):
+            return self._taken(target.value, definition, Every(kinds.element(value, definition)))
+        if isinstance(target, ast.Tuple | ast.List):
+            for index, part in enumerate(target.elts):
+                if _holds(part, definition):
+                    starred = any(isinstance(it, ast.Starred) for it in target.elts)
+                    part_value = kinds.element(value, part) if starred else kinds.entry(value, index, part)
+                    return self._taken(part, definition, part_value)
+        return Unclear(definition)
+
+    def _drawn(self, source: ast.expr, frame: Frame) -> Value:
+        """What a loop over ``source`` gets in each round."""
+        loaders = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        call = self.program.call(source) if isinstance(source, ast.Call) else None
+        names = call.names if call is not None else set()
+        given = source.args if isinstance(source, ast.Call) else []
+        if names & {"builtins.range", "tqdm.trange"}:
+            ends = self._all(given, frame)
+            if ends == [Kind.COUNT]:
+                return Kind.EACH
+            return Kind.SAME if all(end in PLAIN for end in ends) else Unclear(source)
+        if "builtins.enumerate" in names:
+            return Held(((0, Kind.SAME), (1, self._drawn(given[0], frame))))
+        if names == {"builtins.zip"}:
+            return Held(tuple(enumerate(self._drawn(it, frame) for it in given)))
+        if names and names <= WRAPPERS | {"builtins.reversed", "builtins.list", "builtins.tuple"} and given:
+            return self._drawn(given[0], frame)
+        if loaders:
+            return Kind.BATCH
+        if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not given:
+            held = self._value(source.func.value, frame)
+            if source.func.attr == "items" and isinstance(held, Held | Every | Kind):
+                return Held(((0, Kind.SAME), (1, kinds.element(held, source))))
+        value = self._value(source, frame)
+        if value in DEALT and self._is_list(source):
+            return value
+        return Kind.EACH if value is Kind.ROWS else kinds.element(value, source)
+
+    def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
+        """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
+        text = ast.unparse(name)
+        added: list[Value] = []
+        for node in self._stores(self.program.scope(name)).get(text, ()):
+            held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
+            if not any(it in definitions for it in self.program.definitions(held)):
+                continue
+            if isinstance(node, ast.Call):
+                if not isinstance(value, Held | Every):
+                    continue
+                new = self._value(node.args[-1], frame)
+                new = kinds.element(new, node) if node.func.attr == "extend" else new  # type: ignore[attr-defined]
+                statement = self.program.statement(node)
+            else:
+                statement = self.program.statement(node)
+                new = self._value(statement.value, frame)  # type: ignore[attr-defined]
+                if value in BY_SAMPLE:
+                    index = node.slice  # type: ignore[attr-defined]
+                    at = [self._value(it, frame) for it in getattr(index, "elts", [index])[:1]]
+                    fine = self._keeps_all(index) or at[0] in (*BY_SAMPLE, Kind.EACH)
+                    if new not in (*PLAIN, *BY_SAMPLE, Kind.EACH) or not fine:
+                        return Unclear(node)
+                    continue
+            added.append(self._repeated(statement, name, new, frame))
+            added[-1] = self._under(self._tests(statement, name), added[-1], frame)
+        if not added:
+            return value
+        if isinstance(value, Held | Every):
+            before = [] if value == Held(()) else [kinds.element(value, name)]
+            return Every(kinds.join(before + added, name))
+        return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
+
+    def _tests(self, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
+        inside = {id(node) for node in self.program.ancestors(use)}
+        return [
+            around.test
+            for around in self.program.ancestors(statement)
+            if isinstance(around, ast.If | ast.While) and id(around) not in inside
+        ]
+
+    def _stores(self, scope: Scope) -> dict[str, list[ast.expr]]:
+        """Where a function stores into collections and tensors, by their names."""
+        if scope.index not in self._stored:
+            found: dict[str, list[ast.expr]] = {}
+            for node in self.program.body(scope):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
+                    if node.func.attr in ("append", "extend", "insert"):
+                        found.setdefault(ast.unparse(node.func.value), []).append(node)
+                elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+                    if isinstance(self.program.parent(node), ast.Assign):
+                        found.setdefault(ast.unparse(node.value), []).append(node)
+            self._stored[scope.index] = found
+        return self._stored[scope.index]
+
+    # Parameters and functions
+
+    def _parameter(self, parameter: ast.arg, frame: Frame) -> Value:
+        if id(parameter) in frame.given:
+            return frame.given[id(parameter)]
+        scope = self.program.scope(parameter)
+        found = [
+            self._arguments(call, scope, bound, OPEN)[0].get(id(parameter), Unclear(parameter))
+            for call, bound in self._callers.get(scope.index, ())
+        ]
+        return kinds.join(found, parameter) if found else Unclear(ast.Name(id=parameter.arg, ctx=ast.Load()))
+
+    @cached_property
+    def _callers(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls of each function, and whether its first parameter is the object that it belongs to."""
+        found: dict[int, list[tuple[Call, bool]]] = {}
+        for call in self.program.calls:
+            for callee in call.callees:
+                for scope, bound in self._entered(call, callee):
+                    found.setdefault(scope, []).append((call, bound))
+        return found
+
+    def _entered(self, call: Call, callee: object) -> Iterator[tuple[int, bool]]:
+        match callee:
+            case Func():
+                yield callee.scope, False
+            case Bound():
+                scope = self.program.scopes[callee.func.scope]
+                decorators = getattr(scope.node, "decorator_list", ())
+                yield scope.index, "staticmethod" not in map(ast.unparse, decorators)
+            case Cls():
+                made = Inst(callee, id(call.node))
+                yield from ((scope, True) for scope in self.program.methods(made, "__init__", call.node))
+            case Inst():
+                called = self.program.methods(callee, "__call__", call.node)
+                called = called or self.program.methods(callee, "forward", call.node)
+                yield from ((scope, True) for scope in called)
+
+    def _arguments(
+        self, call: Call, scope: Scope, bound: bool, frame: Frame
+    ) -> tuple[dict[int, Value], dict[int, object]]:
+        """What a call gives the parameters of a function, and which of them are literals."""
+        args = scope.node.args  # type: ignore[attr-defined]
+        every = [*args.posonlyargs, *args.args]
+        named = {arg.arg: arg for arg in (*every, *args.kwonlyargs)}
+        chosen: dict[int, tuple[ast.expr, Frame]] = {}
+        defaults = [*zip(reversed(every), reversed(args.defaults), strict=False)]
+        defaults += zip(args.kwonlyargs, args.kw_defaults, strict=True)
+        chosen.update({id(arg): (default, OPEN) for arg, default in defaults if default is not None})
+        own = every[:1] if bound else []
+        for arg, node in zip(every[len(own) :], call.node.args, strict=False):
+            chosen[id(arg)] = node, frame
+        for keyword in call.node.keywords:
+            if keyword.arg in named:
+                chosen[id(named[keyword.arg])] = keyword.value, frame
+        given = {id(arg): Kind.SAME for arg in own} | {
+            key: self._value(node, where) for key, (node, where) in chosen.items()
+        }
+        if args.vararg is not None:
+            rest = call.node.args[len(every) - len(own) :]
+            given[id(args.vararg)] = Every(kinds.join(self._all(rest, frame), call.node))
+        hidden = any(isinstance(it, ast.Starred) for it in call.node.args)
+        if hidden or any(keyword.arg is None for keyword in call.node.keywords):
+            return {id(arg): Unclear(call.node) for arg in named.values() if arg not in own}, {}
+        literals = {key: node.value for key, (node, _) in chosen.items() if isinstance(node, ast.Constant)}
+        return given, literals
+
+    def _returned(self, call: Call, index: int, bound: bool, frame: Frame) -> Value:
+        """What a function of the project returns to one call."""
+        scope = self.program.scopes[index]
+        given, literals = self._arguments(call, scope, bound, frame)
+        key = index, frozenset(given.items()), frozenset(literals.items())
+        inner = self._frames.setdefault(key, Frame(given, literals, frame.depth + 1))
+        if inner.depth > CALLS:
+            return Unclear(call.node)
+        found: list[Value] = []
+        for node in self.program.body(scope):
+            if isinstance(node, ast.Yield | ast.YieldFrom):
+                return Unclear(call.node)
+            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, inner):
+                value = self._value(node.value, inner)
+                found.append(self._under(self._tests(node, scope.node), value, inner))
+        return kinds.join(found, call.node) if found else Kind.SAME
+
+    # Calls
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        call = self.program.call(node)
+        if call is None:
+            return Unclear(node)
+        names, function = call.names, node.func
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if any(name.endswith(SCALED) for name in names) and node.args:
+            return self._value(node.args[0], frame)
+        if self.context.is_wrapped(self.program.values(function)):
+            return self._forward(call, frame)
+        if losses.is_loss(self.context, call):
+            return self._loss(call, frame)
+        entered = [target for callee in call.callees for target in self._entered(call, callee)]
+        if entered and all(isinstance(callee, Func | Bound | Inst) for callee in call.callees):
+            return kinds.join([self._returned(call, *target, frame) for target in entered], node)
+        outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
+        if outside and all(name.startswith("builtins.") for name in names):
+            return self._builtin(call, frame)
+        if outside and all(name.startswith(("math.", "numpy.", "random.", "copy.")) for name in names):
+            last = next(iter(names)).rpartition(".")[2]
+            if last in FILLED:
+                return self._filled(node, frame)
+            values = [kinds.tensor(value, node) for value in self._all(given, frame)]
+            return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+        if any(isinstance(callee, Made) and callee.name.startswith("torch.nn.") for callee in call.callees):
+            return self._layer(call, frame)
+        if _is_function(names):
+            last = next(iter(names)).rpartition(".")[2]
+            return self._operation(last, node.args, call, frame)
+        if isinstance(function, ast.Attribute):
+            return self._operation(function.attr, [function.value, *node.args], call, frame)
+        return Unclear(node)
+
+    def _forward(self, call: Call, frame: Frame) -> Value:
+        """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
+        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+            value = kinds.tensor(self._value(given, frame), given)
+            if value not in (*DEALT, *PLAIN):
+                return value if isinstance(value, Unclear) else Unclear(given)
+        returned = [
+            self.program.values(node.value)
+            for callee in call.callees
+            for module in self._modules(callee)
+            for index in self.program.methods(module, "forward", call.node)
+            for node in self.program.body(self.program.scopes[index])
+            if isinstance(node, ast.Return) and node.value is not None
+        ]
+        lists = all(values and all(isinstance(value, Coll) for value in values) for values in returned)
+        return Every(Kind.OUTPUT) if returned and lists else Kind.OUTPUT
+
+    def _modules(self, callee: object) -> Iterator[Inst]:
+        """The models of the project that a wrapped one is made of."""
+        made = self.program.call(self.program.node(callee.site)) if isinstance(callee, Made) else None
+        module = made.argument("module", 0) if made is not None else None
+        for value in self.program.values(module) if module is not None else ():
+            if isinstance(value, Inst):
+                yield value
+            elif self.context.is_wrapped(frozenset([value])) and value != callee:
+                yield from self._modules(value)
+
+    def _loss(self, call: Call, frame: Frame) -> Value:
+        """A loss of torch.nn."""
+        node = call.node
+        reduction, problem = losses.reduction(self.context, call)
+        given = [it.value for it in node.keywords if it.arg in ("input", "target")]
+        values = [kinds.tensor(value, node) for value in self._all([*node.args[:2], *given], frame)]
+        for value in values:
+            if isinstance(value, Unclear):
+                return replace(value, problem=value.problem or mixed(value.place))
+        if Kind.MOVED in values and not losses.is_elementwise(call):
+            return Unclear(node, mixed(node))
+        value = kinds.elementwise(values, node)
+        if value is Kind.PICKED and reduction == "mean":
+            return Unclear(node, picked(node.args[0] if node.args else node))
+        if isinstance(value, Unclear) or value in PLAIN or problem is not None:
+            return Unclear(node, problem)
+        return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
+
+    def _builtin(self, call: Call, frame: Frame) -> Value:
+        node = call.node
+        (name,) = {name.rpartition(".")[2] for name in call.names} if len(call.names) == 1 else ("",)
+        if name == "len" and node.args:
+            value = self._value(node.args[0], frame)
+            if isinstance(value, Held | Every) or value in PLAIN:
+                return Kind.SAME
+            if self._is_list(node.args[0]):
+                return Kind.SAME
+            return Kind.COUNT if value is Kind.ROWS else Unclear(node)
+        if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
+            return Kind.SAME
+        if (
+            name in ("float", "int", "list", "tuple", "reversed", "abs", "round", "dict")
+            and len(node.args) == 1
+        ):
+            value = self._value(node.args[0], frame)
+            keeps = name in ("float", "list", "tuple", "reversed") or value in PLAIN
+            return value if keeps or isinstance(value, Unclear) else Unclear(node)
+        if name == "sum" and len(node.args) == 1:
+            element = self._drawn(node.args[0], frame)
+            return kinds.computed(ast.Add(), Kind.ZERO, element, node)
+        if name in ("max", "min", "pow", "any", "all", "bool"):
+            values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
+            return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+        return Unclear(node)
+
+    def _layer(self, call: Call, frame: Frame) -> Value:
+        """Layers that are not wrapped: those applied to every sample by itself."""
+        names = {name.removeprefix("torch.nn.").removesuffix(".__call__") for name in call.names}
+        if not names <= LAYERS:
+            return Unclear(call.node)
+        return kinds.elementwise(self._all(call.node.args, frame), call.node)
+
+    def _operation(self, name: str, given: list[ast.expr], call: Call, frame: Frame) -> Value:
+        """A function of torch, or a method: ``given[0]`` is what it works on."""
+        node = call.node
+        keywords = {it.arg: it.value for it in node.keywords}
+        if not given:
+            return Unclear(node)
+        if name in FILLED and not (
+            isinstance(node.func, ast.Attribute) and node.func.value is given[0] and name[:4] != "new_"
+        ):
+            return self._filled(node, frame)
+        value = self._value(given[0], frame)
+        if isinstance(value, Unclear) or value is Kind.UNKNOWN:
+            return value
+        rest = [it for it in self._all([*given[1:], *keywords.values()], frame)]
+        if name in ("items", "values", "keys", "copy", "get", "pop") and isinstance(
+            value, Held | Every | Kind
+        ):
+            return kinds.element(value, node) if name in ("get", "pop") else value
+        if name in ("stack", "cat", "concat"):
+            return self._joined(name, value, given[1:], keywords, node)
+        if name in REDUCING and self._dimensions(given[1:], keywords, name) is None:
+            if isinstance(value, Every) and value.element in (Kind.MEAN, Kind.TOTAL, Kind.WHOLE):
+                return value.element
+            return Unclear(node) if isinstance(value, Held | Every) else REDUCING[name](value, node)
+        if name in HANDED_ON:
+            return Kind.ROWS if value in DEALT and name != "to" else value
+        if value in PLAIN and all(kinds.tensor(it, node) in PLAIN for it in rest):
+            return Kind.SAME
+        if name in OWN_DEFAULT and self._dimensions(given[1:], keywords, name) is None:
+            return kinds.elementwise([value, *rest], node)
+        if name in NUMBER_BY_NUMBER:
+            return kinds.elementwise([value, *rest], node)
+        if name in ("size", "dim", "ndimension", "numel"):
+            return self._size(name, value, given[1:], node)
+        if name in (
+            "view",
+            "reshape",
+            "flatten",
+            "unsqueeze",
+            "permute",
+            "transpose",
+            "t",
+            "repeat",
+            "swapaxes",
+        ):
+            return self._reshaped(name, value, given[1:], frame, node)
+        if name in ALONG:
+            return self._along(name, value, rest, self._dimensions(given[1:], keywords, name), node)
+        return Unclear(node)
+
+    def _filled(self, node: ast.Call, frame: Frame) -> Value:
+        """``torch.zeros(len(inputs), 3)``: rows, where the first size is that of the samples."""
+        sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+        values = self._all([it.value if isinstance(it, ast.Starred) else it for it in sizes], frame)
+        if values and values[0] in (Kind.COUNT, Kind.SHAPE) and all(it in PLAIN for it in values[1:]):
+            return Kind.ROWS
+        return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+
+    def _joined(
+        self,
+        name: str,
+        value: Value,
+        rest: list[ast.expr],
+        keywords: dict[str | None, ast.expr],
+        node: ast.Call,
+    ) -> Value:
+        """``torch.cat`` and ``torch.stack``."""
+        inner = kinds.tensor(value, node)
+        dimensions = self._dimensions(rest, keywords, name)
+        if name == "stack" and inner in (Kind.MEAN, Kind.TOTAL, Kind.WHOLE):
+            return Every(inner)
+        if inner in DEALT:
+            return inner if dimensions and 0 not in dimensions else Kind.MOVED
+        return inner if inner in (*PLAIN, Kind.MOVED) or isinstance(inner, Unclear) else Unclear(node)
+
+    def _dimensions(
+        self, rest: list[ast.expr], keywords: dict[str | None, ast.expr], name: str
+    ) -> list[int] | None:
+        """The dimensions that a call names; empty where they are not numbers, None where it names none."""
+        position = 1 if name in DIMENSION_SECOND else 0
+        given = keywords.get("dim", keywords.get("axis", rest[position] if position < len(rest) else None))
+        if given is None:
+            return None
+        numbers = [_number(part) for part in getattr(given, "elts", [given])]
+        return [] if None in numbers else numbers  # type: ignore[return-value]
+
+    def _along(
+        self, name: str, value: Value, rest: list[Value], dimensions: list[int] | None, node: ast.Call
+    ) -> Value:
+        """What is computed along named dimensions, none of them that of the samples."""
+        found = kinds.elementwise([value, *rest], node)
+        if found not in DEALT or not dimensions or any(number == 0 or number < -1 for number in dimensions):
+            return found if isinstance(found, Unclear) else Unclear(node)
+        return Every(Kind.ROWS) if name in SEVERAL else Kind.ROWS
+
+    def _size(self, name: str, value: Value, rest: list[ast.expr], node: ast.Call) -> Value:
+        if name in ("dim", "ndimension") or value in PLAIN:
+            return Kind.SAME
+        if value not in DEALT:
+            return Kind.COUNT if name == "numel" and value is Kind.MOVED else Unclear(node)
+        if name == "numel":
+            return Kind.COUNT
+        return kinds.entry(Kind.SHAPE, _number(rest[0]), node) if rest else Kind.SHAPE
+
+    def _reshaped(self, name: str, value: Value, rest: list[ast.expr], frame: Frame, node: ast.Call) -> Value:
+        """Whether the samples are still in the first dimension."""
+        value = kinds.tensor(value, node)
+        if value not in DEALT:
+            return value if value in (*PLAIN, Kind.MOVED) else Unclear(node)
+        sizes = [size for given in rest for size in getattr(given, "elts", [given])]
+        numbers = [_number(size) for size in sizes]
+        match name:
+            case "view" | "reshape":
+                first = self._value(sizes[0], frame) if sizes else Kind.SHAPE
+                kept = numbers[:1] == [-1] or first in (Kind.COUNT, Kind.SHAPE)
+            case "flatten":
+                kept = True
+            case "permute":
+                kept = numbers[:1] == [0]
+            case "repeat":
+                kept = numbers[:1] == [1]
+            case "unsqueeze":
+                kept = numbers[:1] not in ([0], [None])
+            case _:
+                kept = bool(numbers) and None not in numbers and 0 not in numbers and min(numbers) >= -1
+        return Kind.ROWS if kept else Kind.MOVED
+
+
+def mixed(place: ast.AST) -> Problem:
+    """What to say of a value that a loss is computed from, and that may look at several samples at once."""
     return Problem(
-        f"`{shown}`, which the loss is computed from, can't be shown to treat every sample by itself",
+        f"`{ast.unparse(place)}`, which the loss is computed from, can't be shown to treat every sample by itself",
         "call the loss on the model's output",
     )
 
 
-def _mixing(context: Context, node: ast.AST, seen: frozenset[int]) -> ast.AST | None:
-    """The first piece of an expression that may look at several samples at once."""
-    if id(node) in seen:
-        return None
-    seen |= {id(node)}
-    match node:
-        case ast.Constant():
-            return None
-        case ast.Name():
-            return _name(context, node, seen)
-        case ast.Attribute():
-            if _is_option(context, node):
-                return None
-            return (
-                _definitions(context, node, seen)
-                if _defined(context, node)
-                else _mixing(context, node.value, seen)
-            )
-        case ast.Subscript():
-            return _mixing(context, node.value, seen) if _keeps_all(context, node.slice) else node
-        case ast.BinOp(op=ast.MatMult()):
-            return node
-        case ast.BinOp():
-            return _mixing(context, node.left, seen) or _mixing(context, node.right, seen)
-        case ast.UnaryOp():
-            return _mixing(context, node.operand, seen)
-        case ast.Compare():
-            return _all(context, [node.left, *node.comparators], seen)
-        case ast.IfExp():
-            return _all(context, [node.body, node.orelse], seen)
-        case ast.Tuple() | ast.List():
-            return _all(context, node.elts, seen)
-        case ast.Starred():
-            return _mixing(context, node.value, seen)
-        case ast.Dict():
-            return _all(context, node.values, seen)
-        case ast.ListComp() | ast.GeneratorExp() | ast.SetComp():
-            return _all(context, [node.elt, *(part.iter for part in node.generators)], seen)
-        case ast.DictComp():
-            return _all(context, [node.value, *(part.iter for part in node.generators)], seen)
-        case ast.Call():
-            return _call(context, node, seen)
-    return node
+def picked(place: ast.AST) -> Problem:
+    """What to say of a mean over as many elements as the data say."""
+    return Problem(
+        f"the loss is a mean over selected elements, `{ast.unparse(place)}`: parts of the batch weigh differently",
+        "",
+    )
 
 
-def _all(context: Context, nodes: list[ast.expr], seen: frozenset[int]) -> ast.AST | None:
-    return next((place for node in nodes if (place := _mixing(context, node, seen)) is not None), None)
-
-
-def _is_option(context: Context, node: ast.expr) -> bool:
-    """An option of the program, or another plain value."""
-    values = context.program.values(node)
-    return bool(values) and all(isinstance(v, Const) or full_name(v).startswith("argparse.") for v in values)
-
-
-def _defined(context: Context, node: ast.expr) -> bool:
-    return bool(context.program.definitions(node))
-
-
-def _name(context: Context, node: ast.Name, seen: frozenset[int]) -> ast.AST | None:
-    if _is_option(context, node):
-        return None
-    if not _defined(context, node):
-        return node
-    return _definitions(context, node, seen)
-
-
-def _definitions(context: Context, node: ast.expr, seen: frozenset[int]) -> ast.AST | None:
-    program = context.program
-    for definition in program.definitions(node):
-        if id(definition) in seen:
-            continue
-        within = seen | {id(definition)}
-        if any(isinstance(around, ast.comprehension) for around in program.ancestors(definition)):
-            continue  # what it runs over is looked at with the comprehension
-        if isinstance(definition, ast.arg):
-            place = _parameter(context, definition, within)
-        else:
-            statement = program.statement(definition)
-            match statement:
-                case ast.Assign():
-                    place = _mixing(context, statement.value, within)
-                case ast.AugAssign():
-                    place = _mixing(context, statement.value, within)
-                case ast.For():
-                    place = None  # a batch, or a plain counter
-                case _:
-                    place = node
-        if place is not None:
-            return place
+def _asks_for_list(test: ast.expr, name: str) -> bool | None:
+    """Whether a condition says that a name is a list or a tuple (True), or is none (False); None for others."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            asked = _asks_for_list(test.operand, name)
+            return None if asked is None else not asked
+        case ast.Call(func=ast.Name(id="isinstance"), args=[ast.Name(id=asked), kind]):
+            return True if asked == name and _names_list(kind) else None
+        case ast.Compare(left=left, ops=[operator], comparators=[kind]):
+            if ast.unparse(left) == f"type({name})" and _names_list(kind):
+                return isinstance(operator, ast.Eq | ast.Is | ast.In)
     return None
 
 
-def _parameter(context: Context, parameter: ast.arg, seen: frozenset[int]) -> ast.AST | None:
-    """What is given for a parameter, at every call."""
-    program = context.program
-    found = False
-    for call in program.calls:
-        for callee in call.callees:
-            func = callee.func if isinstance(callee, Bound) else callee
-            if not isinstance(func, Func):
-                continue
-            scope = program.scopes[func.scope]
-            params = scope.params[1 if isinstance(callee, Bound) else 0 :]
-            if parameter.arg in params and any(inner is parameter for inner in ast.walk(scope.node)):
-                given = call.argument(parameter.arg, params.index(parameter.arg))
-                found = True
-                if given is not None and (place := _mixing(context, given, seen)) is not None:
-                    return place
-    return None if found else ast.Name(id=parameter.arg, ctx=ast.Load())
+def _names_list(kind: ast.expr) -> bool:
+    return all(ast.unparse(part) in ("list", "tuple") for part in getattr(kind, "elts", [kind]))
 
 
-def _keeps_all(context: Context, index: ast.expr) -> bool:
-    """Whether an index takes the same from every sample: numbers, slices, names of outputs; no masks."""
-    if isinstance(index, ast.Tuple):
-        return all(_keeps_all(context, part) for part in index.elts)
-    if isinstance(index, ast.Slice):
-        return all(
-            part is None or _keeps_all(context, part) for part in (index.lower, index.upper, index.step)
-        )
-    if isinstance(index, ast.UnaryOp):
-        return isinstance(index.op, ast.USub) and _keeps_all(context, index.operand)
-    return isinstance(index, ast.Constant) or (isinstance(index, ast.Name) and _is_option(context, index))
+def _holds(target: ast.AST, node: ast.AST) -> bool:
+    return any(inner is node for inner in ast.walk(target))
 
 
-def _call(context: Context, node: ast.Call, seen: frozenset[int]) -> ast.AST | None:
-    call = context.program.call(node)
-    if call is None:
-        return node
-    function = node.func
-    if context.is_wrapped(context.program.values(function)):
-        # Each replica, too, sees its own part only; what it is given must be made sample by sample.
-        return _all(context, [*node.args, *(keyword.value for keyword in node.keywords)], seen)
-    if call.names & PLAIN:
-        return None
-    if call.names and call.names <= FUNCTIONS:
-        return _all(context, node.args, seen)
-    last = next(iter(call.names)).rpartition(".")[2] if call.names else ""
-    if isinstance(function, ast.Attribute) and not last.startswith("__"):
-        last = function.attr
-    if last in ALONG and _dimension(call.argument("dim"), node):
-        receiver = [function.value] if isinstance(function, ast.Attribute) and not call.names else []
-        return _all(context, [*receiver, *node.args], seen)
-    if isinstance(function, ast.Attribute) and function.attr in METHODS:
-        return _mixing(context, function.value, seen)
-    if any(isinstance(callee, Made) and callee.name.startswith("torch.nn.") for callee in call.callees):
-        return _all(context, node.args, seen) if _layer(call.names) else node
-    return node
+def _number(node: ast.expr) -> int | None:
+    """A written number."""
+    if (
+        isinstance(node, ast.UnaryOp)
+        and isinstance(node.op, ast.USub)
+        and isinstance(node.operand, ast.Constant)
+    ):
+        return -node.operand.value if isinstance(node.operand.value, int) else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
 
 
-def _layer(names: set[str]) -> bool:
-    """Layers without parameters, applied to every sample by itself."""
-    plain = {
-        "Sigmoid",
-        "Tanh",
-        "ReLU",
-        "Identity",
-        "Flatten",
-        "Upsample",
-        "LogSigmoid",
-        "AvgPool2d",
-        "MaxPool2d",
-    }
-    return all(name.removeprefix("torch.nn.").removesuffix(".__call__") in plain for name in names)
-
-
-def _dimension(given: ast.expr | None, node: ast.Call) -> bool:
-    """Whether a dimension is named that is not the first."""
-    candidates = [given] if given is not None else node.args[-1:]
-    for value in candidates:
-        if isinstance(value, ast.UnaryOp) and isinstance(value.operand, ast.Constant):
-            return value.operand.value == 1
-        if isinstance(value, ast.Constant) and isinstance(value.value, int):
-            return value.value != 0
-    return False
+def _is_function(names: set[str]) -> bool:
+    """Whether a call is one of a function of torch, and not of a method of an object made there."""
+    modules = (
+        "torch",
+        "torch.nn.functional",
+        "torch.autograd",
+        "torch.special",
+        "torch.cuda",
+        "torch.linalg",
+    )
+    return bool(names) and all(
+        name.rpartition(".")[0] in modules and not name.endswith("__call__") for name in names
+    )

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from losses import MEANS
 from programs import LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH
 
 from dp2ddp.convert import convert, convert_paths
@@ -85,6 +86,14 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
 def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
     before, after = runs(lab, PROGRAM.replace(LOADER, SHARDED_LOADERS[name]), processes)
     assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("name", MEANS)
+def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: str) -> None:
+    """With an uneven last batch, in the original's batches."""
+    text = MEANS[name].replace("batch_size=16", "batch_size=15")
+    before, after = runs(lab, text, 2, exact=True)
     assert differences(before, after, losses=False) == []
 
 

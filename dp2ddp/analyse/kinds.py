@@ -1,0 +1,221 @@
+"""What a value is to the samples of a batch, and what comes of computing with such values.
+
+The question behind it: each process has a part of every batch, and the gradients of the processes are averaged. Which
+losses of parts average to the loss of the whole batch?
+"""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import dataclass
+from enum import Enum, auto
+
+from dp2ddp.facts import Problem
+
+
+class Kind(Enum):
+    """What the samples of a batch have to do with a value."""
+
+    UNKNOWN = auto()
+    """Nothing is known yet: a value that is made from itself, in a loop."""
+    ZERO = auto()
+    """A literal 0, where a sum begins."""
+    SAME = auto()
+    """No sample has a part in it: the same in every process."""
+    ROWS = auto()
+    """A tensor with the samples in dimension 0, each computed by itself."""
+    BATCH = auto()
+    """What the loader hands out: rows, or a structure of them."""
+    OUTPUT = auto()
+    """What the model hands out: the same, and nothing says whether it is a list."""
+    EACH = auto()
+    """A sample, or its number, where a loop takes one after the other."""
+    MOVED = auto()
+    """Every sample computed by itself, in dimensions that are not followed."""
+    PICKED = auto()
+    """Some of the rows, or of their numbers, as many as the data say."""
+    SHAPE = auto()
+    """The shape of rows: its first number is that of the samples."""
+    COUNT = auto()
+    """A number in proportion to that of the samples."""
+    MEAN = auto()
+    """A mean over the samples, or a sum of such means: the parts' average is the whole batch's."""
+    TOTAL = auto()
+    """A sum over the samples."""
+    WHOLE = auto()
+    """Computed from the rows of the whole batch, which every process has then."""
+
+
+@dataclass(frozen=True)
+class Held:
+    """A tuple, list or dict of known entries."""
+
+    entries: tuple[tuple[object, Value], ...]
+
+
+@dataclass(frozen=True)
+class Every:
+    """A collection with as many elements as there are, the same number in every process."""
+
+    element: Value
+
+
+@dataclass(frozen=True)
+class Unclear:
+    """A value that may look at several samples at once, or is not followed; ``problem`` where that has a name."""
+
+    place: ast.AST
+    problem: Problem | None = None
+
+
+Value = Kind | Held | Every | Unclear
+
+PLAIN = (Kind.ZERO, Kind.SAME)
+DEALT = (Kind.ROWS, Kind.BATCH, Kind.OUTPUT)
+BY_SAMPLE = (*DEALT, Kind.MOVED)
+
+
+def join(values: list[Value], place: ast.AST) -> Value:
+    """What a value is that may be any of some."""
+    found: Value = Kind.UNKNOWN
+    for value in values:
+        found = _either(found, value, place)
+    return found
+
+
+def _either(one: Value, other: Value, place: ast.AST) -> Value:
+    if one == other or other is Kind.UNKNOWN:
+        return one
+    if one is Kind.UNKNOWN:
+        return other
+    for value in (one, other):
+        if isinstance(value, Unclear):
+            return value
+    if isinstance(one, Kind) and isinstance(other, Kind):
+        if Kind.ZERO in (one, other):
+            return one if other is Kind.ZERO else other
+        if Kind.SAME in (one, other):
+            rest = one if other is Kind.SAME else other
+            return (
+                rest
+                if rest in (*BY_SAMPLE, Kind.PICKED, Kind.EACH, Kind.MEAN, Kind.WHOLE)
+                else Unclear(place)
+            )
+        if {one, other} == {Kind.MEAN, Kind.WHOLE}:
+            return Kind.MEAN
+        if one in BY_SAMPLE and other in BY_SAMPLE:
+            order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
+            return next(kind for kind in order if kind in (one, other))
+        return Unclear(place)
+    if isinstance(one, Held) and isinstance(other, Held):
+        keys = [key for key, _ in one.entries]
+        if keys == [key for key, _ in other.entries]:
+            pairs = zip(one.entries, other.entries, strict=True)
+            return Held(tuple((key, _either(a, b, place)) for (key, a), (_, b) in pairs))
+    if isinstance(one, Held | Every) and isinstance(other, Held | Every):
+        return Every(_either(element(one, place), element(other, place), place))
+    rest, collection = (one, other) if isinstance(one, Kind) else (other, one)
+    inner = element(collection, place)
+    fits = (*PLAIN, Kind.UNKNOWN) if rest in PLAIN else (*DEALT, *PLAIN, Kind.UNKNOWN)
+    return rest if rest in (*DEALT, *PLAIN) and inner in fits else Unclear(place)
+
+
+def element(value: Value, place: ast.AST) -> Value:
+    """What any element of a collection is."""
+    match value:
+        case Held():
+            return join([entry for _, entry in value.entries], place)
+        case Every():
+            return value.element
+        case Kind.BATCH | Kind.SAME | Kind.WHOLE | Kind.UNKNOWN:
+            return value
+    return value if isinstance(value, Unclear) else Unclear(place)
+
+
+def entry(value: Value, key: object, place: ast.AST) -> Value:
+    """What one element of a collection is, or what an index takes of every sample."""
+    if isinstance(value, Held):
+        return dict(value.entries).get(key, element(value, place))
+    if value is Kind.SHAPE:
+        return Kind.COUNT if key == 0 else Kind.SAME
+    return value if value in (Kind.OUTPUT, Kind.MOVED) else element(value, place)
+
+
+def tensor(value: Value, place: ast.AST) -> Value:
+    """What all tensors of a structure are together."""
+    return tensor(element(value, place), place) if isinstance(value, Held | Every) else value
+
+
+def elementwise(values: list[Value], place: ast.AST) -> Value:
+    """What comes of tensors put together number by number."""
+    found = join([tensor(value, place) for value in values], place)
+    if found is Kind.ZERO:
+        return Kind.SAME
+    if found in DEALT:
+        return Kind.ROWS
+    fine = found in (Kind.SAME, Kind.UNKNOWN, Kind.PICKED, Kind.MOVED, Kind.EACH, Kind.WHOLE)
+    return found if fine or isinstance(found, Unclear) else Unclear(place)
+
+
+def mean(value: Value, place: ast.AST) -> Value:
+    """What the mean over all numbers of a tensor is."""
+    if value in BY_SAMPLE:
+        return Kind.MEAN
+    return (
+        value if value in (*PLAIN, Kind.MEAN, Kind.UNKNOWN) or isinstance(value, Unclear) else Unclear(place)
+    )
+
+
+def total(value: Value, place: ast.AST) -> Value:
+    """What the sum of all numbers of a tensor is."""
+    return Kind.TOTAL if value in (*BY_SAMPLE, Kind.PICKED) else mean(value, place)
+
+
+def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:
+    """What comes of arithmetic."""
+    for value in (left, right):
+        if isinstance(value, Unclear):
+            return value
+    if Kind.UNKNOWN in (left, right):
+        return Kind.UNKNOWN
+    if isinstance(left, Held | Every) or isinstance(right, Held | Every):
+        return _lists(operator, left, right, place)
+    by_sample = (*BY_SAMPLE, Kind.PICKED, Kind.EACH)
+    rows = [value for value in (left, right) if value in by_sample]
+    if isinstance(operator, ast.MatMult):
+        return left if left in (*DEALT, *PLAIN) and right in PLAIN else Unclear(place)
+    if all(value in (*PLAIN, *by_sample) for value in (left, right)):
+        both_zero = left is right is Kind.ZERO
+        return (Kind.ZERO if both_zero else Kind.SAME) if not rows else elementwise([left, right], place)
+    if Kind.WHOLE in (left, right) and all(value in (*PLAIN, Kind.WHOLE) for value in (left, right)):
+        return Kind.WHOLE
+    return _numbers(operator, left, right) or Unclear(place)
+
+
+def _lists(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:
+    """``first + second`` and ``[first] * 3``."""
+    if isinstance(operator, ast.Add) and all(isinstance(value, Held | Every) for value in (left, right)):
+        return Every(join([element(left, place), element(right, place)], place))
+    if isinstance(operator, ast.Mult) and Kind.SAME in (left, right):
+        return Every(element(right if left is Kind.SAME else left, place))
+    return Unclear(place)
+
+
+def _numbers(operator: ast.operator, left: Value, right: Value) -> Value | None:
+    """Arithmetic with numbers of the whole part: means, sums and counts."""
+    pair = {left, right}
+    adds, times = isinstance(operator, ast.Add | ast.Sub), isinstance(operator, ast.Mult)
+    over = isinstance(operator, ast.Div)
+    for kind in (Kind.MEAN, Kind.TOTAL, Kind.COUNT):
+        if pair == {kind} and adds:
+            return kind
+        if kind in pair and Kind.ZERO in pair and adds:
+            return kind
+        if kind in pair and Kind.SAME in pair:
+            if times or (over and left is kind):
+                return kind
+    if pair in ({Kind.MEAN, Kind.SAME}, {Kind.MEAN, Kind.WHOLE}) and adds:
+        return Kind.MEAN
+    if over and right is Kind.COUNT and left in (Kind.TOTAL, Kind.COUNT):
+        return Kind.MEAN if left is Kind.TOTAL else Kind.SAME
+    return Kind.TOTAL if pair == {Kind.MEAN, Kind.COUNT} and times else None

@@ -1,0 +1,100 @@
+"""The losses of torch.nn: which are means over the samples, and what makes them something else."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import Call, Made
+from dp2ddp.facts import Problem
+
+# Losses that are a mean over the samples unless told otherwise, with their functional forms.
+MEANS = {
+    "CrossEntropyLoss": "cross_entropy",
+    "NLLLoss": "nll_loss",
+    "MSELoss": "mse_loss",
+    "L1Loss": "l1_loss",
+    "SmoothL1Loss": "smooth_l1_loss",
+    "HuberLoss": "huber_loss",
+    "BCELoss": "binary_cross_entropy",
+    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
+    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
+    "MultiMarginLoss": "multi_margin_loss",
+    "SoftMarginLoss": "soft_margin_loss",
+    "PoissonNLLLoss": "poisson_nll_loss",
+    "GaussianNLLLoss": "gaussian_nll_loss",
+}
+CLASSES = {f"torch.nn.{name}" for name in MEANS}
+FUNCTIONS = {f"torch.nn.functional.{name}" for name in MEANS.values()}
+# Those in which every number counts by itself, whatever dimension it stands in.
+ELEMENTWISE = {
+    *("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss", "SoftMarginLoss"),
+    *("PoissonNLLLoss", "GaussianNLLLoss"),
+}
+ELEMENTWISE |= {MEANS[name] for name in ELEMENTWISE}
+# Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
+WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
+BCE = {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "binary_cross_entropy"}
+
+
+def is_loss(context: Context, call: Call) -> bool:
+    """Whether a call computes a loss of torch.nn, whichever of several it may be."""
+    made = all(isinstance(callee, Made) and callee.name in CLASSES for callee in call.callees)
+    return bool(call.callees) and (made or (bool(call.names) and call.names <= FUNCTIONS))
+
+
+def is_elementwise(call: Call) -> bool:
+    return all(_last(name) in ELEMENTWISE for name in call.names)
+
+
+def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
+    """How a loss is reduced, and what makes its mean a weighted one."""
+    found = {_reduced(maker) for maker in _makers(context, call)}
+    (kind, problem), *others = found or {("", None)}
+    if others:
+        return "", Problem(f"{ast.unparse(call.node.func)} is reduced in different ways", "use one")
+    return kind, problem
+
+
+def _makers(context: Context, call: Call) -> list[Call]:
+    """Where the reduction of a loss is given: at the call of a function, or where the criterion is made."""
+    made = [
+        context.program.call(context.program.node(callee.site))
+        for callee in call.callees
+        if isinstance(callee, Made) and callee.name in CLASSES
+    ]
+    return [maker for maker in made if maker is not None] or [call]
+
+
+def _last(name: str) -> str:
+    return name.removesuffix(".__call__").rpartition(".")[2]
+
+
+def _option(call: Call, name: str) -> object:
+    value = call.argument(name)
+    return value.value if isinstance(value, ast.Constant) else value
+
+
+def _reduced(call: Call) -> tuple[str, Problem | None]:
+    spelled = ast.unparse(call.node.func)
+    given = _option(call, "reduction")
+    if _option(call, "size_average") is False or _option(call, "reduce") is False:
+        given = "none" if _option(call, "reduce") is False else "sum"
+    if given not in (None, "mean", "sum", "none"):
+        return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
+    last = _last(next(iter(call.names)))
+    if last in BCE:
+        return (
+            str(given or "mean"),
+            None,
+        )  # weights of these are divided by the number of elements, as without weights
+    positional = 0 if last in MEANS else 2
+    weight = call.argument("weight", positional if last not in ELEMENTWISE else None)
+    for name, value in {"weight": weight, "ignore_index": call.argument("ignore_index")}.items():
+        if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
+            if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+                return "mean", Problem(
+                    f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
+                    "",
+                )
+    return str(given or "mean"), None

@@ -1,0 +1,146 @@
+"""Losses for the one small program: those that are means over the samples of a batch, and those that are not."""
+
+from __future__ import annotations
+
+from programs import CRITERION, LOSS, PROGRAM
+
+SMOOTHED = """\
+def smoothed(logits, labels, rate=0.1, plain=False):
+    if plain:
+        return logits.sum()
+    classes = logits.size(1)
+    wanted = torch.zeros_like(logits).scatter(1, labels.view(-1, 1), 1)
+    wanted = wanted * (1 - rate) + (1 - wanted) * rate / (classes - 1)
+    return -(wanted * F.log_softmax(logits, dim=1)).sum(dim=1).mean()
+
+
+criterion = smoothed
+"""
+MODULE = """\
+class Columns(nn.Module):
+    def __init__(self, base, scaled=True):
+        super().__init__()
+        self.base = base
+        self.scaled = scaled
+
+    def forward(self, output, target):
+        count = output.size(1)
+        loss = 0
+        for index, column in enumerate(output.split(1, 1)):
+            wanted = (target == index).float()
+            if self.scaled:
+                loss += 0.5 * self.base(column.squeeze(), wanted)
+            else:
+                loss += self.base(column.squeeze(), wanted)
+        return loss / count
+
+
+criterion = Columns(nn.MSELoss())
+"""
+SEVERAL = """\
+class Heads(nn.Linear):
+    def forward(self, x):
+        heads = []
+        for scale in (1, 2):
+            heads.append(super().forward(x * scale))
+        return heads
+
+
+model = Heads(8, 2).cuda()
+"""
+WEIGHED = """\
+def weighed(outputs, labels, rate=0.8):
+    loss = 0.0
+    for index in range(len(outputs)):
+        loss += rate**index * criterion(outputs[index], labels)
+    return loss, {"last": outputs[-1].sum().item()}
+
+
+"""
+MODEL = "model = nn.Linear(8, 2).cuda()\n"
+
+
+def program(*changes: tuple[str, str]) -> str:
+    text = PROGRAM
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+# Means over the samples, though no plain call of a criterion says so.
+MEANS = {
+    "squares": program((LOSS, "loss = (outputs**2).mean()")),
+    "a sum over their number": program(
+        (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")'),
+        (LOSS, "loss = criterion(outputs, targets.cuda()) / outputs.size(0)"),
+    ),
+    "smoothed labels": program((CRITERION, SMOOTHED)),
+    "a module with a loop": program((CRITERION, MODULE)),
+    "outputs in a list": program(
+        (MODEL, SEVERAL),
+        (LOSS, "loss, seen = weighed(outputs, targets.cuda())"),
+        ("for epoch in range(2):", WEIGHED + "for epoch in range(2):"),
+    ),
+    "a sum of a list": program(
+        (
+            LOSS,
+            "parts = [criterion(outputs * scale, targets.cuda()) for scale in (1, 2)]\n        loss = sum(parts)",
+        )
+    ),
+    "a list that grows": program(
+        (
+            LOSS,
+            "parts = []\n        for scale in (1, 2):\n"
+            "            parts.append(criterion(outputs * scale, targets.cuda()))\n"
+            "        loss = torch.stack(parts).mean()",
+        )
+    ),
+    "labels in a table": program(
+        (
+            LOSS,
+            "table = torch.zeros(targets.size(0), 2)\n        for index in range(targets.shape[0]):\n"
+            "            table[index, targets[index]] = 1\n"
+            "        loss = -(table.cuda() * outputs.log_softmax(1)).sum() / targets.size(0)",
+        )
+    ),
+    "selected elements over all": program(
+        (LOSS, "keep = targets.cuda() > 0\n        loss = (outputs[keep] ** 2).sum() / outputs.shape[0]")
+    ),
+    "accumulated": program(
+        (LOSS, LOSS + " / 2\n        loss += 0.01 * outputs.abs().mean(dim=1).mean()"),
+    ),
+}
+
+# Those that are not: only one number says so.
+OTHERS = {
+    "a mean of squares, squared": program((LOSS, "loss = (outputs**2).mean() ** 2")),
+    "a sum over another number": program((LOSS, "loss = (outputs**2).sum() / outputs.size(1)")),
+    "a sum and a constant over their number": program(
+        (LOSS, "loss = ((outputs**2).sum() + model.module.weight.sum()) / outputs.size(0)")
+    ),
+    "a number that grows": program(
+        (
+            LOSS,
+            "loss = 1.0\n        for scale in (1, 2):\n            loss = loss * (outputs * scale).pow(2).mean()",
+        )
+    ),
+    "each sample's": program(
+        (
+            LOSS,
+            "loss = 0\n        for index in range(len(outputs)):\n"
+            "            loss += (outputs[index] ** 2).mean()",
+        )
+    ),
+    "the first samples": program((LOSS, "loss = (outputs[:4] ** 2).mean()")),
+    "a mean over the samples in a column": program((LOSS, "loss = outputs.t().softmax(dim=1).pow(2).mean()")),
+    "a loss by what the batch has": program(
+        (LOSS, LOSS + "\n        if outputs.mean() > 0:\n            loss = loss * 2")
+    ),
+    "a sum that only some calls give": program(
+        (CRITERION, SMOOTHED), (LOSS, "loss = criterion(outputs, targets.cuda(), plain=True)")
+    ),
+    "halves of the batch": program(
+        (LOSS, "first, second = outputs.chunk(2)\n        loss = (first[:4] - second[:4]).pow(2).mean()")
+    ),
+}
