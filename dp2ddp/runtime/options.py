@@ -123,11 +123,9 @@ def chosen(devices: Devices, visible: int) -> list[int]:
     if devices is None:
         return list(range(visible))
     if isinstance(devices, int):
-        if not 0 < devices <= visible:
-            raise ValueError(
-                f"devices={devices}: a number from 1 to {visible}, that of the visible GPUs, is needed"
-            )
-        return list(range(devices))
+        if not 0 <= devices <= visible:
+            raise ValueError(f"devices={devices}, but {visible} GPUs are visible")
+        return list(range(max(devices, 1)))
     indices = [_index(device, devices) for device in _several(devices)]
     if not indices or not all(0 <= index < visible for index in indices):
         raise ValueError(f"devices={devices!r}, but the visible GPUs are 0 to {visible - 1}")

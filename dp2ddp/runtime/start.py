@@ -47,8 +47,8 @@ def launch(
     Args:
         main: any callable; it is not pickled.
         devices: which GPUs, one rank each: ``None`` for all that are visible, a number for the first so many, or a
-            sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. On a machine
-            without CUDA it is ignored.
+            sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. 0 is one rank:
+            programs say so who then choose the CPU themselves. On a machine without CUDA it is ignored.
         num_machines: on how many machines the same command is started by hand.
         machine_rank: which of them this is: 0 to ``num_machines - 1``.
         dist_url: where they meet: ``tcp://<host of machine 0>:<free port>``, ``env://`` (MASTER_ADDR and
