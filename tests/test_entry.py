@@ -140,6 +140,12 @@ STARTS = {
         "ddp.init()",
         "if args.gpus:\n    os.environ['CUDA_VISIBLE_DEVICES'] = f'{args.gpus[0]}'",
     ),
+    "devices chosen after a side effect": (
+        "def main():\n    args = parse()\n    os.makedirs('out')\n    print(args)\n    gpus = list(args.gpus)\n"
+        "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nif __name__ == '__main__':\n    main()\n",
+        "ddp.init(devices=list(args.gpus))",
+        "args = parse()",
+    ),
     "visible devices set by a function": (
         "def options():\n    args = parse()\n    print('using', args.gpus)\n"
         "    os.environ['CUDA_VISIBLE_DEVICES'] = str(args.gpus[0])\n    return args\n\n\n"
@@ -207,6 +213,11 @@ def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> 
         "by what is visible, set to something known later": (
             "args = parse()\nos.makedirs('out')\nargs.visible = open('out/gpus').read()\n"
             "os.environ['CUDA_VISIBLE_DEVICES'] = args.visible\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
+            "the devices are chosen at line",
+        ),
+        "by an attribute that is set later": (
+            "def main():\n    args = parse()\n    os.makedirs('out')\n    args.gpus = os.listdir('out')\n"
+            "    gpus = list(args.gpus)\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nmain()\n",
             "the devices are chosen at line",
         ),
         "by an attribute": (

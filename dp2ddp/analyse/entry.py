@@ -70,6 +70,8 @@ IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rena
 PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
 SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdout.flush"}
 LEVELS = {"debug", "info", "warning", "warn", "error"}
+# Methods that set the entries of configurations.
+CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
@@ -103,6 +105,12 @@ def _script(context: Context, file: SourceFile) -> Script:
     scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
     devices = _devices(context, file, scopes)
     begin = _begin(context, statements, devices)
+    if begin.late in mains:
+        body = program.scopes[mains[begin.late][1]].body
+        devices = _devices(context, file, scopes, _begin(context, body, devices))
+    elif begin.late is not None:
+        devices = _devices(context, file, scopes, begin)
+    begin = _begin(context, statements, devices)
     if hidden := _hidden(context, devices.expression, scopes):
         return _unknown(fact(begin.statement, "init"), hidden)
     call = mains.get(begin.statement)
@@ -133,12 +141,13 @@ def _script(context: Context, file: SourceFile) -> Script:
 class _Begin:
     """The statement of a block that the ranks start before, and those that are moved above it.
 
-    ``late`` is one that chooses the devices, and runs only there or later.
+    ``late`` is one that chooses the devices, and runs only there or later; ``deciders`` are the parts of such ones.
     """
 
     statement: ast.stmt
     moved: tuple[ast.stmt, ...] = ()
     late: ast.stmt | None = None
+    deciders: tuple[ast.stmt, ...] = ()
 
 
 def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin:
@@ -160,7 +169,7 @@ def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin
         _is_first(context, it, devices, speaking=True) for it in block[: last + 1]
     ):
         return _Begin(block[last + 1])
-    return _Begin(first, late=late[0][1])
+    return _Begin(first, late=late[0][1], deciders=tuple(it for it, _ in late))
 
 
 def _is_first(context: Context, statement: ast.stmt, devices: _Devices, speaking: bool = False) -> bool:
@@ -179,27 +188,41 @@ def _setting(context: Context, decider: ast.stmt) -> ast.stmt:
 
 def _can_move(context: Context, statement: ast.stmt, first: ast.stmt) -> bool:
     """Whether a statement that sets CUDA_VISIBLE_DEVICES does the same where it stands before another one."""
-    program = context.program
-    inside = {id(node) for node in ast.walk(statement)}
     if not any(isinstance(node, ast.Assign) and _is_visible(node) for node in ast.walk(statement)):
         return False
-    others = [it for it in program.block(statement) if it is not statement]
+    others = [it for it in context.program.block(statement) if it is not statement]
     if any(it.lineno == statement.lineno for it in others) or not _pure(context, statement):
         return False
-    set_between = [
-        target.attr
-        for targets in context.attribute_assignments.values()
-        for target, it in targets
-        if program.order[id(first)] <= program.order[id(it)] < program.order[id(statement)]
-    ]
-    for node in ast.walk(statement):
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            known = [it for it in program.definitions(node) if id(it) not in inside]
-            if any(program.order[id(it)] >= program.order[id(first)] for it in known):
+    return _is_known(context, statement, first) and not _changes(context, statement, first, statement)
+
+
+def _is_known(context: Context, node: ast.AST, first: ast.stmt) -> bool:
+    """Whether all names that a piece of code reads have their values before a statement."""
+    program = context.program
+    inside = {id(inner) for inner in ast.walk(node)}
+    for name in ast.walk(node):
+        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
+            known = [it for it in program.definitions(name) if id(it) not in inside]
+            local = [it for it in known if program.scope(it) is program.scope(first)]
+            if any(program.order[id(it)] >= program.order[id(first)] for it in local):
                 return False
-        if isinstance(node, ast.Attribute) and node.attr in set_between:
-            return False
     return True
+
+
+def _changes(context: Context, node: ast.AST, first: ast.stmt, last: ast.stmt) -> bool:
+    """Whether an attribute that a piece of code reads may be set from one statement to another of a block."""
+    program = context.program
+    block = program.block(first)
+    if last not in block:
+        return True
+    read = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
+    for key in set().union(*map(context.runs, block[block.index(first) : block.index(last)])):
+        inner = program.nodes.get(key)
+        if isinstance(inner, ast.Attribute) and (
+            inner.attr in CHANGING or (inner.attr in read and isinstance(inner.ctx, ast.Store))
+        ):
+            return True
+    return False
 
 
 def _problem(script: Script, line: int) -> Script:
@@ -325,10 +348,12 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
     return call, functions[0].scope
 
 
-def _devices(context: Context, file: SourceFile, scopes: list[Scope]) -> _Devices:
+def _devices(
+    context: Context, file: SourceFile, scopes: list[Scope], begin: _Begin | None = None
+) -> _Devices:
     """What chooses the devices: ``device_ids`` of the wrap, assignments to CUDA_VISIBLE_DEVICES.
 
-    ``scopes``: whose names the ranks' start can use.
+    ``scopes``: whose names the ranks' start can use. ``begin``: it can't use those that only get their values there.
     """
     program = context.program
     runs = context.program_runs(file)
@@ -338,7 +363,7 @@ def _devices(context: Context, file: SourceFile, scopes: list[Scope]) -> _Device
         given = call.argument("device_ids", 1)
         if id(call.node) not in runs or given is None:
             continue
-        source = _source(context, given, scopes)
+        source = _source(context, given, scopes, begin)
         if not _all_devices(context, source):
             expression = source
             nodes = list(ast.walk(expression))
@@ -394,28 +419,32 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
     return inner is not given and is_call_of(context, inner, COUNT)
 
 
-def _source(context: Context, given: ast.expr, scopes: list[Scope], depth: int = 0) -> ast.expr:
+def _source(
+    context: Context, given: ast.expr, scopes: list[Scope], begin: _Begin | None, depth: int = 0
+) -> ast.expr:
     """An expression with what is given for functions' parameters, or assigned to their names, in their place.
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
-    behind = _behind(context, given, scopes) if depth < 9 else None
+    behind = _behind(context, given, scopes, begin) if depth < 9 else None
     if behind is not None:
-        return _source(context, behind, scopes, depth + 1)
+        return _source(context, behind, scopes, begin, depth + 1)
     if isinstance(given, ast.Name):
         return given
     changed: ast.expr = copy.copy(given)
     for field, value in ast.iter_fields(given):
         if isinstance(value, ast.AST):
-            setattr(changed, field, _source(context, value, scopes, depth))  # type: ignore[arg-type]
+            setattr(changed, field, _source(context, value, scopes, begin, depth))  # type: ignore[arg-type]
         elif isinstance(value, list):
-            parts = [_source(context, it, scopes, depth) if isinstance(it, ast.AST) else it for it in value]
+            parts = [
+                _source(context, it, scopes, begin, depth) if isinstance(it, ast.AST) else it for it in value
+            ]
             setattr(changed, field, parts)
     same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
     return given if same else changed
 
 
-def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | None:
+def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin | None) -> ast.expr | None:
     """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
@@ -426,6 +455,8 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | 
     while isinstance(root, ast.Attribute):
         root = root.value
     known = program.definitions(root) if isinstance(root, ast.Name) else []
+    if begin is not None and (earlier := _earlier(context, node, begin)) is not None:
+        return earlier
     if all(program.scope(it) in scopes for it in known):
         return None
     if isinstance(node, ast.Attribute) and not all(
@@ -439,6 +470,22 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | 
     if isinstance(statement, ast.Assign) and definitions[0] in statement.targets:
         return statement.value if _pure(context, statement.value) else None
     return None
+
+
+def _earlier(context: Context, node: ast.expr, begin: _Begin) -> ast.expr | None:
+    """What is assigned to a name after the ranks' start, if it has that value there already."""
+    definitions = context.program.definitions(node) if isinstance(node, ast.Name) else []
+    statement = context.program.statement(definitions[0]) if len(definitions) == 1 else None
+    if statement not in begin.deciders or not isinstance(statement, ast.Assign):
+        return None
+    value = statement.value
+    same = (
+        statement.targets == definitions
+        and _pure(context, value)
+        and _is_known(context, value, begin.statement)
+        and not _changes(context, value, begin.statement, statement)
+    )
+    return value if same else None
 
 
 def _argument(context: Context, name: ast.Name) -> ast.expr | None:
