@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
@@ -290,3 +291,36 @@ def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None
     after = conversion.changes[0].after
     assert 'with ddp.main_process_first():\n    pictures = Pictures("a")\n' in after
     assert after.count("main_process_first") == 1 and "gather" not in after
+
+
+def test_states_that_are_compared_key_by_key_are_both_bare(tmp_path: Path) -> None:
+    """A checkpoint of a wrapped model, put into a wrapped one by its keys; an average over the keys as they are."""
+    state = {"module.weight": torch.ones(2, 8), "module.more": torch.ones(1)}
+    torch.save({"state": state}, tmp_path / "new.pt")
+    program = HEAD.replace("import torchvision\n", "") + """
+class Average:
+    def __init__(self, model):
+        self.state = {name: value.clone() for name, value in model.state_dict().items()}
+
+    def update(self, model):
+        for name, value in model.state_dict().items():
+            self.state[name].mul_(0.5).add_(0.5 * value)
+
+
+def put(loaded, model):
+    own = model.state_dict()
+    found = {name: value for name, value in loaded.items() if name in own}
+    own.update(found)
+    model.load_state_dict(own)
+    print(len(found), float(model.module.weight.mean()))
+
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = nn.DataParallel(nn.Linear(8, 2))
+put(torch.load("new.pt")["state"], model)
+average = Average(model)
+""" + LOOP + "average.update(model)\nprint(len(average.state))\n"
+    assert run(tmp_path, program).splitlines() == ["1 1.0", "2"]
+    assert 'put(ddp.strip_module_prefix(torch.load("new.pt"' in (tmp_path / "train.py").read_text()

@@ -5,7 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Const, Ext, Made
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
@@ -77,6 +79,48 @@ def _changed(context: Context, call: ast.Call) -> bool:
     return False
 
 
+def _compared(context: Context, call: Call) -> list[ast.expr] | None:
+    """The states from files whose keys are looked at beside those of a call of ``state_dict()``.
+
+    Each where it gets its name. None if that can't be told, or if the code knows the prefix.
+    """
+    if not _changed(context, call.node):
+        return []
+    nodes = list(context.program.body(call.scope))
+    names = [
+        node for node in nodes if isinstance(node, ast.Name | ast.Attribute) and _is_looked_at(context, node)
+    ]
+    loaded = [node for node in names if _from_file(context, node)]
+    spelled = any(isinstance(it, ast.Constant) and "module." in str(it.value) for it in nodes)
+    sources = [source for node in loaded for source in _where_named(context, node)]
+    if loaded and (spelled or not sources):
+        return None
+    return list(dict.fromkeys(sources))
+
+
+def _is_looked_at(context: Context, node: ast.Name | ast.Attribute) -> bool:
+    """``state.items()``, ``key in state``, ``for key in state``, ``own.update(state)``."""
+    parent = context.program.parent(node)
+    match parent:
+        case ast.Attribute(attr="items" | "keys" | "pop" | "get" | "update"):
+            return True
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[other]):
+            return other is node
+        case ast.For() | ast.comprehension():
+            return parent.iter is node
+        case ast.Call(func=ast.Attribute(attr="update")):
+            return node in parent.args
+    return False
+
+
+def _where_named(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The expressions that a name for a state from a file stands for; a call's argument, where it is a parameter."""
+    if not isinstance(node, ast.Name):
+        return []
+    arguments = [it for it in given(context, node) if _from_file(context, it)]
+    return arguments or [it for it in assigned(context, node) if _from_file(context, it)]
+
+
 def _states(
     context: Context, call: Call, stored: set[int], perhaps: set[int]
 ) -> Iterator[tuple[ast.AST, StateDict]]:
@@ -84,8 +128,11 @@ def _states(
     function = call.node.func
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         if context.is_wrapped(program.values(function.value)):
-            if id(call.node) in stored and not _changed(context, call.node):
+            compared = _compared(context, call)
+            if (id(call.node) in stored and not _changed(context, call.node)) or compared:
                 yield function.value, _bare(context, function.value, perhaps)
+            for loaded in compared or ():
+                yield from _load(context, loaded)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
         if context.is_wrapped(values):
@@ -177,7 +224,6 @@ def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
-    stored = _stored(context)
     for call in context.program.calls:
         function = call.node.func
         if (
@@ -186,8 +232,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             and context.runs_in_training(call.node)
         ):
             if context.is_wrapped(context.program.values(function.value)):
-                changed = _changed(context, call.node)
-                if changed or id(call.node) not in stored:
+                if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
                         "these keys have `module.` before them, those of checkpoints saved from now on have not",

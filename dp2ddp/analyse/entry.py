@@ -23,6 +23,7 @@ PURE = (
     "colorama.",
     "configparser.",
     "dataclasses.",
+    "easydict.",
     "enum.",
     "functools.",
     "inspect.",
@@ -32,6 +33,7 @@ PURE = (
     "math.",
     "matplotlib.use",
     "multiprocessing.cpu_count",
+    "numpy.array",
     "os.chdir",
     "os.cpu_count",
     "os.environ",
@@ -62,7 +64,6 @@ IMPURE = {
     "builtins.print",
     "builtins.input",
     "builtins.exec",
-    "builtins.eval",
     "builtins.exit",
 }
 IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
@@ -105,7 +106,8 @@ def _script(context: Context, file: SourceFile) -> Script:
     scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
     devices = _devices(context, file, scopes)
     begin = _begin(context, statements, devices)
-    if begin.late in mains:
+    inside = begin.late in mains  # what chooses the devices runs in the main function
+    if inside:
         body = program.scopes[mains[begin.late][1]].body
         devices = _devices(context, file, scopes, _begin(context, body, devices))
     elif begin.late is not None:
@@ -114,9 +116,7 @@ def _script(context: Context, file: SourceFile) -> Script:
     if hidden := _hidden(context, devices.expression, scopes):
         return _unknown(fact(begin.statement, "init"), hidden)
     call = mains.get(begin.statement)
-    if call is not None and (
-        begin.late is begin.statement or _local_names(context, devices.expression, call[1])
-    ):
+    if call is not None and (inside or _local_names(context, devices.expression, call[1])):
         begin, call = _begin(context, program.scopes[call[1]].body, devices), None
     if begin.late is not None:
         return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
@@ -309,6 +309,8 @@ def _impure(context: Context, callee: object, call: Call) -> bool:
     name = full_name(callee)  # type: ignore[arg-type]
     if name == "builtins.open":
         return not _only_reads(call)
+    if name == "builtins.eval":
+        return not isinstance(callee, Ext)  # an expression may be anything, and what it makes may do anything
     if not name:
         function = call.node.func
         return not (isinstance(function, ast.Attribute) and function.attr in PLAIN)
