@@ -176,7 +176,8 @@ class Effect(Fact):
     """Something that one process must do alone.
 
     ``kind``: "guard" (statements ``at`` to ``last``), "test" (an ``if`` whose whole body is such a thing; ``at`` is
-    its test), "writer" (an expression that opens a log), "print", "save", "progress".
+    its test), "writer" (an expression that opens a log), "open" (the path of a file that is open while all processes
+    go on), "print", "save", "progress".
     """
 
     kind: str

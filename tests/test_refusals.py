@@ -104,7 +104,7 @@ REFUSED = {
     ),
     "a log and training in one block": (
         LOOP,
-        'with open("log.txt", "w") as log:\n  for epoch in range(2):\n',
+        'with open("log.txt", "w+") as log:\n  for epoch in range(2):\n',
         "DDP301",
         12,
         "only the main process may write",

@@ -324,3 +324,35 @@ average = Average(model)
 """ + LOOP + "average.update(model)\nprint(len(average.state))\n"
     assert run(tmp_path, program).splitlines() == ["1 1.0", "2"]
     assert 'put(ddp.strip_module_prefix(torch.load("new.pt"' in (tmp_path / "train.py").read_text()
+
+
+START = (
+    HEAD.replace("import torchvision\n", "")
+    + "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+)
+
+
+def test_a_file_that_is_open_while_all_work_is_nowhere_for_the_others(tmp_path: Path) -> None:
+    program = (
+        f'{START}with open("log.txt", "w") as log:\n'
+        + "".join(f"    {line}\n" for line in LOOP.splitlines())
+        + '    log.write(f"{len(model(data[:4][0]))} rows\\n")\n    print("trained")\n'
+    )
+    assert run(tmp_path, program) == "trained\n"
+    assert (tmp_path / "log.txt").read_text() == "4 rows\n"
+    converted = (tmp_path / "train.py").read_text()
+    assert 'open("log.txt" if ddp.is_main_process() else os.devnull, "w")' in converted
+
+
+def test_what_only_the_main_process_knows_is_asked_where_it_is_used() -> None:
+    text = f"{START}{LOOP}".replace("import os\n", "import os\n\nimport tensorboardX\n") + (
+        'board = tensorboardX.SummaryWriter()\npath = os.path.join(board.get_logdir(), "end.pt")\n'
+        "torch.save(model.module.state_dict(), path)\n"
+    )
+    conversion = convert(Project.of({Path("/example/train.py"): text}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert "if ddp.is_main_process():\n    path = os.path.join(board" in after and "    ddp.save(" in after
+    used = Project.of({Path("/example/train.py"): text + "model.load_state_dict(torch.load(path))\n"})
+    assert [error.rule for error in convert(used).errors] == ["DDP301"]

@@ -160,8 +160,10 @@ def _opens_for_writing(call: Call) -> bool:
 
 
 def _is_nowhere(call: Call) -> bool:
-    """``open(os.devnull, "w")``."""
+    """``open(os.devnull, "w")``, on the main process or on the others."""
     file = call.argument("file", 0)
+    if isinstance(file, ast.IfExp) and "is_main_process" in ast.dump(file.test):
+        return True
     return isinstance(file, ast.expr) and ast.unparse(file) in ("os.devnull", "'/dev/null'")
 
 
@@ -197,6 +199,59 @@ def _guardable(context: Context, statement: ast.stmt) -> bool:
     return _redirects(context, statement)
 
 
+def _for_one(context: Context, node: ast.AST, guarded: set[int]) -> list[ast.stmt]:
+    """``path = writer.logdir()`` with the statements that write with it, if it is there for nothing else."""
+    program = context.program
+    if not (
+        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and len(node.targets) == 1
+    ):
+        return []
+    if not any(_writes(context, inner) for inner in program.descendants(node.value)):
+        return []
+    block = program.block(node)
+    group = [node]
+    for statement in block[block.index(node) + 1 :]:
+        if id(statement) not in guarded and not _saves(context, statement):
+            break
+        group.append(statement)
+    inside = {id(inner) for statement in group for inner in ast.walk(statement)}
+    uses = [
+        it
+        for it in ast.walk(program.scope(node).node)
+        if isinstance(it, ast.Name) and it is not node.targets[0]
+    ]
+    alone = all(id(it) in inside for it in uses if it.id == node.targets[0].id)
+    return group if alone and len(group) > 1 else []
+
+
+def _saves(context: Context, statement: ast.stmt) -> bool:
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and bool(call.names & SAVES)
+
+
+def _is_shared(context: Context, node: ast.AST | None) -> bool:
+    """``with open(path, "a") as log:`` round what all processes run: the file of the others is nowhere."""
+    if not isinstance(node, ast.With) or _unsafe(context, node) is None:
+        return False
+    call = context.program.call(node.items[0].context_expr)
+    mode = (
+        call.argument("mode", 1) if call is not None and call.names <= {"builtins.open", "io.open"} else None
+    )
+    return isinstance(mode, ast.Constant) and mode.value in ("w", "a", "wt", "at", "wb", "ab") and bool(call.node.args)  # type: ignore[union-attr]
+
+
+def _writes_to(context: Context, statement: ast.AST, files: set[int]) -> bool:
+    """Whether a statement opens one of some files, or calls its methods."""
+    if isinstance(statement, ast.With):
+        return id(statement.items[0].context_expr) in files
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and bool(files & set(_opened(call)))
+
+
+def _open(context: Context, call: ast.Call) -> Iterator[Effect]:
+    yield _effect(context, "open", call.args[0], f"{ast.unparse(call.func)}()")
+
+
 def _redirects(context: Context, statement: ast.stmt) -> bool:
     """``sys.stdout = open("log.txt", "w")``, or an object that opens such a file."""
     if not (isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) in OUTPUTS):
@@ -212,7 +267,11 @@ def collect(context: Context) -> tuple[Effect, ...]:
     imported = [node for path in _modules(context) for node in _imported_nodes(context, path)]
     guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
     guarded |= {id(node) for node in imported if _logs_to_the_console(context, node)}
+    guarded |= {id(it) for node in nodes for it in _for_one(context, node, guarded)}
     guarded = {key for key in guarded if not _already(context, program.nodes[key])}
+    shared = [node for node in map(program.nodes.get, guarded) if _is_shared(context, node)]
+    files = {id(node.items[0].context_expr) for node in shared}
+    guarded -= {key for key in guarded if _writes_to(context, program.nodes[key], files)}
     inner = {
         key
         for key in guarded
@@ -223,7 +282,10 @@ def collect(context: Context) -> tuple[Effect, ...]:
     found += _groups(context, guarded - inner)
     for node in nodes:
         if isinstance(node, ast.Call) and program.statement(node) is not None:
-            found += _calls(context, node, guarded)
+            if id(node) in files:
+                found += _open(context, node)
+            elif not _writes_to(context, program.statement(node), files):
+                found += _calls(context, node, guarded)
     found += (_effect(context, "print", node, "print()") for node in imported if _is_print(context, node))
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 

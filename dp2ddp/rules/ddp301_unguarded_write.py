@@ -1,13 +1,14 @@
 """Files, directories, logs or plots are written by every process.
 
 Only the main process writes: ``if ddp.is_main_process():``. An object that writes whenever it is used (a summary
-writer, an open log file) is made on the main process alone, and its uses stand under the guard.
+writer, an open log file) is made on the main process alone, and its uses stand under the guard. A file that is open
+while all processes work is ``os.devnull`` to the others.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Effect, Facts
-from dp2ddp.plan import Edit, Enclose, Finding, Replace, finding, runtime_import
+from dp2ddp.plan import AddImport, Edit, Enclose, Finding, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -39,21 +40,26 @@ log.close()
 
 def check(facts: Facts) -> Iterator[Finding]:
     for effect in facts.effects:
-        if effect.kind not in ("guard", "test", "writer"):
+        if effect.kind not in ("guard", "test", "writer", "open"):
             continue
         if effect.problem:
             yield from trouble(facts, effect)
         else:
-            edits = (_edit(effect), runtime_import(effect.path, effect.ddp))
+            edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
             yield finding(effect.at, f"{effect.what} would run in every process", "", edits)
 
 
-def _edit(effect: Effect) -> Edit:
+def _edits(effect: Effect) -> Iterator[Edit]:
     ddp = {"ddp": effect.ddp}
     match effect.kind:
         case "test":
-            return Replace(effect.at, "{ddp}.is_main_process() and {test}", {**ddp, "test": effect.at})
+            yield Replace(effect.at, "{ddp}.is_main_process() and {test}", {**ddp, "test": effect.at})
         case "writer":
             template = "{made} if {ddp}.is_main_process() else None"
-            return Replace(effect.at, template, {**ddp, "made": effect.at})
-    return Enclose(effect.at, effect.last or effect.at, "if {ddp}.is_main_process():", ddp)
+            yield Replace(effect.at, template, {**ddp, "made": effect.at})
+        case "open":
+            template = "{path} if {ddp}.is_main_process() else os.devnull"
+            yield Replace(effect.at, template, {**ddp, "path": effect.at})
+            yield AddImport(effect.path, "import os")
+        case _:
+            yield Enclose(effect.at, effect.last or effect.at, "if {ddp}.is_main_process():", ddp)
