@@ -64,8 +64,9 @@ class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
-    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does; ``moved`` are
-    statements that choose them too late, with their text, and go before the start. ``tier`` is
+    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does, and
+    ``imports`` what it needs; ``moved`` are statements that choose them too late, with their text, and go before the
+    start. ``tier`` is
     decided last, and ``reasons`` are the facts that keep the program from being sharded.
     """
 
@@ -75,6 +76,7 @@ class Script(Fact):
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     moved: tuple[tuple[Anchor, str], ...] = ()
+    imports: tuple[str, ...] = ()
     done: bool = False
     tier: Tier = Tier.SHARDED
     reasons: tuple[Fact, ...] = ()

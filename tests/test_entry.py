@@ -236,3 +236,28 @@ def test_devices_that_are_not_known_in_time_are_refused(tail: str, said: str) ->
     conversion = convert(Project.of({PATH: PROGRAM + tail}))
     assert [e.rule for e in conversion.errors] == ["DDP101"] and said in conversion.errors[0].message
     assert not conversion.changes
+
+
+def test_devices_that_a_function_of_another_file_makes_are_asked_of_it_at_the_start() -> None:
+    """It is asked before there are ranks: the GPUs that it counts are those of the machine, then as before."""
+    tools = (
+        "import torch\nfrom torch import nn\n\n\ndef choose(names):\n"
+        "    gpus = [int(name) for name in names.split(',')]\n    count = torch.cuda.device_count()\n"
+        "    if len(gpus) > count:\n        print('too many')\n        gpus = list(range(count))\n"
+        "    return 'cuda', gpus\n\n\ndef wrap(model, names):\n    device, gpus = choose(names)\n"
+        "    return nn.DataParallel(model, device_ids=gpus)\n"
+    )
+    tail = (
+        "from tools import wrap\n\n\nclass Trainer:\n    def __init__(self, args):\n"
+        "        self.model = wrap(nn.Linear(8, 8), args.gpus)\n\n\nclass Tester:\n"
+        "    def __init__(self, options):\n        self.model = wrap(nn.Linear(8, 8), options.gpus)\n\n\n"
+        "def main():\n    args = parse()\n    os.makedirs('out')\n    train(Trainer(args).model)\n"
+        "    Tester(args)\n\n\nmain()\n"
+    )
+    tail = tail.replace("options", "args")
+    conversion = convert(Project.of({PATH: PROGRAM + tail, PATH.with_name("tools.py"): tools}))
+    assert not conversion.errors, conversion.errors
+    after = {change.path.name: change.after for change in conversion.changes}
+    assert "    ddp.init(devices=choose(args.gpus)[1])\n" in after["train.py"]
+    assert "from tools import choose\n" in after["train.py"]
+    assert "count = torch.cuda.device_count()" in after["tools.py"]

@@ -14,13 +14,29 @@ from dp2ddp.facts import Device, Obstacle
 def collect(context: Context, skipped: set[int]) -> tuple[Device, ...]:
     """Every place that names a GPU, but those in ``skipped`` (moves that belong to a wrap)."""
     program = context.program
+    choosing = _choosing(context)
     found: dict[int, Device] = {}
     for node in list(program.nodes.values()):
         if not context.runs_in_training(node) or id(node) in skipped:
             continue
         for place, device in _devices(context, node):
-            found.setdefault(id(place), device)
+            if device.kind != "count" or id(node) not in choosing:
+                found.setdefault(id(place), device)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
+
+
+def _choosing(context: Context) -> set[int]:
+    """What runs in functions that say which devices there are to be: before there are ranks to count."""
+    program = context.program
+    found: set[int] = set()
+    for call in context.wraps:
+        given = call.argument("device_ids", 1)
+        for definition in program.definitions(given) if given is not None else ():
+            statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
+            if isinstance(statement, ast.Assign):
+                here = {id(node) for node in program.descendants(statement.value)}
+                found |= context.runs(statement.value) - here
+    return found
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:

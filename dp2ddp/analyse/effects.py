@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import Call, Cls, Ext, Inst, Made, full_name
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, full_name
 from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
@@ -43,6 +43,8 @@ WRITING_METHODS = {
     "logging.": {"addHandler"},
     "plotly.": {"write_html", "write_image", "show"},
 }
+# Methods that write whoever has them, if that is not one of the project's classes.
+WRITING_ANYWAY = {"save_pretrained"}
 # What makes an object that writes whenever it is used.
 WRITERS = {
     "torch.utils.tensorboard.SummaryWriter",
@@ -175,6 +177,12 @@ def _is_writer(context: Context, node: ast.AST) -> bool:
 def _writes(context: Context, node: ast.AST) -> bool:
     """Whether a call writes, through a function or through an object that writes."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if (
+        call is not None
+        and isinstance(call.node.func, ast.Attribute)
+        and call.node.func.attr in WRITING_ANYWAY
+    ):
+        return not any(isinstance(callee, Func | Bound) for callee in call.callees)
     if call is None or not call.names:
         return False
     opened = list(_opened(call))

@@ -121,9 +121,10 @@ def _script(context: Context, file: SourceFile) -> Script:
     if begin.late is not None:
         return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
     chosen = _written(context, devices.expression, file)
+    imports = _imports(context, devices.expression, file)
     if call is None:
         moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
-        return fact(begin.statement, "init", devices=chosen, moved=moved)
+        return fact(begin.statement, "init", devices=chosen, moved=moved, imports=imports)
     function = call[0]
     arguments = tuple(
         [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
@@ -132,9 +133,8 @@ def _script(context: Context, file: SourceFile) -> Script:
             for keyword in function.keywords
         ]
     )
-    return fact(
-        function, "launch", function=program.anchor(function.func), arguments=arguments, devices=chosen
-    )
+    main = program.anchor(function.func)
+    return fact(function, "launch", function=main, arguments=arguments, devices=chosen, imports=imports)
 
 
 @dataclass(frozen=True)
@@ -378,7 +378,9 @@ def _devices(
                     deciders += _attribute_sets(context, node, runs)
     for node in program.nodes.values():
         if id(node) in runs and isinstance(node, ast.Assign) and _is_visible(node):
-            deciders.append(node)
+            made_visible = ast.dump(_source(context, node.value, scopes, begin))
+            if expression is None or ast.dump(expression) not in made_visible:  # else they are chosen already
+                deciders.append(node)
     return _Devices(expression, tuple(deciders))
 
 
@@ -451,7 +453,7 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin 
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
         return None
-    if isinstance(node, ast.Name) and (argument := _argument(context, node)) is not None:
+    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes, begin)) is not None:
         return argument
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
@@ -469,8 +471,18 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin 
     statement = (
         program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
     )
-    if isinstance(statement, ast.Assign) and definitions[0] in statement.targets:
-        return statement.value if _pure(context, statement.value) else None
+    if not isinstance(statement, ast.Assign) or not _pure(context, statement.value, speaking=True):
+        return None
+    target = statement.targets[0]
+    if definitions[0] in statement.targets:
+        return statement.value
+    if (
+        isinstance(target, ast.Tuple)
+        and definitions[0] in target.elts
+        and isinstance(statement.value, ast.Call)
+    ):
+        item = ast.Constant(target.elts.index(definitions[0]))
+        return ast.Subscript(statement.value, item, ast.Load())
     return None
 
 
@@ -490,11 +502,15 @@ def _earlier(context: Context, node: ast.expr, begin: _Begin) -> ast.expr | None
     return value if same else None
 
 
-def _argument(context: Context, name: ast.Name) -> ast.expr | None:
-    """What is given for a parameter, where that is one place, or its default; None for other names."""
+def _argument(context: Context, name: ast.Name, scopes: list[Scope], begin: _Begin | None) -> ast.expr | None:
+    """What is given for a parameter, where that is one thing, or its default; None for other names."""
     found = given(context, name)
+    if len(found) > 1:
+        found = [_source(context, it, scopes, begin, depth=6) for it in found]
+        same = len(set(map(ast.dump, found))) == 1
+        return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
     if found:
-        return found[0] if len(found) == 1 else None
+        return found[0]
     definitions = context.program.definitions(name)
     alone = definitions[0] if len(definitions) == 1 else None
     return _default(context, alone) if isinstance(alone, ast.arg) else None
@@ -565,9 +581,31 @@ def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) 
     for node in nodes:
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             outside = [definition for definition in program.definitions(node) if definition not in nodes]
-            if any(program.scope(definition) not in scopes for definition in outside):
+            unknown = any(program.scope(definition) not in scopes for definition in outside)
+            if unknown and not _import(context, node, scopes[0].file):
                 return node
     return None
+
+
+def _import(context: Context, name: ast.Name, file: SourceFile) -> str:
+    """The import that gives a program a function of another file; nothing where there is none."""
+    program = context.program
+    found = program.definitions(name)
+    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef) or name.id in context.names(file.path):
+        return ""
+    path = program.file(found[0]).path
+    if not program.scope(found[0]).is_module or file.path.parent not in path.parents:
+        return ""
+    module = ".".join(path.relative_to(file.path.parent).with_suffix("").parts)
+    there = program.project.resolve(file.path, module) == path
+    return f"from {module} import {name.id}" if there else ""
+
+
+def _imports(context: Context, expression: ast.expr | None, file: SourceFile) -> tuple[str, ...]:
+    """The imports that a program needs for an expression of other files."""
+    names = [it for it in ast.walk(expression) if isinstance(it, ast.Name)] if expression is not None else []
+    outside = [it for it in names if context.program.file(it) is not file]
+    return tuple(dict.fromkeys(found for it in outside if (found := _import(context, it, file))))
 
 
 def _local_names(context: Context, expression: ast.expr | None, scope: int) -> bool:

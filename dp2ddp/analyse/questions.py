@@ -33,7 +33,7 @@ def collect(
     cached = caching(context)
     found = []
     for node in list(context.program.nodes.values()):
-        if not isinstance(node, ast.If) or not context.runs_in_training(node):
+        if not isinstance(node, ast.If | ast.Assert) or not context.runs_in_training(node):
             continue
         path = min(_asked(context, node.test) & made, default="")
         if (
@@ -92,7 +92,7 @@ def _asked(context: Context, test: ast.expr) -> set[str]:
     return set().union(*(_paths(context, call) for call in known if call.names & ASKS))
 
 
-def _before_the_start(context: Context, node: ast.If, scripts: Iterable[Script]) -> bool:
+def _before_the_start(context: Context, node: ast.stmt, scripts: Iterable[Script]) -> bool:
     """Whether every process asks before the ranks meet: nothing can have been made yet."""
     program = context.program
     at = program.anchor(node)
@@ -103,8 +103,10 @@ def _before_the_start(context: Context, node: ast.If, scripts: Iterable[Script])
     )
 
 
-def _harmless(context: Context, node: ast.If) -> bool:
+def _harmless(context: Context, node: ast.If | ast.Assert) -> bool:
     """Whether it makes no difference to the others who leaves here."""
+    if isinstance(node, ast.Assert):
+        return False
     leaving = [*_leaving(context, node.body), *_leaving(context, node.orelse)]
     if not leaving:
         return True

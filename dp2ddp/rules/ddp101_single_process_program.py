@@ -10,7 +10,7 @@ both just go on.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Script
-from dp2ddp.plan import Anchor, Finding, Insert, Remove, Replace, finding, runtime_import
+from dp2ddp.plan import AddImport, Anchor, Finding, Insert, Remove, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -56,10 +56,11 @@ def _edits(script: Script) -> tuple:
     if script.devices is not None:
         holes["devices"] = script.devices
         given.append("devices={devices}")
-    added = runtime_import(script.path, script.ddp)
+    imports = (AddImport(script.path, statement) for statement in script.imports)
+    added = (runtime_import(script.path, script.ddp), *imports)
     if script.function is None:
         above = [text.replace("{", "{{").replace("}", "}}") for _, text in script.moved]
         start = "\n".join([*above, f"{{ddp}}.init({', '.join(given)})"])
-        return (Insert(script.at, start, holes), *(Remove(at) for at, _ in script.moved), added)
+        return (Insert(script.at, start, holes), *(Remove(at) for at, _ in script.moved), *added)
     holes["main"] = script.function
-    return (Replace(script.at, f"{{ddp}}.launch({', '.join(['{main}', *given])})", holes), added)
+    return (Replace(script.at, f"{{ddp}}.launch({', '.join(['{main}', *given])})", holes), *added)
