@@ -160,6 +160,18 @@ class Loss(Fact):
 
 
 @dataclass(frozen=True)
+class Gather(Fact):
+    """An argument of a loss that looks at the whole batch: each process needs the rows of all.
+
+    ``call`` is given it by ``keyword``, or at ``position``.
+    """
+
+    call: Anchor
+    keyword: str
+    position: int | None
+
+
+@dataclass(frozen=True)
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
@@ -256,6 +268,7 @@ class Facts:
     workers: tuple[Workers, ...] = ()
     loops: tuple[EpochLoop, ...] = ()
     losses: tuple[Loss, ...] = ()
+    gathers: tuple[Gather, ...] = ()
     devices: tuple[Device, ...] = ()
     effects: tuple[Effect, ...] = ()
     fetches: tuple[Fetch, ...] = ()

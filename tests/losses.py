@@ -137,10 +137,120 @@ OTHERS = {
     "a loss by what the batch has": program(
         (LOSS, LOSS + "\n        if outputs.mean() > 0:\n            loss = loss * 2")
     ),
+    "halves of the batch": program(
+        (LOSS, "first, second = outputs.chunk(2)\n        loss = (first[:4] - second[:4]).pow(2).mean()")
+    ),
+}
+
+# Those that are computed from the rows of all processes, in parts all the same; and what is gathered.
+DICE = """\
+class Overlap(nn.Module):
+    def forward(self, output, target, smooth=1e-5):
+        output = output.softmax(dim=1)
+        loss = 0.0
+        for index in range(output.size(1)):
+            wanted = (target == index).float()
+            both = (output[:, index] * wanted).sum()
+            loss += 1 - (2 * both + smooth) / (output[:, index].sum() + wanted.sum() + smooth)
+        return loss
+
+
+"""
+CONTRAST = """\
+def contrast(features, labels):
+    same = (labels[:, None] == labels).float()
+    distances = torch.cdist(features, features + 1)
+    return (distances * same).mean() - (distances * (1 - same)).mean()
+
+
+criterion = contrast
+"""
+GATHERED = {
+    "a sum": program((CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
+    "an old sum": program((CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")),
+    "class weights": program((CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())")),
+    "ignored labels": program((CRITERION, "criterion = nn.CrossEntropyLoss(ignore_index=0)")),
+    "a functional sum": program(
+        (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")')
+    ),
+    "selected elements": program(
+        (LOSS, "keep = targets.cuda() > 0\n        loss = criterion(outputs[keep], targets.cuda()[keep])")
+    ),
+    "overlaps beside a mean": program(
+        ("loader = ", DICE + "loader = "),
+        (CRITERION, CRITERION + "\noverlap = Overlap()"),
+        (
+            LOSS,
+            "labels = targets.cuda()\n        loss = criterion(outputs, labels) / 2 + 0.5 * overlap(outputs, labels)",
+        ),
+    ),
+    "samples compared": program((CRITERION, CONTRAST)),
     "a sum that only some calls give": program(
         (CRITERION, SMOOTHED), (LOSS, "loss = criterion(outputs, targets.cuda(), plain=True)")
     ),
-    "halves of the batch": program(
-        (LOSS, "first, second = outputs.chunk(2)\n        loss = (first[:4] - second[:4]).pow(2).mean()")
+    "a loss with a number beside": program(
+        (
+            "loader = ",
+            "def judged(output, target):\n    loss = F.cross_entropy(output, target, ignore_index=0)\n"
+            "    return loss, {'loss': loss.item()}\n\n\nloader = ",
+        ),
+        (LOSS, "loss, seen = judged(outputs, targets.cuda())"),
+    ),
+}
+
+# Those that can't be: of a batch that is no batch of rows, in places that not every process comes to.
+UNGATHERED = {
+    "rows in another order": program(
+        (CRITERION, CONTRAST),
+        (LOSS, "loss = criterion(outputs[torch.randperm(len(outputs))], targets.cuda())"),
+    ),
+    "rows in another dimension": program(
+        (CRITERION, CONTRAST), (LOSS, "loss = criterion(outputs.t(), outputs.t()[0])")
+    ),
+    "a number of the part": program(
+        (CRITERION, CONTRAST.replace("labels)", "labels, size)")),
+        (LOSS, "loss = criterion(outputs, targets.cuda(), outputs.size(0))"),
+    ),
+    "only where the part has some": program(
+        (CRITERION, CONTRAST),
+        (
+            LOSS,
+            "loss = outputs.mean()\n        if targets.sum() > 3:\n            loss = criterion(outputs, targets.cuda())",
+        ),
+    ),
+    "only by chance": program(
+        (CRITERION, "import random\n\n" + CONTRAST),
+        (
+            LOSS,
+            "loss = outputs.mean()\n        if random.random() > 0.5:\n            loss = criterion(outputs, targets.cuda())",
+        ),
+    ),
+    "what draws random numbers": program(
+        (CRITERION, CONTRAST.replace("features + 1", "features[torch.randperm(len(features))]"))
+    ),
+    "what knows the part": program(
+        (
+            CRITERION,
+            "class Known(nn.Module):\n    def forward(self, output):\n"
+            "        return ((output - self.middle) ** 2).sum().sqrt()\n\n\ncriterion = Known()",
+        ),
+        (LOSS, "criterion.middle = outputs.mean(0)\n        loss = criterion(outputs)"),
+    ),
+    "what runs the model": program(
+        (CRITERION, "def judged(inputs, targets):\n    return model(inputs).sum()\n\n\ncriterion = judged"),
+        (LOSS, "loss = criterion(inputs.cuda(), targets.cuda())"),
+    ),
+    "what evaluation runs, too": program(
+        (CRITERION, CONTRAST),
+        (
+            "for epoch",
+            "def step(batch):\n    outputs = model(batch[0].cuda())\n"
+            "    return criterion(outputs, batch[1].cuda())\n\n\nother = DataLoader(data, batch_size=16)\nfor epoch",
+        ),
+        (LOSS, "loss = step((inputs, targets))"),
+        (
+            "        optimizer.step()\n",
+            "        optimizer.step()\n    for batch in other:\n        print(step(batch).item())\n",
+        ),
     ),
 }

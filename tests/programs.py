@@ -75,35 +75,7 @@ def case(rule: str, line: int, reason: str, *changes: tuple[str, str]) -> Case:
 
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
-    "a sum": case("DDP501", 17, "is a sum", (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
-    "an old sum": case(
-        "DDP501", 17, "is a sum", (CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")
-    ),
-    "class weights": case(
-        "DDP501",
-        17,
-        "class weights",
-        (CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())"),
-    ),
-    "ignored labels": case(
-        "DDP501", 17, "ignore_index", (CRITERION, "criterion = nn.CrossEntropyLoss(ignore_index=0)")
-    ),
-    "a functional sum": case(
-        "DDP501",
-        17,
-        "is a sum",
-        (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")'),
-    ),
     "a sum of squares": case("DDP501", 17, "is a sum", (LOSS, "loss = (outputs**2).sum() / 16")),
-    "selected elements": case(
-        "DDP501",
-        18,
-        "outputs[keep]",
-        (
-            LOSS,
-            "keep = targets.cuda() > 0\n        loss = criterion(outputs[keep], targets.cuda()[keep])",
-        ),
-    ),
     "similarities between samples": case(
         "DDP501",
         17,
@@ -249,4 +221,16 @@ SHARDED_LOADERS = {
     'loader = DataLoader(data, **json.loads(\'{"batch_size": 16, "shuffle": true}\'))',
     "arguments in a list": "loader = DataLoader(*[data, 16, True])",
     "a loader in a list": "loader = [DataLoader(data, batch_size=16, shuffle=True) for _ in range(1)][0]",
+}
+
+# Wraps that an option, or the caller, decides about.
+CHOSEN = {
+    "an option": "import argparse\n\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--several', type=int, default=VALUE)\noptions = parser.parse_args()\n"
+    "if options.several > 1:\n    " + WRAP,
+    "the other branch of one": "import argparse\n\nparser = argparse.ArgumentParser()\n"
+    "parser.add_argument('--one', type=int, default=VALUE)\noptions = parser.parse_args()\n"
+    "if options.one == 1:\n    print('one')\n    model = model.cuda()\nelse:\n    model = nn.DataParallel(model).cuda()",
+    "a parameter": "\n\ndef wrapped(model, several=VALUE):\n    if several > 1:\n        model = nn.DataParallel(model)\n"
+    "    return model\n\n\nmodel = wrapped(model)",
 }

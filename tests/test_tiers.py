@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 
 import pytest
-from losses import MEANS, OTHERS
+from losses import GATHERED, MEANS, OTHERS, UNGATHERED
 from programs import (
+    CHOSEN,
     LOADER,
     LOOP,
     OPTIMIZER,
@@ -22,7 +23,7 @@ from dp2ddp.convert import convert
 from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 
-SUM = WHOLE_BATCH["a sum"].text
+SUM = WHOLE_BATCH["similarities between samples"].text
 
 
 def converted(text: str, **options: bool) -> tuple[str, Conversion]:
@@ -175,9 +176,25 @@ def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None
     assert "ddp.DistributedDataParallel(" in after
 
 
-@pytest.mark.parametrize("name", OTHERS)
+@pytest.mark.parametrize("name", GATHERED)
+def test_a_loss_over_the_batch_is_given_the_rows_of_all_processes(name: str) -> None:
+    after, conversion = converted(GATHERED[name] + "    print(loss.item())\n")
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert calls(after).count("whole_batch") == 2
+    assert not [f for f in conversion.findings if f.rule == "DDP502"] or "beside" in name
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
+
+
+def test_a_loss_over_the_batch_is_given_rows_in_the_original_s_order() -> None:
+    text = GATHERED["samples compared"]
+    assert "DistributedSampler(" in converted(text)[0]
+    assert "ddp.shard(" in converted(text.replace(", shuffle=True", ""))[0]
+
+
+@pytest.mark.parametrize("name", {**OTHERS, **UNGATHERED})
 def test_another_loss_is_not(name: str) -> None:
-    _, conversion = converted(OTHERS[name])
+    _, conversion = converted({**OTHERS, **UNGATHERED}[name])
     assert conversion.scripts[0].tier == "whole batch"
     assert "DDP501" in [f.rule for f in conversion.findings if not f.edits]
 
@@ -241,6 +258,34 @@ def test_a_model_that_is_wrapped_whenever_it_trains_is_sharded(name: str) -> Non
             assert "DistributedDataParallel" not in ast.unparse(node)
 
 
+@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("value", ["1", "2"])
+def test_a_model_that_is_wrapped_by_choice_is_wrapped_always(name: str, value: str) -> None:
+    """One process is a case like any other."""
+    after, conversion = converted(PROGRAM.replace(WRAP, CHOSEN[name].replace("VALUE", value)))
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    for node in ast.walk(ast.parse(after)):
+        if isinstance(node, ast.If):
+            assert "DistributedDataParallel" not in ast.unparse(node)
+
+
+def test_a_model_that_is_asked_for_its_own_things_stays_under_its_condition() -> None:
+    text = PROGRAM.replace(WRAP, CHOSEN["an option"].replace("VALUE", "2"))
+    _, conversion = converted(text + "print(model.weight)\n")
+    assert conversion.scripts[0].tier == "whole batch"
+    assert any("`model.weight` needs one" in f.message for f in conversion.findings)
+
+
+def test_a_model_made_under_the_condition_of_its_wrap_is_always_wrapped() -> None:
+    inside = "".join(f"    {line}\n" for line in BODY.splitlines())
+    text = PROGRAM.replace(
+        BODY, f"import os\n\nfor part in range(2):\n  if os.environ.get('TRAIN', '1'):\n{inside}"
+    )
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "model = ddp.DistributedDataParallel(model)" in after
+
+
 # Batch-exact
 
 
@@ -293,7 +338,10 @@ import trainer
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
 """
 MEAN = "trainer.fit(trainer.wrap(nn.Linear(8, 2)), data, nn.CrossEntropyLoss())\n"
-TOTAL = 'trainer.fit(trainer.wrap(nn.Linear(8, 2)), data, nn.CrossEntropyLoss(reduction="sum"))\n'
+TOTAL = (
+    "def noisy(outputs, targets):\n    return (outputs - outputs[torch.randperm(len(outputs))]).norm()\n\n\n"
+    "trainer.fit(trainer.wrap(nn.Linear(8, 2)), data, noisy)\n"
+)
 ALONE = "model = nn.DataParallel(nn.Linear(8, 2)).cuda()\nprint(trainer.is_wrapped(model))\n" + PROGRAM[
     PROGRAM.index("criterion") :
 ].replace("for epoch", LOADER + "\nfor epoch").replace("import", "import")

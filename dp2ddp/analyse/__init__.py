@@ -20,7 +20,7 @@ from dp2ddp.analyse import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
-from dp2ddp.facts import Facts, Obstacle
+from dp2ddp.facts import Facts, Gather, Loader, Obstacle
 from dp2ddp.source import Project, SourceFile
 
 
@@ -35,14 +35,19 @@ def analyse(project: Project) -> Facts:
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     starts = entry.collect(context)
     acts = effects.collect(context)
-    measured = metrics.measured(context, batch_loops)
+    judged = metrics.judge(context, batch_loops)
+    measured = metrics.measured(context, batch_loops, judged.whole)
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
-        loaders=tuple(replace(it, shard=it.shard or uncounted.get(it.at, "")) for it in made),
+        loaders=tuple(
+            replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers))
+            for it in made
+        ),
         workers=loaders.workers(context),
         loops=tuple(loop for loop in epochs if loop.loader not in uncounted),
-        losses=metrics.collect(context),
+        losses=judged.losses,
+        gathers=judged.gathers,
         devices=devices.collect(context, models.moves(context, wrapped)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
@@ -64,6 +69,12 @@ def analyse(project: Project) -> Facts:
         ),
     )
     return replace(facts, obstacles=(*facts.obstacles, *_misplaced(context)))
+
+
+def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:
+    """Why a loader must hand out the original's batches in their order: a loss is given whole ones, not shuffled."""
+    asked = any(gather.scripts & loader.scripts for gather in gathers)
+    return "a loss looks at its samples in their order" if asked and loader.shuffle is not True else ""
 
 
 def _concerned(project: Project) -> list[SourceFile]:

@@ -166,7 +166,7 @@ def works(context: Context, node: ast.AST) -> bool:
     if call is None:
         return False
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return method in ("backward", "step") or context.is_wrapped(call.callees) or _draws(call)
+    return method in ("backward", "step") or context.is_wrapped(call.callees) or draws(call)
 
 
 # Exceptions
@@ -221,7 +221,7 @@ def _ends(context: Context, body: list[ast.stmt]) -> bool:
 # Random numbers, orders
 
 
-def _draws(call: Call) -> bool:
+def draws(call: Call) -> bool:
     """Whether a call draws random numbers from a generator that all code shares."""
     method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
     if method in DRAWING_METHODS:
@@ -256,7 +256,7 @@ def _drawn_alone(context: Context, guards: list[Effect]) -> Iterator[Obstacle]:
             loops = isinstance(inner, ast.For) and bool(
                 context.made(context.iterated(program.values(inner.iter)), LOADER)
             )
-            if loops or (call is not None and _draws(call)):
+            if loops or (call is not None and draws(call)):
                 seen |= context.runs(node)
                 yield context.obstacle(
                     node,

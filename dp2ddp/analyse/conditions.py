@@ -5,10 +5,23 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Const
+from dp2ddp.analyse.link import Const, full_name
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
+# Where options come from, and what may be asked of them.
+OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
+ANSWERED = {
+    AVAILABLE,
+    COUNT,
+    "builtins.len",
+    "builtins.int",
+    "builtins.bool",
+    "builtins.str",
+    "builtins.isinstance",
+}
+ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
+STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
 
 
 def is_main_guard(test: ast.expr) -> bool:
@@ -63,6 +76,45 @@ def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: i
             if sources and all(asks_for_gpus(context, source, flags, depth + 1) for source in sources):
                 return True
             return flags and _known(context, test) and decides_device(context, test)
+    return False
+
+
+def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition is answered by options, constants and the GPUs that there are: alike in every process."""
+    program = context.program
+    match test:
+        case ast.Constant():
+            return True
+        case ast.BoolOp():
+            return all(is_choice(context, value, depth) for value in test.values)
+        case ast.UnaryOp():
+            return is_choice(context, test.operand, depth)
+        case ast.Compare():
+            return all(is_choice(context, value, depth) for value in (test.left, *test.comparators))
+        case ast.BinOp():
+            return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
+        case ast.Tuple() | ast.List():
+            return all(is_choice(context, value, depth) for value in test.elts)
+        case ast.Subscript():
+            return is_choice(context, test.value, depth) and is_choice(context, test.slice, depth)
+        case ast.Call():
+            call = program.call(test)
+            known = call is not None and bool(call.names) and call.names <= ANSWERED
+            methods = isinstance(test.func, ast.Attribute) and test.func.attr in STRING_METHODS
+            if methods:
+                return is_choice(context, test.func.value, depth)
+            return known and all(is_choice(context, given, depth) for given in test.args)
+        case ast.Name() | ast.Attribute():
+            values = program.values(test)
+            if values and all(isinstance(v, Const) or full_name(v).startswith(OPTIONS) for v in values):
+                return True
+            found = program.definitions(test)
+            parameters = [it for it in found if isinstance(it, ast.arg)]
+            sources = [source for it in parameters for source in program.given(it)]
+            if parameters and len(parameters) == len(found) and depth < 4:
+                return bool(sources) and all(is_choice(context, source, depth + 1) for source in sources)
+            held = assigned(context, test)
+            return bool(held) and depth < 4 and all(is_choice(context, source, depth + 1) for source in held)
     return False
 
 

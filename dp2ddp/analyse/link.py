@@ -970,6 +970,39 @@ class Program:
         """What a parameter may be given."""
         return frozenset().union(*self._definitions.get((scope.index, name), {}).values())
 
+    def given(self, parameter: ast.arg) -> list[ast.expr]:
+        """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
+        scope = self.scope(parameter)
+        args = scope.node.args  # type: ignore[attr-defined]
+        every = [*args.posonlyargs, *args.args]
+        pairs = [*zip(reversed(every), reversed(args.defaults), strict=False)]
+        pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
+        found = [default for arg, default in pairs if arg is parameter and default is not None]
+        called = False
+        for call in self.calls:
+            for callee in call.callees:
+                func = callee.func if isinstance(callee, Bound) else callee
+                if isinstance(callee, Cls | Inst):
+                    names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
+                    made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
+                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
+                    bound = True
+                else:
+                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
+                        callee, Bound
+                    )
+                if scope.index not in entered:
+                    continue
+                called = True
+                if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
+                    keyword.arg is None for keyword in call.node.keywords
+                ):
+                    return []
+                position = every.index(parameter) - bound if parameter in every else None
+                value = call.argument(parameter.arg, position)
+                found += [] if value is None else [value]
+        return found if called else []
+
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
         for base in self.bases(owner.cls):

@@ -98,3 +98,12 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
                     "",
                 )
     return str(given or "mean"), None
+
+
+def is_any_loss(context: Context, call: Call) -> bool:
+    """Whether a call computes a loss of torch.nn, of any kind: a function of what it is given."""
+    return bool(call.names) and all(
+        name.startswith(("torch.nn.", "torch.nn.functional."))
+        and (_last(name).endswith(("Loss", "_loss")) or _last(name) in MEANS.values())
+        for name in call.names
+    )

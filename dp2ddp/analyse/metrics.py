@@ -9,23 +9,57 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
+from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import Kind, Unclear
 from dp2ddp.analyse.link import Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import Samples
-from dp2ddp.facts import SHARDED_ONLY, Loss, Number, Obstacle, Problem
+from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem
 
 
-def collect(context: Context) -> tuple[Loss, ...]:
-    """Losses that are not known to be a mean over the samples of a batch."""
+@dataclass(frozen=True)
+class Judged:
+    """What the losses of the training are.
+
+    ``losses``: those that parts of a batch can't be trained with. ``gathers``: rows to be gathered for the others.
+    ``whole``: the expressions that are the whole batch's then, the same in every process, and the ``backward`` calls
+    on such.
+    """
+
+    losses: tuple[Loss, ...]
+    gathers: tuple[Gather, ...]
+    whole: frozenset[int]
+
+
+def judge(context: Context, loops: list[BatchLoop]) -> Judged:
+    """Which losses are a mean over the samples of a batch, or can be computed from the rows of all processes."""
     samples = Samples(context)
-    found = []
+    found: list[Loss] = []
+    gathers: dict[int, Gather] = {}
+    whole: set[int] = set()
     for node in context.backwards:
-        if context.runs_in_training(node):
-            problem = _reason(context, samples, node)
-            if problem is not None:
-                found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
-    return tuple(found)
+        if not context.runs_in_training(node):
+            continue
+        problem = _reason(context, samples, node)
+        if problem is None:
+            continue
+        gathering = Gathering(context, loops)
+        if _reason(context, gathering, node) is None:
+            for call, rows in gathering.gathered.values():
+                gathers |= {id(row): _gather(context, call, row) for row in rows}
+            whole |= gathering.gathered.keys()
+            if gathering.of(node.func.value) is Kind.WHOLE:  # type: ignore[attr-defined]
+                whole.add(id(node))
+        else:
+            found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
+    return Judged(tuple(found), tuple(gathers.values()), frozenset(whole))
+
+
+def _gather(context: Context, call: ast.Call, row: ast.expr) -> Gather:
+    keyword = next((str(it.arg) for it in call.keywords if it.value is row), "")
+    position = None if keyword else call.args.index(row)
+    anchor = context.program.anchor(call)
+    return Gather(**context.place(row), call=anchor, keyword=keyword, position=position)
 
 
 def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem | None:
@@ -34,7 +68,7 @@ def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem |
     shown = ast.unparse(_said(context, loss))
     unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
     match samples.of(loss):
-        case Kind.MEAN | Kind.SAME | Kind.ZERO:
+        case Kind.MEAN | Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return None
         case Kind.TOTAL:
             return Problem(
@@ -79,15 +113,18 @@ class Measured:
     decisions: tuple[Obstacle, ...]
 
 
-def measured(context: Context, loops: list[BatchLoop]) -> Measured:
-    """Follow what the training loop measured: each rank's numbers speak of its own part of the batches."""
+def measured(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Measured:
+    """Follow what the training loop measured: each rank's numbers speak of its own part of the batches.
+
+    ``whole``: what is the whole batch's all the same.
+    """
     program = context.program
     decisions: dict[int, Obstacle] = {}
     tainted: dict[int, set[str]] = {}
     waiting: list[tuple[Scope, set[str]]] = []
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For):
-            waiting.append((program.scope(loop.node), _measured(context, loop.node)))
+            waiting.append((program.scope(loop.node), _measured(context, loop.node, whole)))
     found: dict[int, Number] = {}
     while waiting:
         scope, names = waiting.pop()
@@ -95,7 +132,7 @@ def measured(context: Context, loops: list[BatchLoop]) -> Measured:
         if names <= known:
             continue
         known |= names
-        _spread(context, scope, known)
+        _spread(context, scope, known, whole)
         for node in program.body(scope):
             if context.runs_in_training(node) and (what := _decides(context, node, known)):
                 decisions.setdefault(
@@ -144,7 +181,7 @@ def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
-def _measured(context: Context, loop: ast.For) -> set[str]:
+def _measured(context: Context, loop: ast.For, whole: frozenset[int]) -> set[str]:
     """Names that a training loop gives values of its losses and outputs, first of all the losses themselves."""
     names = set()
     for node in context.program.descendants(loop):
@@ -153,7 +190,7 @@ def _measured(context: Context, loop: ast.For) -> set[str]:
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "backward"
         ):
-            if isinstance(node.func.value, ast.Name):
+            if isinstance(node.func.value, ast.Name) and id(node) not in whole:
                 names.add(node.func.value.id)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if context.is_wrapped(context.program.values(node.value.func)):
@@ -163,12 +200,12 @@ def _measured(context: Context, loop: ast.For) -> set[str]:
     return names
 
 
-def _spread(context: Context, scope: Scope, known: set[str]) -> None:
+def _spread(context: Context, scope: Scope, known: set[str], whole: frozenset[int]) -> None:
     """Follow measured values through the assignments of a function, and into the meters they are given to."""
     while True:
         before = len(known)
         for node in context.program.body(scope):
-            if isinstance(node, ast.Assign | ast.AugAssign) and _mentions(node.value, known):
+            if isinstance(node, ast.Assign | ast.AugAssign) and _mentions(node.value, known, whole):
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 known |= {
                     n.id
@@ -190,14 +227,16 @@ def _spread(context: Context, scope: Scope, known: set[str]) -> None:
             return
 
 
-def _mentions(node: ast.AST, known: set[str]) -> str:
+def _mentions(node: ast.AST, known: set[str], whole: frozenset[int] = frozenset()) -> str:
     """The first measured name that an expression uses for its value, not only for its size."""
+    if id(node) in whole:
+        return ""
     if isinstance(node, ast.Name):
         return node.id if node.id in known else ""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
         return ""
     children = ast.iter_child_nodes(node)
-    return next((found for child in children if (found := _mentions(child, known))), "")
+    return next((found for child in children if (found := _mentions(child, known, whole))), "")
 
 
 def _reports(context: Context, node: ast.Call) -> bool:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.conditions import asks_for_gpus, is_main_guard
+from dp2ddp.analyse.conditions import asks_for_gpus, decides_device, is_choice, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext, Inst, Mod, Values
@@ -14,6 +14,12 @@ from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 FUNCTION = "torch.nn.parallel.data_parallel"
+# What a wrapped model has as a bare one has it.
+MODULE_NAMES = frozenset("""
+    module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
+    load_state_dict train eval training zero_grad requires_grad_ to cuda cpu float half double bfloat16 apply forward
+    register_forward_hook register_buffer type share_memory __class__ __dict__ device_ids
+    """.split())
 
 
 def collect(context: Context) -> tuple[Wrap, ...]:
@@ -420,9 +426,11 @@ def _condition(
     ifs: list[tuple[ast.If, ast.AST]] = []
     inside: ast.AST = statement
     for around in program.ancestors(statement):
+        if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
+            break
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             break
-        if isinstance(around, LOOPS) and not _made_anew(around, inside, module):
+        if isinstance(around, LOOPS):
             return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
         if isinstance(around, ast.If):
             if is_main_guard(around.test):
@@ -433,12 +441,22 @@ def _condition(
     if not ifs:
         return None
     for condition, branch in ifs:
-        if branch not in condition.body or not asks_for_gpus(context, condition.test):
+        asks = branch in condition.body and asks_for_gpus(context, condition.test)
+        if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which is not only "
-                "about the GPUs that there are",
+                f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which can't be shown to be "
+                "alike in all processes",
                 "wrap the model always, or under `torch.cuda.device_count() > 1`",
             )
+    used = _bare(context, call)
+    plain = all(
+        branch in condition.body and asks_for_gpus(context, condition.test) for condition, branch in ifs
+    )
+    if used is not None and not plain:
+        return _unclear(
+            f"the model is wrapped by choice, and `{ast.unparse(used)}` needs one that is not",
+            f"use `.module.{used.attr}`, and wrap the model always",
+        )
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
@@ -449,19 +467,43 @@ def _condition(
     return _movable(context, condition, statement, module)
 
 
+def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
+    """What a program asks of a model that may be wrapped, and that only a bare one has."""
+    site = id(call)
+    for node in context.program.nodes.values():
+        if (
+            isinstance(node, ast.Attribute)
+            and node.attr not in MODULE_NAMES
+            and isinstance(node.ctx, ast.Load)
+        ):
+            values = context.program.values(node.value)
+            if site in context.made(values, WRAP):
+                return node
+    return None
+
+
 def _unclear(message: str, help: str) -> Problem:
     """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
     return Problem(message, help, SHARDED_ONLY)
 
 
-def _made_anew(loop: ast.AST, inside: ast.AST, module: ast.expr) -> bool:
-    """Whether each round of a loop makes the model that it wraps."""
-    body = loop.body  # type: ignore[attr-defined]
+def _made_anew(block: list[ast.stmt], inside: ast.stmt, module: ast.expr) -> bool:
+    """Whether the statements before one always make the model that it wraps."""
     name = _key(module)
-    return inside in body and any(
-        isinstance(before, ast.Assign) and any(_key(target) == name for target in before.targets)
-        for before in body[: body.index(inside)]
-    )
+
+    def makes(statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.If):
+            branches = (statement.body, statement.orelse)
+            return all(
+                any(isinstance(part, ast.Raise) or makes(part) for part in branch) for branch in branches
+            )
+        return (
+            isinstance(statement, ast.Assign)
+            and any(_key(target) == name for target in statement.targets)
+            and not _uses(statement.value, name)
+        )
+
+    return any(makes(before) for before in block[: block.index(inside)])
 
 
 def _wraps_always(context: Context, condition: ast.If, statement: ast.stmt) -> bool:
@@ -513,8 +555,8 @@ def _nested(
     )
 
 
-def _uses(statement: ast.stmt, target: str) -> bool:
-    return any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(statement))
+def _uses(part: ast.AST, target: str) -> bool:
+    return any(isinstance(node, ast.expr) and _key(node) == target for node in ast.walk(part))
 
 
 def _movable(
@@ -523,17 +565,20 @@ def _movable(
     program = context.program
     target = _key(statement.targets[0])
     moves = [move for move, _ in _moves_after(context, statement)]
-    rest = [other for other in condition.body if other is not statement and other not in moves]
-    if any(_uses(later, target) for later in rest[condition.body.index(statement) :]):
+    block = program.block(statement)
+    other_block = condition.orelse if block is condition.body else condition.body
+    rest = [other for other in block if other is not statement and other not in moves]
+    if any(_uses(later, target) for later in rest[block.index(statement) :]):
         return _unclear(
             "the wrapped model is used under the condition that wraps it", "use it after the `if`"
         )
-    otherwise = [other for other in condition.orelse if not _only_moves(context, other, target)]
+    otherwise = [other for other in other_block if not _only_moves(context, other, target)]
     if any(_uses(other, target) for other in otherwise):
         return _unclear(
             "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
         )
-    option = not asks_for_gpus(context, condition.test, flags=False)
+    asks = asks_for_gpus(context, condition.test, flags=False)
+    option = not asks and decides_device(context, condition.test)
     if (condition.orelse or option) and _key(module) != target:
         return _unclear(
             "the model has another name where it is wrapped", "wrap it under the name that is used later"

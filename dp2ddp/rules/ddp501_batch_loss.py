@@ -1,6 +1,8 @@
 """The loss is not known to be a mean over the samples of the batch.
 
-Then the model becomes a ``ddp.DataParallel``, and every process computes the loss of the whole batch.
+Where it is a call that is given outputs and labels sample by sample, it is given those of the whole batch:
+``criterion(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Else the model becomes a ``ddp.DataParallel``, and
+every process computes the loss of the whole batch.
 
 DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
 the whole batch where the loss is a mean over samples. Sums, weighted means and losses that compare the samples of
@@ -9,8 +11,8 @@ a batch with each other are something else.
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding
+from dp2ddp.facts import Facts, Tier
+from dp2ddp.plan import Anchor, Finding, SetArgument, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -31,9 +33,34 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """,
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        loss = (outputs @ outputs.t()).pow(2).mean()
+        loss.backward()
+        optimizer.step()
+""",
 )
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     for loss in facts.losses:
         yield from trouble(facts, loss)
+    for gather in facts.gathers:
+        if Tier.SHARDED in facts.tiers(gather):
+            holes: dict[str, Anchor | str] = {"ddp": gather.ddp, "rows": gather.at}
+            rows = SetArgument(
+                gather.call, gather.keyword, "{ddp}.whole_batch({rows})", holes, gather.position
+            )
+            edits = runtime_import(gather.path, gather.ddp), rows
+            yield finding(gather.at, "this loss looks at the samples of the whole batch", "", edits)

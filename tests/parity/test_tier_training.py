@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from losses import MEANS
-from programs import LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH
+from losses import GATHERED, MEANS
+from programs import CHOSEN, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
 
 from dp2ddp.convert import convert, convert_paths
 from dp2ddp.source import Project
@@ -21,7 +21,7 @@ from parity.harness import FIXTURES, SHAPES, Lab, Run
 
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 # Those that are run where 16 samples are cut for three, too.
-UNEVEN = ["a sum", "class weights", "selected elements", "similarities between samples", "another dimension"]
+UNEVEN = ["a sum of squares", "similarities between samples", "another dimension"]
 UNEVEN += ["a decision by the training loss", "a head that is not wrapped", "a part of the model"]
 SEED = "torch.manual_seed(3)\n"
 
@@ -93,6 +93,27 @@ def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processe
 def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: str) -> None:
     """With an uneven last batch, in the original's batches."""
     text = MEANS[name].replace("batch_size=16", "batch_size=15")
+    before, after = runs(lab, text, 2, exact=True)
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in GATHERED), ("class weights", 3)])
+def test_losses_over_the_batch_make_dataparallel_s_steps_in_parts(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """With an uneven last batch; and every process has the loss of the whole batch."""
+    text = GATHERED[name].replace("batch_size=16", "batch_size=15")
+    before, after = runs(lab, text, processes, exact=True)
+    assert differences(before, after, losses="beside a mean" not in name) == []
+
+
+@pytest.mark.parametrize("name", CHOSEN)
+@pytest.mark.parametrize("value", ["1", "2"])
+def test_models_wrapped_by_choice_make_dataparallel_s_steps(lab: Lab, name: str, value: str) -> None:
+    """Whatever was chosen: without a layer that looks at several samples, a bare model makes them, too."""
+    text = PROGRAM.replace(WRAP, CHOSEN[name].replace("VALUE", value)).replace(
+        "batch_size=16", "batch_size=15"
+    )
     before, after = runs(lab, text, 2, exact=True)
     assert differences(before, after, losses=False) == []
 
@@ -253,7 +274,7 @@ def test_a_loss_of_parts_is_seen(lab: Lab) -> None:
 
 def test_ranks_that_draw_each_their_own_batches_are_seen(lab: Lab) -> None:
     """By the program itself, before it has trained on them."""
-    text = converted(seeded(WHOLE_BATCH["a sum"].text))
+    text = converted(seeded(WHOLE_BATCH["similarities between samples"].text))
     wrong = text.replace(SEED, SEED.replace("3", "3 + ddp.get_rank()"))
     assert wrong != text
     run = lab.run(write(lab, "wrong", wrong), processes=2, timeout=60)

@@ -1,0 +1,126 @@
+"""Losses that look at the whole batch, computed from the rows of all processes.
+
+Any function of rows is the same where the rows of all processes are gathered before. So a loss that can't be shown to
+be a mean over the samples can still be trained with in parts, if it is one call in the training loop that is given
+nothing but rows, and numbers that every process has alike.
+"""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse import alike, kinds, losses
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.link import Bound, Call, Func, Inst
+from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.samples import Frame, Samples
+
+ROWS = (*DEALT, Kind.PICKED)
+
+
+class Gathering(Samples):
+    """Follows the values of one loss, the rows of all processes gathered where that helps."""
+
+    def __init__(self, context: Context, loops: list[BatchLoop]) -> None:
+        super().__init__(context)
+        self.gathered: dict[int, tuple[ast.Call, list[ast.expr]]] = {}
+        """The calls that are given rows to be gathered, and these."""
+        self._loops = loops
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        value = super()._call(node, frame)
+        call = self.program.call(node)
+        if call is None or not self._needs_all(call, value):
+            return value
+        rows = self._rows(call, frame)
+        if not rows or not self._is_at_home(node) or not self._is_alike(node, frame):
+            return value
+        self.gathered[id(node)] = node, rows
+        return Kind.WHOLE
+
+    def _needs_all(self, call: Call, value: Value) -> bool:
+        """Whether a call is a loss whose parts do not average to that of the whole batch."""
+        if losses.is_any_loss(self.context, call):
+            return isinstance(value, Unclear) or value is Kind.TOTAL
+        own = call.callees and all(isinstance(callee, Func | Bound | Inst) for callee in call.callees)
+        unclear = isinstance(value, Unclear) or (
+            isinstance(value, Held) and any(isinstance(entry, Unclear) for _, entry in value.entries)
+        )
+        return bool(own) and unclear and self._is_function(call)
+
+    def _is_function(self, call: Call) -> bool:
+        """Whether a function of the project computes its result from what it is given, and in every process alike."""
+        for index in self.program.entered(call.node):
+            scope = self.program.scopes[index]
+            for node in self.program.body(scope):
+                if isinstance(node, ast.Call):
+                    inner = self.program.call(node)
+                    if inner is None or alike.works(self.context, node):
+                        return False
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if ast.unparse(node.value) in scope.params[:1] and self._is_of_the_batch(node):
+                        return False
+                elif isinstance(node, ast.Global | ast.Nonlocal):
+                    return False
+        return True
+
+    def _is_of_the_batch(self, node: ast.Attribute) -> bool:
+        """Whether an attribute of an object has been given something of a part of the batch."""
+        return bool(self.program.definitions(node)) and kinds.tensor(self.of(node), node) not in PLAIN
+
+    def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
+        """The rows that a call is given; none where it is given something else that differs between parts."""
+        rows = []
+        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+            value = self._value(given, frame)
+            leaf = kinds.tensor(value, given)
+            if leaf in ROWS and not isinstance(given, ast.Starred):
+                rows.append(given)
+            elif leaf not in (*PLAIN, Kind.WHOLE) and not (
+                isinstance(value, Held | Every) and leaf is Kind.UNKNOWN
+            ):
+                return []
+        if isinstance(call.node.func, ast.Attribute) and self._value(call.node.func.value, frame) in ROWS:
+            return []
+        return rows
+
+    def _is_at_home(self, node: ast.Call) -> bool:
+        """Whether a call stands in the training alone: beside the model's forward or the backward pass."""
+        scope = self.program.scope(node)
+        beside = any(
+            isinstance(other, ast.Call)
+            and (other in self.context.backwards or self.context.is_wrapped(self.program.values(other.func)))
+            for other in self.program.body(scope)
+        )
+        runs = [(loop.trains, id(node) in self.context.runs(loop.node)) for loop in self._loops]
+        return beside and (True, True) in runs and (False, True) not in runs
+
+    def _is_alike(self, node: ast.Call, frame: Frame) -> bool:
+        """Whether every process comes to a place, whatever its part of the batch is."""
+        inside: ast.AST = node
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.If | ast.IfExp | ast.While) and inside is not around.test:
+                if self._value(around.test, frame) not in PLAIN or self._is_drawn(around.test):
+                    return False
+            if isinstance(around, ast.BoolOp | ast.Lambda | ast.Try | ast.ExceptHandler):
+                return False
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+            inside = around
+        return True
+
+    def _is_drawn(self, test: ast.expr) -> bool:
+        """Whether random numbers answer a condition."""
+        return any(
+            alike.draws(call)
+            for inner in ast.walk(test)
+            for source in (inner, *self._sources(inner))
+            if (call := self.program.call(source)) is not None
+        )
+
+    def _sources(self, node: ast.AST) -> list[ast.AST]:
+        held = [
+            self.program.statement(it) for it in self.program.definitions(node) if not isinstance(it, ast.arg)
+        ]
+        return [inner for statement in held for inner in ast.walk(statement)]
