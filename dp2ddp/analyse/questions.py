@@ -25,10 +25,12 @@ def collect(
     context: Context, effects: tuple[Effect, ...], scripts: tuple[Script, ...]
 ) -> tuple[Question, ...]:
     """The conditions on files by which some of the processes could end what the others go on with."""
-    made: set[str] = set()
-    for call in context.program.calls:
-        if call.names & MAKES and context.runs_in_training(call.node):
-            made |= _paths(context, call)
+    makers = {
+        id(call.node): _paths(context, call)
+        for call in context.program.calls
+        if call.names & MAKES and context.runs_in_training(call.node)
+    }
+    made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     cached = caching(context)
     found = []
@@ -40,7 +42,7 @@ def collect(
             not path
             or in_class(context, node, cached)
             or _before_the_start(context, node, scripts)
-            or _harmless(context, node)
+            or _harmless(context, node, makers)
         ):
             continue
         problem = None if _all_pass(context, node, guards) else _problem(path)
@@ -103,10 +105,10 @@ def _before_the_start(context: Context, node: ast.stmt, scripts: Iterable[Script
     )
 
 
-def _harmless(context: Context, node: ast.If | ast.Assert) -> bool:
+def _harmless(context: Context, node: ast.If | ast.Assert, makers: dict[int, set[str]]) -> bool:
     """Whether it makes no difference to the others who leaves here."""
     if isinstance(node, ast.Assert):
-        return False
+        return _was_there(context, node, makers)
     leaving = [*_leaving(context, node.body), *_leaving(context, node.orelse)]
     if not leaving:
         return True
@@ -120,6 +122,25 @@ def _harmless(context: Context, node: ast.If | ast.Assert) -> bool:
         return True  # `if os.path.isdir(path): return`
     # What is read is there, and the same for all: `rereads` lets them wait where it is written in the same run.
     return _reads(context, node.body) and not any(end in node.body and end not in returns for end in leaving)
+
+
+def _was_there(context: Context, node: ast.Assert, makers: dict[int, set[str]]) -> bool:
+    """Whether it is asserted, at top level, that there is what nothing before may have made: all find the same."""
+    program = context.program
+    module = program.scope(node)
+    if not module.is_module or any(isinstance(inner, ast.Not) for inner in ast.walk(node.test)):
+        return False
+    asked = _asked(context, node.test)
+    making = {key for key, paths in makers.items() if paths & asked}
+    around = {id(outer) for outer in program.ancestors(node)}
+    before = []
+    for part in module.node.body:  # type: ignore[attr-defined]
+        if part is node or id(part) in around:
+            return isinstance(part, ast.Assert | ast.If) and not making & {
+                key for earlier in [*before, part] for key in context.runs(earlier)
+            }
+        before.append(part)
+    return False
 
 
 def _after_a_failure(context: Context, node: ast.If) -> bool:

@@ -37,7 +37,8 @@ def sum(value: Value) -> Value:
 
     Returns:
         As ``value``: new tensors on the same device, without a graph; a copy of a meter with the sums, and with
-        ``avg`` their ratio if it has that attribute. Booleans count as integers. In a plain process, the value itself.
+        ``avg`` their ratio if it has that attribute. Booleans count as integers; integers wrap around at the end of
+        their type. In a plain process, the value itself.
 
     Raises:
         TypeError: none of these.
@@ -72,7 +73,7 @@ def mean(value: Value) -> Value:
     if ranks.is_alone("mean()"):
         _check("mean()", leaves)
         return nested.unflatten(value, [_own_mean(leaf) for leaf in leaves])
-    totals = _totals("mean()", value)
+    totals = _totals("mean()", _with_floats(value, leaves))
     return nested.unflatten(value, [_mean(leaf, *total) for leaf, total in zip(leaves, totals, strict=True)])
 
 
@@ -206,9 +207,10 @@ def _light(addend: Any) -> list[Any]:
 def _from_light(total: list[Any], like: Any) -> Any:
     if not isinstance(like, torch.Tensor):
         return total[0]
-    # small integers wrap around, as they do in a collective
-    wide = like.dtype if like.is_floating_point() or like.is_complex() else torch.long
-    return torch.tensor(total, dtype=wide).to(like.device, like.dtype).reshape(like.shape)
+    if like.is_floating_point() or like.is_complex():
+        return torch.tensor(total, dtype=like.dtype, device=like.device).reshape(like.shape)
+    wrapped = [(number + 2**63) % 2**64 - 2**63 for number in total]  # as in a collective
+    return torch.tensor(wrapped).to(like.device, like.dtype).reshape(like.shape)
 
 
 def _add(lists: Iterable[list[Any]]) -> list[Any]:
@@ -243,16 +245,32 @@ def _with_sum(leaf: Any, total: Any, count: Any = None) -> Any:
     return meter
 
 
+def _with_floats(value: Any, leaves: list[Any]) -> Any:
+    """The value with double precision in place of integers, whose sums might wrap around."""
+    return nested.unflatten(value, [_plain(leaf).double() if _is_integral(leaf) else leaf for leaf in leaves])
+
+
+def _is_integral(leaf: Any) -> bool:
+    if isinstance(leaf, torch.Tensor):
+        return not (leaf.is_floating_point() or leaf.is_complex())
+    return _is_array(leaf) and leaf.dtype.kind in "biu"
+
+
 def _mean(leaf: Any, total: Any, count: Any = None) -> Any:
-    return _as_was(leaf, total / ranks.get_world_size()) if count is None else _ratio(total, count)
+    if count is not None:
+        return _ratio(total, count)
+    mean = total / ranks.get_world_size()
+    if isinstance(leaf, torch.Tensor) and _is_integral(leaf):
+        mean = mean.to(torch.get_default_dtype())  # as a division gives it
+    return _as_was(leaf, mean)
 
 
 def _own_mean(leaf: Any) -> Any:
     """The mean over a group of one."""
     if _is_meter(leaf):
         return _ratio(*_addends(leaf))
-    floats = leaf.is_floating_point() or leaf.is_complex() if isinstance(leaf, torch.Tensor) else False
-    return leaf if floats else _as_was(leaf, _plain(leaf) / 1)
+    has_floats = (isinstance(leaf, torch.Tensor) or _is_array(leaf)) and not _is_integral(leaf)
+    return leaf if has_floats else leaf / 1
 
 
 def _ratio(total: Any, count: Any) -> Any:

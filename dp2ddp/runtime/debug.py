@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import threading
 import time
 from collections.abc import Callable
 from datetime import timedelta
@@ -47,14 +48,20 @@ def site(frame: FrameType | None = None, passed_over: Callable[[FrameType], bool
         frame: where to begin; the caller's, if it is not given.
         passed_over: says of what other frames the callers are meant.
     """
-    frame = frame or sys._getframe(1)
+    found = _outside(frame or sys._getframe(1), passed_over)
+    if found is None:  # in one of autograd's threads
+        found = _outside(sys._current_frames().get(threading.main_thread().ident), passed_over)
+    if found is None:
+        return "an unknown line"
+    return f"{os.path.basename(found.f_code.co_filename)}:{found.f_lineno}"
+
+
+def _outside(frame: FrameType | None, passed_over: Callable[[FrameType], bool] | None) -> FrameType | None:
     while frame is not None and (
         frame.f_code.co_filename.startswith(_PASSED_OVER) or passed_over is not None and passed_over(frame)
     ):
         frame = frame.f_back
-    if frame is None:
-        return "an unknown line"
-    return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+    return frame
 
 
 def meet(what: str, patient: bool = False) -> None:

@@ -25,16 +25,27 @@ def exchange(what: str, value: Any) -> list[Any]:
         value: anything that can be pickled. Tensors come back without a graph; those on a GPU, on each rank's own.
 
     Raises:
-        RuntimeError: another rank calls something else.
+        RuntimeError: another rank calls something else, or its value can't be pickled.
+        Exception: whatever pickling this rank's value raises.
     """
     debug.meet(what)
-    answers = [pickle.loads(data) for data in _exchange_bytes(_pickled((what, debug.site(), value)))]
-    if any(other != what for other, _, _ in answers):
+    problem = None
+    try:
+        own = _pickled((what, debug.site(), "", value))
+    except Exception as error:  # every rank has to come to the collective
+        own, problem = _pickled((what, debug.site(), f"{type(error).__name__}: {error}", None)), error
+    answers = [pickle.loads(data) for data in _exchange_bytes(own)]
+    if any(other != what for other, *_ in answers):
         calls = ", ".join(
-            f"rank {rank} calls {other} at {site}" for rank, (other, site, _) in enumerate(answers)
+            f"rank {rank} calls {other} at {site}" for rank, (other, site, *_) in enumerate(answers)
         )
         raise RuntimeError(f"every rank must make the same calls in the same order, but {calls}")
-    return [answer for _, _, answer in answers]
+    if problem:
+        raise problem
+    for rank, (_, _, said, _) in enumerate(answers):
+        if said:
+            raise RuntimeError(f"rank {rank} has a value that can't be sent, in {what}: {said}")
+    return [answer for *_, answer in answers]
 
 
 class _Pickler(pickle.Pickler):
@@ -80,9 +91,9 @@ def _all_gather(data: bytes, size: int) -> list[bytearray]:
     if data:
         mine[: len(data)] = torch.frombuffer(bytearray(data), dtype=torch.uint8)
     mine = mine.to(ranks.talk_device())
-    parts = [torch.empty_like(mine) for _ in range(ranks.get_world_size())]
-    dist.all_gather(parts, mine)
-    received = [bytearray(size) for _ in parts]
-    for buffer, part in zip(received, parts, strict=True):
-        torch.frombuffer(buffer, dtype=torch.uint8).copy_(part)
+    everyone = [torch.empty_like(mine) for _ in range(ranks.get_world_size())]
+    dist.all_gather(everyone, mine)
+    received = [bytearray(size) for _ in everyone]
+    for buffer, theirs in zip(received, everyone, strict=True):
+        torch.frombuffer(buffer, dtype=torch.uint8).copy_(theirs)
     return received

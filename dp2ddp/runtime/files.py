@@ -25,11 +25,11 @@ def whole(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
             which is not passed on (but for its old format, where nothing else is known).
         Exception: whatever the block raises. The file is then as it was.
     """
-    target = os.path.realpath(os.fsdecode(path))
-    if os.path.exists(target) and not os.path.isfile(target):
-        with open(target, "wb") as file:
+    if os.path.exists(path) and not os.path.isfile(path):
+        with open(path, "wb") as file:
             yield file
         return
+    target = os.path.realpath(os.fsdecode(path))
     folder, name = os.path.split(target)
     temporary = os.path.join(folder, f".{name[:200]}.{uuid.uuid4().hex[:8]}.tmp")
     named = False

@@ -53,7 +53,7 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
     if ranks.is_alone("whole_batch()"):
         return values
     weight = graph.forward_weight(*tensors)
-    if (parts.weight(values) if weight is None else weight) == 0:
+    if (parts.share(values) if weight is None else weight) == 0:
         tensors = [tensor.narrow(dim, 0, 0) for tensor in tensors]
     elif weight != 1:
         tensors = [_without_weight(tensor) for tensor in tensors]
@@ -108,7 +108,7 @@ def batch_loss(
     if ranks.is_alone("batch_loss()"):
         return loss
     forward = graph.forward_weight(loss, alone=reduction == "sum" or weight is not None)
-    counts = parts.weight() if forward is None else forward
+    counts = parts.share() if forward is None else forward
     if counts and weight is not None:
         counts = float(torch.as_tensor(weight).detach())
     elif counts and reduction == "sum":
@@ -117,7 +117,9 @@ def batch_loss(
     own = loss.detach().double()
     nothing = torch.zeros_like(own)
     total = torch.stack([own * counts, nothing + counts, nothing] if counts else [nothing, nothing, own])
-    dist.all_reduce(total)
+    sent = total.to(ranks.talk_device(total.device))
+    dist.all_reduce(sent)
+    total = sent.to(total.device)
     divisor = total[1] if reduction == "mean" else nothing + 1
     counted = (
         divisor != 0

@@ -19,6 +19,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 from __future__ import annotations
 
 import logging
+import math
 import warnings
 from collections.abc import Iterable
 from contextlib import AbstractContextManager, nullcontext
@@ -90,10 +91,13 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if not torch.is_grad_enabled():
             return super().forward(*inputs, **kwargs)
         weight = parts.weight(inputs, kwargs, training=self.module.training) if self._weighs else 1.0
-        if weight != 1.0:
+        is_known = not math.isnan(weight)
+        if is_known and weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext():
             output = super().forward(*inputs, **kwargs)
+        if not is_known:
+            return weighing.refused(output)
         if self.require_backward_grad_sync:
             self._passes.expect(output, (inputs, kwargs))
         return weighing.weighed(output, weight) if self._weighs and parts.are_drawn() else output

@@ -75,20 +75,31 @@ _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
 _in_play: list[_Drawn] = []  # the loaders that have more, and the one that was drawn from last, at the end
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
+_evaluated: Part | None = None  # the part drawn last, if that was for evaluation
 
 
 def begun(loader: Any) -> None:
     """Note that an epoch of ``loader`` begins."""
-    if loader in _drawn:
-        _drawn[loader].lead, _drawn[loader].count = None, 0
+    record = _drawn.get(loader)
+    if record is not None and (record.lead is None or record.lead == 1):  # else some may still be trained on
+        del _drawn[loader]
+        if record in _in_play:
+            _in_play.remove(record)
+            _tell_watchers()
+
+
+def handed(loader: Any, part: Part, training: bool) -> None:
+    """Note that ``loader`` is about to hand out ``part``, of a batch for training or for evaluation."""
+    global _evaluated
+    _evaluated = None if training else part
+    if training:
+        drawn(loader, part)
 
 
 def drawn(loader: Any, part: Part) -> None:
-    """Note that ``loader`` is about to hand out ``part``."""
+    """Note that ``loader`` is about to hand out ``part`` for training."""
     record = _drawn.setdefault(loader, _Drawn())
     same = _in_play[-1:] == [record] and [*record.last] == [part] and not record.ended
-    if record.count == 0:
-        record.last.clear()
     record.count += 1
     record.last[part] = record.count
     record.ended = record.dropped = False
@@ -136,70 +147,111 @@ def are_drawn() -> bool:
 
 def may_differ(*values: Any) -> bool:
     """Whether a forward, on ``values`` if they are given, may be about a batch whose parts differ in size."""
-    candidates = {part.total: part for record in _in_play for part in record.candidates()}
-    rows = _rows(values) if len(candidates) > 1 else set()
+    candidates = _candidates()
+    rows = {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
     fitting = [part for part in candidates.values() if part.rows in rows] or candidates.values()
     return any(part.weight != 1.0 for part in fitting)
 
 
+def _candidates() -> dict[int, Part]:
+    """The parts that a forward may be about, by the size of the global batch."""
+    return {part.total: part for record in _in_play for part in record.candidates()}
+
+
 def weight(*values: Any, training: bool = True) -> float:
-    """What the gradients of a forward on ``values`` weigh: that of the part they were drawn as.
+    """What the gradients of a training forward on ``values`` weigh: that of the part they were drawn as.
 
     Nearly always that is the last part drawn. Where several could be meant, which weigh differently, it is the one
-    with as many samples as ``values`` has rows, on every rank: then the ranks talk, and all must call.
+    that fits the sizes of ``values`` on every rank: then the ranks talk, and all must call.
 
     Args:
-        values: the forward's arguments, nested in any way.
-        training: whether the model is in training mode; else it may be evaluated on some ranks only, after the loop.
+        values: the forward's arguments, nested in any way, with the samples in dimension 0 or 1.
+        training: whether the model is in training mode; else it may be evaluated, after the loop on some ranks only.
 
     Returns:
-        The weight; 1 where nothing was sharded, and after the end of a loop, for tensors with other numbers of rows
-        than its last batch.
+        The weight; 1 where nothing was sharded, and after the end of a loop, for tensors of other sizes than its last
+        batch. NaN if several parts could be meant after a loop, for a model that is not in training mode: it is
+        evaluated, or its gradients are wrong.
 
     Raises:
         RuntimeError: several parts could be meant.
     """
     for record in _in_play:
-        if record.lead is None and record.count:
+        if record.lead is None:
             record.lead = record.count
-    candidates = {part.total: part for record in _in_play for part in record.candidates()}
+    candidates = _candidates()
     if all(total % ranks.get_world_size() == 0 for total in candidates):
         return 1.0
     ended = all(record.ended for record in _in_play)
-    if len(candidates) == 1 and not ended or _in_play[-1].ended and not training:
-        return next(reversed(candidates.values())).weight
-    rows = _rows(values)
-    totals = _agree(candidates, rows)
+    if len(candidates) == 1 and not ended:
+        return next(iter(candidates.values())).weight
+    fitting = _fitting(candidates, values)
+    is_over = ended and all(record.lead == 1 for record in _in_play)  # there was a forward on the last part
+    if is_over:
+        fitting = {fit for fit in fitting if fit[-1] == 1}
+    if _in_play[-1].ended and not training:
+        found = _likeliest(fitting) or set(candidates)
+        return candidates[found.pop()].weight if len(found) == 1 else float("nan")
+    totals = _agree(candidates, fitting, bool(tensors(values)))
     if len(totals) == 1:
         return candidates[totals.pop()].weight
-    if ended and not totals and all(record.lead == 1 for record in _in_play):
-        _in_play.clear()  # there was a forward on the last part before the end: this is on something else
+    if is_over and not totals:
+        _in_play.clear()  # this is on something else
         _tell_watchers()
         return 1.0
     sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates.values())
+    shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors(values)) or "no tensors"
     raise RuntimeError(
-        f"the model is called with tensors of {sorted(rows)} rows, and it can't be told which batch they come from: "
-        f"the loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that divides these "
+        f"the model is called with tensors of shape {shapes}, and it can't be told which batch they come from: the "
+        f"loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that divides these "
         "batches"
     )
 
 
-def _rows(values: Any) -> set[int]:
-    return {tensor.shape[0] for tensor in tensors(values) if tensor.dim()}
+_Fit = tuple[int, int, int]
+"""The size of a global batch, a dimension, and how often its part's number of samples fits there."""
 
 
-def _agree(candidates: dict[int, Part], rows: set[int]) -> set[int]:
-    """The totals of the parts that fit ``rows`` on every rank; of several, and of none, those of running loops."""
-    exact = {total for total, part in candidates.items() if part.rows in rows}
-    # a batch may be given in several views, or a sample in several rows
-    several = {t for t, part in candidates.items() if any(row and row % part.rows == 0 for row in rows)}
-    loops = [record for record in _in_play if not record.dropped and not (record.ended and rows)]
+def _fitting(candidates: dict[int, Part], values: Any) -> set[_Fit]:
+    """How parts fit tensors: a batch may be given in several views, or a sample in several rows."""
+    shapes = {tuple(tensor.shape[:2]) for tensor in tensors(values)}
+    sizes = {(dim, size) for shape in shapes for dim, size in enumerate(shape) if size}
+    return {
+        (total, dim, size // part.rows)
+        for total, part in candidates.items()
+        for dim, size in sizes
+        if size == part.rows or dim == 0 and size % part.rows == 0
+    }
+
+
+def _likeliest(fitting: set[_Fit]) -> set[int]:
+    """The sizes of the global batches whose parts fit best: rather in dimension 0 than in 1, and in one row each."""
+    ways = ([0, 1], [1, 1])
+    best = [{total for total, *how in fitting if how == way} for way in ways]
+    return next(filter(None, best), {total for total, *_ in fitting})
+
+
+def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -> set[int]:
+    """The sizes of the global batches that may be meant, of those that fit alike on every rank; a collective.
+
+    Parts of which ranks have different numbers of rows do not fit alike by chance. Where none fits, it is one of a
+    running loop.
+    """
+    loops = [record for record in _in_play if not record.dropped and not (record.ended and has_tensors)]
     running = {part.total for record in loops for part in record.candidates()}
-    answers = exchange("the forward of a wrapped model", (exact, several, running))
-    exact, several, running = (set.intersection(*sets) for sets in zip(*answers, strict=True))
-    if exact or len(several) == 1:
-        return exact or several
-    return (several or set(candidates)) & running
+    rows = {(total, part.rows) for total, part in candidates.items()}
+    answers = exchange("the forward of a wrapped model", (fitting, running, rows))
+    alike, running, rows = (set.intersection(*sets) for sets in zip(*answers, strict=True))
+    unlike = {fit for fit in alike if (fit[0], candidates[fit[0]].rows) not in rows}
+    found = _likeliest(unlike or alike) or set(candidates) & running
+    return found if len(found) == 1 else found & running
+
+
+def share(*values: Any) -> float:
+    """What a loss of ``values`` counts that has no graph: as ``weight``, but of a part drawn for evaluation too."""
+    if _evaluated is not None and not torch.is_grad_enabled():
+        return _evaluated.weight
+    return weight(*values)
 
 
 def tensors(value: Any) -> list[torch.Tensor]:

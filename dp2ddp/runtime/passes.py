@@ -7,16 +7,18 @@ parameter once. Here every parameter says when its gradient has arrived, and the
   they went through the wrapper (``model.module(x)``, a method that runs layers).
 - Of the last one it is told at the end of the pass, with the parameters that were not reached, whose gradients become
   zero. Until then it writes no averages into the gradients.
-- If a gradient arrives twice (layers that share a parameter, checkpointed with ``use_reentrant=True``), the reducer is
-  told of all at the end from then on. So it is in a model's first pass: nothing is lost, since the reducer has one
-  bucket then. The pass in which that shows averages twice: what it has sent by then is not all.
+- In a model's first pass the reducer is told of all at the end: nothing is lost, since it has one bucket then. So it
+  stays if gradients arrive from passes within that pass (checkpoints with ``use_reentrant=True``): they may arrive
+  twice. Where one does so in a later pass for the first time, that pass averages twice, since what was sent is not all;
+  it must do so on every rank.
+- A forward past the wrapper, with checkpoints of that kind, is a pass for each checkpoint: ranks need as many.
 """
 
 from __future__ import annotations
 
 import weakref
 from collections.abc import Sequence
-from threading import Lock
+from threading import RLock
 from typing import Any
 
 import torch
@@ -26,7 +28,7 @@ from . import debug, graph, parts
 
 _Gradients = dict[torch.nn.Parameter, torch.Tensor | None]
 
-_preparing = Lock()  # gradients of a model on several GPUs arrive in several threads
+_preparing = RLock()  # gradients of a model on several GPUs arrive in several threads
 
 
 class Passes:
@@ -36,11 +38,11 @@ class Passes:
         self._wrapper = weakref.ref(wrapper)
         self.current = _none
         self._handles: dict[int, Any] = {}
+        weakref.finalize(self, _remove, self._handles).atexit = False
         self._late = False  # whether gradients arrive twice in a pass
         self._running = False  # whether a pass has begun and not ended; it may have failed
         self.expected = False  # whether a forward was made whose backward pass is to be synchronised
         self._name = f"the backward pass of {type(wrapper.module).__name__}"
-        self._at_output = _on_output(self)
 
     def follow(
         self,
@@ -77,21 +79,26 @@ class Passes:
     def expect(self, output: Any, arguments: Any) -> None:
         """Expect the backward pass of a forward, and note it even if it reaches no parameter."""
         self.expected = True
+        wrapper = self._wrapper()
+
+        def begin(_: Any) -> None:  # the wrapper lives until then, whoever else has forgotten it
+            wrapper._passes.begin()
+
         for tensor in parts.tensors(output):
             if tensor.grad_fn is not None:
-                tensor.grad_fn.register_prehook(self._at_output)  # half the price of a tensor's hook
+                tensor.grad_fn.register_prehook(begin)  # half the price of a tensor's hook
             elif tensor.requires_grad and not _is_older(tensor, arguments):
-                tensor.register_hook(self._at_output)
+                tensor.register_hook(begin)
 
     def begin(self) -> _Pass:
         """Note the pass that is running, if it is new."""
-        current = self.current()
-        if current is not None:
+        with _preparing:
+            current = self.current()
+            if current is None:
+                current = _Pass(self)
+                self.current = weakref.ref(current)
+                Variable._execution_engine.queue_callback(current)
             return current
-        current = _Pass(self)
-        self.current = weakref.ref(current)
-        Variable._execution_engine.queue_callback(current)
-        return current
 
     def note(self, key: int) -> None:
         """Hear that a gradient has arrived."""
@@ -99,18 +106,13 @@ class Passes:
             current = self.begin()
             if not current.is_prepared:
                 self._prepare(current, key)
+        if torch._C._current_graph_task_id() != current.task:
+            self._late = True
         if key in current.arrived:
             self._late = True
             current.is_repeated, current.is_live = current.is_repeated or current.is_live, False
         else:
-            self.arrive(current, key)
-
-    def arrive(self, current: _Pass, key: int) -> None:
-        """Tell a reducer that is ready of a gradient that has arrived, but for the last one."""
-        current.arrived[key] = False
-        if current.is_live and len(current.arrived) < self.count:
-            current.arrived[key] = True
-            self.tell(self.indices[key])
+            current.arrived[key] = False
 
     def _prepare(self, current: _Pass, key: int | None = None) -> None:
         """Make the reducer ready for a pass.
@@ -160,7 +162,9 @@ class Passes:
                 parameter.grad = None
             elif self._sparse[self.indices[id(parameter)]] and parameter.grad is None:
                 parameter.grad = _no_rows(parameter)
-        own = {p: _copy(p.grad) for p in self._trained} if current.is_repeated else {}
+        own = {}
+        if current.is_repeated:
+            own = {p: None if p.grad is None else p.grad.clone() for p in self._trained}
         if not (current.is_live or current.is_repeated):
             reducer.prepare_for_backward([])
         for key in [*current.arrived, *map(id, missing)]:
@@ -170,18 +174,22 @@ class Passes:
         if own:
             Variable._execution_engine.queue_callback(lambda: self._average_again(reducer, own, frozen))
         elif frozen:
-            Variable._execution_engine.queue_callback(lambda: _set_gradients(frozen))
+            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
         return missing
 
     def _average_again(self, reducer: Any, own: _Gradients, frozen: _Gradients) -> None:
         """Average this rank's ``own`` gradients, in a pass in which some came too late for the first average."""
-        _set_gradients(own)
+        for parameter, gradient in own.items():
+            if gradient is None or gradient.is_sparse:
+                parameter.grad = gradient
+            else:  # in place: it may be a view of a larger tensor
+                parameter.grad.copy_(gradient)
         debug.meet(f"{self._name}, again because a gradient arrived twice")
         reducer.prepare_for_backward([])
         for index in range(self.count):
             self.tell(index)
         if frozen:
-            Variable._execution_engine.queue_callback(lambda: _set_gradients(frozen))
+            Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
 
 
 class _Pass:
@@ -194,11 +202,13 @@ class _Pass:
         "is_prepared",
         "is_repeated",
         "is_synchronised",
+        "task",
         "__weakref__",
     )
 
     def __init__(self, passes: Passes) -> None:
         self._passes = weakref.ref(passes)
+        self.task = torch._C._current_graph_task_id()
         self.arrived: dict[int, bool] = {}  # in the order of arrival; whether the reducer was told
         self.is_prepared = False
         self.is_synchronised = False
@@ -215,16 +225,9 @@ def _none() -> None:
     return None
 
 
-def _on_output(passes: Passes) -> Any:
-    """A hook for the model's outputs, by which ``passes`` knows when a pass has come to them."""
-    reference = weakref.ref(passes)
-
-    def begin(_: Any) -> None:
-        passes = reference()
-        if passes is not None:
-            passes.begin()
-
-    return begin
+def _remove(handles: dict[int, Any]) -> None:
+    for handle in handles.values():
+        handle.remove()
 
 
 def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
@@ -237,7 +240,9 @@ def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
             return
         current = passes.current()
         if current is not None and current.is_live and key not in current.arrived:  # nearly always
-            passes.arrive(current, key)
+            current.arrived[key] = is_told = len(current.arrived) + 1 < passes.count
+            if is_told:
+                passes.tell(passes.indices[key])
         else:
             passes.note(key)
 
@@ -263,10 +268,6 @@ def _no_rows(parameter: torch.nn.Parameter) -> torch.Tensor:
     )
 
 
-def _copy(gradient: torch.Tensor | None) -> torch.Tensor | None:
-    return None if gradient is None else gradient.clone()
-
-
-def _set_gradients(gradients: _Gradients) -> None:
+def _put_back(gradients: _Gradients) -> None:
     for parameter, gradient in gradients.items():
         parameter.grad = gradient

@@ -50,7 +50,7 @@ class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
         ctx.dim, ctx.sizes = dim, sizes
-        rows, longest = tensor.detach().movedim(dim, 0).contiguous(), max(sizes)
+        rows, longest = _plain(tensor.detach()).movedim(dim, 0).contiguous(), max(sizes)
         rows = rows.to(ranks.talk_device(rows.device))
         if len(rows) < longest:
             rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
@@ -89,6 +89,11 @@ class _ScatterRows(torch.autograd.Function):
         if shape[ctx.dim]:
             whole = torch.cat([whole, whole.new_zeros(shape)], ctx.dim)
         return whole, None, None, None, None
+
+
+def _plain(tensor: torch.Tensor) -> torch.Tensor:
+    """The same numbers in memory as they are, not to be conjugated or negated when they are read."""
+    return tensor.resolve_conj().resolve_neg()
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

@@ -299,7 +299,8 @@ class _Epoch:
         self._loader, self._iterator, self._state = loader, iterator, loader._shard
         self._state.totals = self._totals = []
         self._total: int | None = None  # the size of the last global batch
-        parts.begun(loader)
+        if self._state.plan.cut.training:
+            parts.begun(loader)
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -319,8 +320,8 @@ class _Epoch:
         self._totals += totals
         if totals:
             self._total = totals[-1]
-        if cut.training and self._total:
-            parts.drawn(self._loader, _part(self._total, cut.rank, cut.world))
+        if self._total:
+            parts.handed(self._loader, _part(self._total, cut.rank, cut.world), cut.training)
         return batch
 
     def __del__(self) -> None:

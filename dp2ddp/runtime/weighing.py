@@ -8,7 +8,7 @@ the next place that weighs.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
@@ -49,6 +49,22 @@ def weighed(output: Any, weight: float) -> Any:
         output = _replaced(output, lambda tensor: tensor.view_as(tensor))
         leaves = nested.flatten(output, dataclasses=True)
     graph.weigh([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], weight)
+    return output
+
+
+def refused(output: Any) -> Any:
+    """A model's ``output``, of which no backward pass may come: it is not known what its gradients weigh."""
+
+    def refuse(_: torch.Tensor) -> NoReturn:
+        raise RuntimeError(
+            "the gradients of this forward, of a model in evaluation mode after the end of a loop, can't be weighed: "
+            "it can't be told which batch it was about. Call it within the loop, or choose a number of processes that "
+            "divides the batches"
+        )
+
+    for leaf in nested.flatten(output, dataclasses=True):
+        if isinstance(leaf, torch.Tensor) and leaf.requires_grad:
+            leaf.register_hook(refuse)
     return output
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import re
 import signal
 import subprocess
 import sys
@@ -105,8 +104,7 @@ def end(pid: int) -> None:
 def fill_readme(part: str, text: str) -> None:
     """Write what a command has measured between ``<!-- part -->`` and ``<!-- end -->`` in the README."""
     readme = ROOT / "README.md"
-    pattern = re.compile(f"(?<=<!-- {part} -->\n).*?(?=\n<!-- end -->)", re.DOTALL)
-    filled, count = pattern.subn(lambda _: text, readme.read_text())
-    if count != 1:
-        raise SystemExit(f"the README has {count} parts <!-- {part} --> … <!-- end -->, not one")
-    readme.write_text(filled)
+    before, mark, after = readme.read_text().partition(f"<!-- {part} -->\n")
+    if not mark:
+        raise SystemExit(f"the README has no part <!-- {part} --> … <!-- end -->")
+    readme.write_text(before + mark + text + after[after.index("\n<!-- end -->") :])

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import math
 import random
 import sys
 import threading
@@ -791,10 +793,14 @@ def case_weights():
         try:
             parts.weight(values)
         except RuntimeError as error:
-            assert f"tensors of [{len(values)}] rows, and it can't be told" in str(error), error
+            assert f"shape {list(values.shape)}, and it can't be told" in str(error), error
         else:
             raise AssertionError("a guess")
 
+    for batch in second:
+        assert parts.weight(batch) == expected(8)
+    for _ in ddp.shard(DataLoader(Samples(3), 1), training=False):
+        assert parts.weight(training=False) == expected(8)  # evaluation weighs nothing
     for one in first:
         assert parts.weight() == expected(5)
         other = next(iter(second))
@@ -837,12 +843,37 @@ def case_weights():
     assert [parts.weight(batch) for batch in batches] == [expected(n) for n in totals]
     cant_be_told(torch.zeros(0))
     # after its end: other rows are something else, unless none have been trained on before
+    uneven = ddp.shard(DataLoader(Samples(13), 5))
     for batch in uneven:
         parts.weight(batch)
     assert parts.weight(batch) == expected(3)
     assert parts.weight(torch.zeros(1001), training=False) == expected(3)
     assert parts.weight(torch.zeros(1001)) == 1
     assert parts.weight(torch.zeros(3)) == 1
+    iter(uneven)  # nothing is drawn yet
+    assert parts.weight(torch.zeros(1001)) == 1
+    # one ahead, in other forms: time before samples, several rows for a sample
+    big, small = 4 * world, 2 * world - 1
+    forms = [
+        lambda n: torch.zeros(n),
+        lambda n: torch.zeros(6, n),
+        lambda n: torch.zeros(12 * n),
+        lambda n: torch.zeros(n, 2),
+    ]
+    for form in forms:
+        weights, source = [], iter(ddp.shard(DataLoader(Samples(big + small), big)))
+        following = next(source)
+        while following is not None:
+            batch, following = following, next(source, None)
+            weights.append(parts.weight(form(len(batch))))
+        assert weights == [expected(big), expected(small)], (form(1).shape, weights)
+    batches = list(
+        ddp.shard(DataLoader(Samples(big + small), big))
+    )  # in evaluation mode the ranks don't talk
+    if len(batches[0]) != len(batches[1]):
+        assert [parts.weight(batch, training=False) for batch in batches] == [expected(big), expected(small)]
+    if len(batches[1]) > 1:
+        assert math.isnan(parts.weight(torch.zeros(1001), training=False))
     batch = next(iter(uneven))  # that of a loop that was left counts until another is drawn
     assert parts.weight(torch.zeros(1001)) == expected(5)
     for _ in ddp.shard(DataLoader(Samples(7), 7)):
@@ -851,9 +882,36 @@ def case_weights():
         if world > 1:
             cant_be_told(torch.zeros(0))
             break
-    list(second)
-    for _ in ddp.shard(DataLoader(Samples(3), 1), training=False):
-        assert parts.weight(training=False) == expected(8)  # evaluation weighs nothing
+
+
+def case_ways():
+    """Uneven last batches, kept in a list or with time before samples, in training mode or not; and evaluated."""
+    torch.manual_seed(0)
+    data = torch.randn(13, 6, 3).double()
+    module = torch.nn.Linear(3, 1).double()
+    alone, model = copy.deepcopy(module), ddp.DistributedDataParallel(module)
+
+    def batches(collate, is_sharded, training=True):
+        loader = DataLoader(data, 8, collate_fn=collate)
+        return ddp.shard(loader, training=training) if is_sharded else loader
+
+    def close(one, other):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-12)
+
+    for collate in (torch.stack, lambda samples: torch.stack(samples, 1)):
+        for training in (True, False):
+            model.train(training)
+            for own, whole in zip(list(batches(collate, True)), batches(collate, False), strict=True):
+                for net, batch in ((model, own), (alone, whole)):
+                    net.zero_grad()
+                    net(batch).square().mean().backward()
+                close(module.weight.grad, alone.weight.grad)
+    with torch.no_grad():
+        for training in (True, False):
+            for own, whole in zip(batches(None, True, training), batches(None, False), strict=True):
+                close(ddp.batch_loss(model(own).square().mean()), alone(whole).square().mean())
+                tokens = ddp.whole_batch(own.repeat_interleave(6, 0))
+                close(tokens, whole.repeat_interleave(6, 0))
 
 
 def case_refusals():

@@ -38,6 +38,19 @@ for size in (2, 100):  # however they travel, small integers wrap around
     wrapped = ddp.sum(torch.full((size,), 200, dtype=torch.uint8))
     assert wrapped.dtype == torch.uint8 and (wrapped == 200 * world % 256).all()
     assert ddp.mean(torch.full((size,), 2, dtype=torch.int32)).tolist() == [2.0] * size
+    assert ddp.mean(torch.full((size,), 200, dtype=torch.uint8)).tolist() == [200.0] * size
+    assert ddp.mean(numpy.full(size, 2**24 + 1)).tolist() == [2.0**24 + 1] * size
+assert ddp.sum(torch.tensor([2**62])).item() == (2**62 * world + 2**63) % 2**64 - 2**63
+for culprit in range(world):
+    try:
+        ddp.gather((lambda: 0) if rank == culprit else 0)
+    except Exception as problem:
+        assert rank == culprit or f"rank {culprit} has a value that can't be sent" in str(problem), problem
+    else:
+        raise AssertionError("sent")
+assert ddp.gather(rank) == list(range(world))
+view = torch.randn(rank + 1, 2, dtype=torch.complex64).conj()
+assert ddp.whole_batch(view).shape == (world * (world + 1) // 2, 2)
 weight = torch.nn.Parameter(torch.full((4,), float(rank)))
 sparse = torch.eye(3).mul(rank + 1).to_sparse()
 for r, (theirs, rows) in enumerate(ddp.gather((weight, sparse))):
@@ -226,13 +239,9 @@ def test_a_plain_process_has_its_own_values():
         assert ddp.gather(value)[0] is value and ddp.gather(value, samples_of=object()) is value
         assert type(before) is type(value)
     assert ddp.sum(meter) is meter
-    integers = [ddp.mean(value) for value in (1, True, torch.tensor(1), numpy.array([1]))]
-    assert [getattr(value, "dtype", type(value)) for value in integers] == [
-        float,
-        float,
-        torch.float32,
-        numpy.float32,
-    ]
+    integers = [ddp.mean(value) for value in (1, True, torch.tensor(1), numpy.array([1]), numpy.int64(1))]
+    kinds = [getattr(value, "dtype", type(value)) for value in integers]
+    assert kinds == [float, float, torch.float32, numpy.float64, numpy.float64], kinds
     weight = torch.ones(2, requires_grad=True)
     assert ddp.mean(weight) is weight
     assert ddp.mean(meter) == 1.5 and ddp.mean({"a": [meter, 2]}) == {"a": [1.5, 2]}

@@ -38,6 +38,11 @@ def test_what_is_no_regular_file_is_written_as_it_is(tmp_path):
     ddp.save([1, 2], pipe)
     assert torch.load(io.BytesIO(reader.communicate(timeout=20)[0])) == [1, 2]
     assert stat.S_ISFIFO(pipe.stat().st_mode)
+    read, written = os.pipe()  # as the shell's >(…)
+    ddp.save([3], f"/dev/fd/{written}")
+    os.close(written)
+    with open(read, "rb") as file:
+        assert torch.load(io.BytesIO(file.read())) == [3]
     ddp.save([1], os.devnull)
     assert stat.S_ISCHR(os.stat(os.devnull).st_mode)
     with pytest.raises(IsADirectoryError):

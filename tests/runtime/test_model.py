@@ -155,6 +155,35 @@ for which in ("aba", ("abc", "a"), ("a", "cba"), "abcabc"):
     for i, step in enumerate([*[back(lambda model, module, r: loss(model(batch(r))))] * 3, begun_later, begun_later, past]):
         check((which, i), later, step)
 
+# twice on one rank only: a re-entrant checkpoint may do that, from the first pass on
+uneven = ddp.DistributedDataParallel(new())
+for i in range(4):
+    which = "aba" if i == 2 and rank == 0 else "ab"
+    bare = new() if i == 0 else uneven.module
+    other = lambda r: "aba" if i == 2 and r == 0 else "ab"
+    check(("on one rank", i), uneven,
+        lambda model, module, r: loss(model(batch(r).requires_grad_(), other(r), reentrant=True)).backward())
+
+# a wrapper that nobody keeps; gradients that are views of a larger tensor; dead hooks
+bare = new()
+expected = by_hand(bare, plain)
+loss(ddp.DistributedDataParallel(bare)(batch(rank))).backward()
+assert all(torch.allclose(p.grad, e, rtol=1e-12) for p, e in zip(bare.parameters(), expected, strict=True))
+kept = ddp.DistributedDataParallel(new())
+flat = torch.zeros(sum(p.numel() for p in kept.parameters()))
+offset = 0
+for p in kept.parameters():
+    p.grad = flat[offset : offset + p.numel()].view_as(p)
+    offset += p.numel()
+for i in range(5):
+    flat.zero_()
+    loss(kept(batch(rank).requires_grad_(), "aba", reentrant=True) if i > 2 else kept(batch(rank))).backward()
+    assert all(p.grad.untyped_storage().data_ptr() == flat.untyped_storage().data_ptr() for p in kept.parameters()), i
+for _ in range(20):
+    ddp.DistributedDataParallel(bare)
+import gc; gc.collect()
+assert len(bare.scale._post_accumulate_grad_hooks) <= 1, len(bare.scale._post_accumulate_grad_hooks)
+
 # a pass that fails on every rank, and the next one
 for forward in (model, model.module):
     x = batch(rank).requires_grad_()

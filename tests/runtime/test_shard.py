@@ -21,7 +21,7 @@ CASES = Path(__file__).with_name("shard_cases.py")
     [
         "order drift streams",
         "batches own_iterators rank_0 workers",
-        "sizes epochs keys refusals weights",
+        "sizes epochs keys refusals weights ways",
     ],
 )
 def test_cases(lab, processes, cases):
