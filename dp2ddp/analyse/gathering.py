@@ -14,7 +14,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import Bound, Call, Func, Inst
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import Frame, Samples
+from dp2ddp.analyse.samples import OPEN, Frame, Samples
 
 ROWS = (*DEALT, Kind.PICKED)
 
@@ -27,14 +27,15 @@ class Gathering(Samples):
         self.gathered: dict[int, tuple[ast.Call, list[ast.expr]]] = {}
         """The calls that are given rows to be gathered, and these."""
         self._loops = loops
+        self._homes: dict[int, bool] = {}
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
         value = super()._call(node, frame)
         call = self.program.call(node)
-        if call is None or not self._needs_all(call, value):
+        if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
         rows = self._rows(call, frame)
-        if not rows or not self._is_at_home(node) or not self._is_alike(node, frame):
+        if not rows or not self._is_alike(node, frame) or not self._is_function(call):
             return value
         self.gathered[id(node)] = node, rows
         return Kind.WHOLE
@@ -47,7 +48,7 @@ class Gathering(Samples):
         unclear = isinstance(value, Unclear) or (
             isinstance(value, Held) and any(isinstance(entry, Unclear) for _, entry in value.entries)
         )
-        return bool(own) and unclear and self._is_function(call)
+        return bool(own) and unclear
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
@@ -67,7 +68,9 @@ class Gathering(Samples):
 
     def _is_of_the_batch(self, node: ast.Attribute) -> bool:
         """Whether an attribute of an object has been given something of a part of the batch."""
-        return bool(self.program.definitions(node)) and kinds.tensor(self.of(node), node) not in PLAIN
+        return (
+            bool(self.program.definitions(node)) and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
+        )
 
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
@@ -88,13 +91,19 @@ class Gathering(Samples):
     def _is_at_home(self, node: ast.Call) -> bool:
         """Whether a call stands in the training alone: beside the model's forward or the backward pass."""
         scope = self.program.scope(node)
-        beside = any(
-            isinstance(other, ast.Call)
-            and (other in self.context.backwards or self.context.is_wrapped(self.program.values(other.func)))
-            for other in self.program.body(scope)
-        )
-        runs = [(loop.trains, id(node) in self.context.runs(loop.node)) for loop in self._loops]
-        return beside and (True, True) in runs and (False, True) not in runs
+        if scope.index not in self._homes:
+            self._homes[scope.index] = any(
+                isinstance(other, ast.Call)
+                and (
+                    other in self.context.backwards
+                    or self.context.is_wrapped(self.program.values(other.func))
+                )
+                for other in self.program.body(scope)
+            )
+        if not self._homes[scope.index]:
+            return False
+        runs = [(loop.trains, id(node) in loop.runs) for loop in self._loops]
+        return (True, True) in runs and (False, True) not in runs
 
     def _is_alike(self, node: ast.Call, frame: Frame) -> bool:
         """Whether every process comes to a place, whatever its part of the batch is."""

@@ -22,12 +22,16 @@ COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 @dataclass(frozen=True)
 class BatchLoop:
-    """A ``for`` over batches, in a statement or a comprehension, and the loaders that it may draw from."""
+    """A ``for`` over batches, in a statement or a comprehension, and the loaders that it may draw from.
+
+    ``runs``: identities of all nodes that it may run.
+    """
 
     node: ast.AST
     source: ast.expr
     loaders: frozenset[int]
     trains: bool
+    runs: frozenset[int]
 
 
 def batch_loops(context: Context) -> list[BatchLoop]:
@@ -41,7 +45,10 @@ def batch_loops(context: Context) -> list[BatchLoop]:
             if loaders:
                 body = getattr(node, "body", [])
                 runs = set().union(*(context.runs(statement) for statement in body))
-                found.append(BatchLoop(node, node.iter, frozenset(loaders), bool(runs & backwards)))
+                trains = bool(runs & backwards)
+                found.append(
+                    BatchLoop(node, node.iter, frozenset(loaders), trains, frozenset(context.runs(node)))
+                )
     return found
 
 
@@ -52,7 +59,7 @@ def training_loaders(loops: list[BatchLoop]) -> set[int]:
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways."""
     program = context.program
-    covered = set().union(*(context.runs(loop.node) for loop in loops if loop.trains)) if loops else set()
+    covered = set().union(*(loop.runs for loop in loops if loop.trains))
     told: set[int] = set()
     for node in context.backwards:
         place = program.scope(node).index

@@ -44,7 +44,8 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         if problem is None:
             continue
         gathering = Gathering(context, loops)
-        if _reason(context, gathering, node) is None:
+        drawn = any(loop.trains and id(node) in loop.runs for loop in loops)
+        if drawn and _reason(context, gathering, node) is None:
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): _gather(context, call, row) for row in rows}
             whole |= gathering.gathered.keys()
@@ -91,7 +92,7 @@ def _said(context: Context, node: ast.expr) -> ast.expr:
 
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Samples of a batch mixed with each other while training."""
-    training = set().union(*(context.runs(loop.node) for loop in loops if loop.trains)) if loops else set()
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
     for call in context.program.calls:
         if id(call.node) in training and call.names & {"torch.randperm", "numpy.random.permutation"}:
             yield context.obstacle(
