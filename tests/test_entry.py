@@ -146,8 +146,16 @@ STARTS = {
         "ddp.init(devices=list(args.gpus))",
         "args = parse()",
     ),
+    "devices of a configuration that is read in main()": (
+        "from yacs.config import CfgNode\n\ncfg = CfgNode()\n\n\ndef options():\n    cfg.merge_from_file('a.yaml')\n\n\n"
+        "def main():\n    options()\n    os.makedirs('out')\n"
+        "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=list(cfg.GPUS)))\n\n\nmain()\n",
+        "ddp.init(devices=list(cfg.GPUS))",
+        "options()",
+    ),
     "visible devices set by a function": (
         "def options():\n    args = parse()\n    print('using', args.gpus)\n"
+        "    os.makedirs('out', exist_ok=True)\n"
         "    os.environ['CUDA_VISIBLE_DEVICES'] = str(args.gpus[0])\n    return args\n\n\n"
         "args = options()\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
         "ddp.init()",

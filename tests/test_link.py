@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from dp2ddp.analyse.link import Program
+import pytest
+
+from dp2ddp.analyse.link import Inst, Program
 from dp2ddp.source import Project
 
 LOOP = """\
@@ -37,3 +39,27 @@ def test_chains_of_methods_in_loops_end() -> None:
     program = Program(project, [project.files[path]])
     assert max(len(program.values(node)) for node in program.nodes.values()) < 200
     assert any(program.values(node) for node in program.nodes.values())
+
+
+FOLLOWED = {
+    "a class method": (
+        "class Net:\n    @classmethod\n    def made(cls, size):\n        return cls(size)\n\n\n",
+        "Net.made(3)",
+    ),
+    "a class method of an object": (
+        "class Net:\n    @classmethod\n    def made(cls, size):\n        return cls(size)\n\n\n",
+        "Net(3).made(3)",
+    ),
+    "a module by its name": ("import importlib\n", 'importlib.import_module("parts").Net(3)'),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_what_makes_an_object_is_followed(name: str) -> None:
+    head, expression = FOLLOWED[name]
+    path, other = Path("/example/a.py"), Path("/example/parts.py")
+    project = Project.of({path: f"{head}net = {expression}\n", other: "class Net:\n    pass\n"})
+    program = Program(project, project.files.values())
+    value = program.modules[path].body[-1].value
+    found = [it for it in program.values(value) if isinstance(it, Inst)]
+    assert [program.scopes[it.cls.scope].node.name for it in found] == ["Net"]

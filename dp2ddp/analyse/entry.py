@@ -70,6 +70,7 @@ IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rena
 # Methods of strings, lists and dicts: ``args.gpus.split(",")``.
 PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
 SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdout.flush"}
+FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 LEVELS = {"debug", "info", "warning", "warn", "error"}
 # Methods that set the entries of configurations.
 CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
@@ -164,19 +165,19 @@ def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin
     if all(it in block and _can_move(context, it, first) for it in settings):
         return _Begin(first, moved=tuple(settings))
     last = max(block.index(holder) for _, holder in late)
-    # What is only said may be said twice: by the process that starts the ranks, and by the main process.
+    # What does no harm twice is done by the process that starts the ranks, and again by the main process.
     if last + 1 < len(block) and not any(
-        _is_first(context, it, devices, speaking=True) for it in block[: last + 1]
+        _is_first(context, it, devices, again=True) for it in block[: last + 1]
     ):
         return _Begin(block[last + 1])
     return _Begin(first, late=late[0][1], deciders=tuple(it for it, _ in late))
 
 
-def _is_first(context: Context, statement: ast.stmt, devices: _Devices, speaking: bool = False) -> bool:
+def _is_first(context: Context, statement: ast.stmt, devices: _Devices, again: bool = False) -> bool:
     """Whether only ranks may run a statement: it does something, or names a device where some are chosen."""
     # Which device is this rank's is known once the devices are chosen.
     named = devices.expression is not None and _names_device(statement)
-    return named or not _pure(context, statement, speaking)
+    return named or not _pure(context, statement, again)
 
 
 def _setting(context: Context, decider: ast.stmt) -> ast.stmt:
@@ -259,19 +260,19 @@ def _holder(context: Context, decider: ast.stmt, block: list[ast.stmt]) -> ast.s
     return next((it for it in block if id(decider) in context.runs(it)), None)
 
 
-def _pure(context: Context, statement: ast.stmt | ast.expr, speaking: bool = False) -> bool:
+def _pure(context: Context, statement: ast.stmt | ast.expr, again: bool = False) -> bool:
     """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched.
 
-    ``speaking``: it may print.
+    ``again``: it may print, and make folders that may be there.
     """
     if isinstance(
         statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ):
         return True
     return not any(
-        _effect(context, node, speaking) for node in context.program.descendants(statement)
+        _effect(context, node, again) for node in context.program.descendants(statement)
     ) and not any(
-        _effect(context, node, speaking)
+        _effect(context, node, again)
         for index in context.program.entered(statement)
         for part in context.program.scopes[index].body
         for node in context.program.descendants(part)
@@ -284,19 +285,22 @@ def _names_device(statement: ast.stmt) -> bool:
     return any(is_cuda_string(node) for node in ast.walk(statement))
 
 
-def _effect(context: Context, node: ast.AST, speaking: bool) -> bool:
+def _effect(context: Context, node: ast.AST, again: bool) -> bool:
     if not isinstance(node, ast.Call):
         return False
     call = context.program.call(node)
     if call is None or not call.callees:
         return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN)
-    if speaking and call.names and all(map(_speaks, call.names)):
+    if again and call.names and all(_is_repeatable(name, call) for name in call.names):
         return False
     return any(_impure(context, callee, call) for callee in call.callees)
 
 
-def _speaks(name: str) -> bool:
-    """Whether a call prints or logs, by its full name."""
+def _is_repeatable(name: str, call: Call) -> bool:
+    """Whether a call, by its full name, prints, logs or makes a folder that may be there."""
+    if name in FOLDERS:
+        given = call.argument("exist_ok", 2)
+        return isinstance(given, ast.Constant) and given.value is True
     return name in SAYS or (name.startswith("logging.") and name.rpartition(".")[2] in LEVELS)
 
 
@@ -376,7 +380,12 @@ def _devices(
                         program.statement(found) for found in known if _is_code(found) and found not in nodes
                     ]
                     deciders += _attribute_sets(context, node, runs)
+    configured = (
+        any(isinstance(node, ast.Attribute) for node in ast.walk(expression)) if expression else False
+    )
     for node in program.nodes.values():
+        if configured and id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
+            deciders.append(program.statement(node))
         if id(node) in runs and isinstance(node, ast.Assign) and _is_visible(node):
             made_visible = ast.dump(_source(context, node.value, scopes, begin))
             if expression is None or ast.dump(expression) not in made_visible:  # else they are chosen already
@@ -471,7 +480,7 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin 
     statement = (
         program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
     )
-    if not isinstance(statement, ast.Assign) or not _pure(context, statement.value, speaking=True):
+    if not isinstance(statement, ast.Assign) or not _pure(context, statement.value, again=True):
         return None
     target = statement.targets[0]
     if definitions[0] in statement.targets:

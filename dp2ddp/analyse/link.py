@@ -812,14 +812,21 @@ class Program:
         for base in self.bases(cls):
             if isinstance(base, Cls) and (base.scope, name) in self._definitions:
                 for values in self._definitions[base.scope, name].values():
-                    for value in values:
-                        method = isinstance(value, Func) and isinstance(owner, Inst)
-                        found.add(Bound(value, owner) if method else value)  # type: ignore[arg-type]
+                    found.update(self._method(value, owner) for value in values)
                 break
         if not found:
             outside = [base for base in self.bases(cls) if isinstance(base, Ext)]
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
+
+    def _method(self, value: Value, owner: Inst | Cls) -> Value:
+        """What is found in a class, as it comes out of an object or out of the class itself."""
+        if not isinstance(value, Func):
+            return value
+        marks = getattr(self.scopes[value.scope].node, "decorator_list", [])
+        if any(isinstance(mark, ast.Name) and mark.id == "classmethod" for mark in marks):
+            return Bound(value, owner.cls if isinstance(owner, Inst) else owner)
+        return Bound(value, owner) if isinstance(owner, Inst) else value
 
     def _derived(self, cls: Cls) -> list[Cls]:
         """Subclasses whose fields a method of the base may read."""
@@ -867,6 +874,8 @@ class Program:
                     found |= self._values.get(id(node.func.value), NOTHING)
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
                     found |= self._getattr(node)
+                case Ext(name="importlib.import_module") if node.args:
+                    found |= self._module(node.args[0], scope)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
@@ -874,6 +883,12 @@ class Program:
                     if name and not _is_tensor(name):
                         found.add(Made(name, id(node)))
         return frozenset(found)
+
+    def _module(self, name: ast.expr, scope: Scope) -> Values:
+        """The module of the project that a literal name stands for."""
+        known = isinstance(name, ast.Constant) and isinstance(name.value, str)
+        path = self.project.resolve(scope.file.path, name.value) if known else None  # type: ignore[attr-defined]
+        return frozenset([Mod(path)]) if path else NOTHING
 
     def _getattr(self, node: ast.Call) -> Values:
         key = node.args[1]
