@@ -120,6 +120,7 @@ def pretend(replicas: int) -> None:
     cuda.device_count = lambda: replicas
     cuda.current_device = lambda: 0
     cuda.is_current_stream_capturing = lambda: False
+    torch.optim.Optimizer._accelerator_graph_capture_health_check = _nothing
     cuda.set_device = cuda.synchronize = cuda.manual_seed = cuda.manual_seed_all = _nothing
     torch.Tensor.cuda = nn.Module.cuda = _itself
     torch.Tensor.to = _on_cpu(torch.Tensor.to)

@@ -1,0 +1,110 @@
+"""Programs in the shapes that DataParallel code really has train as they did, by what the command makes of them.
+
+``after/`` is trained: that it is what the command writes, the tests of the fixtures show.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+import pytest
+
+from parity import compare
+from parity.harness import FIXTURES, Lab, Run
+from parity.test_tier_training import differences
+
+
+@dataclass(frozen=True)
+class Program:
+    """One fixture: how it is run, and what it leaves."""
+
+    name: str
+    arguments: str
+    """DATA is the data set's folder, RANKS what stands for ``0 1`` and GPUS for ``0,1`` where there are two."""
+    checkpoint: str
+    says: str
+    """Matches the printed lines that are the same in every run."""
+    planned: bool = False
+    """Whether a DistributedSampler shuffles in its own way, so that the original must be given the batches."""
+    losses: bool = False
+    """Whether every rank has the whole batch's loss."""
+    processes: tuple[int, ...] = (2, 3)
+
+    def run(self, lab: Lab, side: str, gpus: int, **settings: object) -> Run:
+        ranks = [str(rank) for rank in range(gpus)]
+        tokens = {"DATA": [str(lab.data())], "RANKS": ranks, "GPUS": [",".join(ranks)]}
+        arguments = [part for word in self.arguments.split() for part in tokens.get(word, [word])]
+        return lab.run(FIXTURES / self.name / side / "train.py", arguments, **settings).ok()
+
+    def said(self, run: Run) -> list[str]:
+        return [line for line in run.printed.splitlines() if re.search(self.says, line)]
+
+
+PROGRAMS = [
+    Program(
+        "iterations",
+        "--gpus RANKS --num_steps 17",
+        "checkpoints/flow.pth",
+        says="^Validation|^Training|^Parameter",
+        planned=True,
+    ),
+    Program(
+        "base_trainer",
+        "--data DATA --batch-size 24",
+        "saved/checkpoint.pth",
+        says="^Valid",
+        planned=True,
+    ),
+    Program("gan", "--manualSeed 5 --batchSize 32", "output/netD_epoch_1.pth", says="", losses=True),
+    Program(
+        "accumulation",
+        "--gradient_accumulation_steps 2",
+        "output/pytorch_model.bin",
+        says="",
+        losses=True,
+    ),
+    Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="", losses=True),
+    Program(
+        "identity_sampler", "--sampler camera", "checkpoint.pth.tar", says="", losses=True, processes=(3,)
+    ),
+    Program("identity_sampler", "--sampler none", "checkpoint.pth.tar", says="", losses=True, processes=(2,)),
+    Program(
+        "loader_factory",
+        "--use-more --batch-size 16",
+        "run/disks/segnet/model_best.pth.tar",
+        says="^Valid|Total|Epoch",
+    ),
+    Program(
+        "logs_and_copies",
+        "--data DATA --batch-size 24",
+        "logs/model_best.pth.tar",
+        says="^Test|^Training",
+        planned=True,
+    ),
+    Program("predictions", "", "checkpoints/model.t7", says="^Test|^Let", planned=True),
+]
+
+
+@pytest.mark.parametrize(
+    ("program", "processes"),
+    [
+        pytest.param(program, processes, id=f"{program.name} {program.arguments} on {processes}")
+        for program in PROGRAMS
+        for processes in program.processes
+    ],
+)
+def test_programs_make_dataparallel_s_steps(lab: Lab, program: Program, processes: int) -> None:
+    """With as many replicas, to the last step, and what is printed, saved and written."""
+    after = program.run(lab, "after", processes, processes=processes)
+    plan = {"plan": str(lab.plan(after))} if program.planned else {}
+    before = program.run(lab, "before", processes, replicas=processes, **plan)
+    assert len(after.ranks) == processes
+    if program.planned:
+        assert compare.training(before.ranks[0], after.ranks, losses=1e-9, parameters=1e-12) == []
+    else:
+        assert differences(before, after, losses=program.losses) == []
+    assert program.said(after) == program.said(before) != []
+    pair = before.load(program.checkpoint), after.load(program.checkpoint)
+    assert compare.checkpoints(*pair, tolerance=1e-9) == []
+    assert after.files() == before.files()
