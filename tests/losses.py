@@ -188,6 +188,24 @@ GATHERED = {
     "a sum that only some calls give": program(
         (CRITERION, SMOOTHED), (LOSS, "loss = criterion(outputs, targets.cuda(), plain=True)")
     ),
+    "one of several": program(
+        ("loader = ", DICE + "loader = "),
+        (
+            CRITERION,
+            "import os\n\nshares = data.tensors[1].bincount().float()\n"
+            "criterion = nn.CrossEntropyLoss(weight=shares.cuda())\n"
+            "if os.environ.get('OVERLAP'):\n    criterion = Overlap()",
+        ),
+    ),
+    "a loss that knows the data": program(
+        (
+            CRITERION,
+            "class Balanced(nn.Module):\n    def __init__(self, shares):\n        super().__init__()\n"
+            "        self.shares = shares\n\n    def forward(self, output, target):\n"
+            "        return F.cross_entropy(output, target, weight=self.shares)\n\n\n"
+            "criterion = Balanced(data.tensors[1].bincount().float().cuda())",
+        )
+    ),
     "a loss with a number beside": program(
         (
             "loader = ",

@@ -84,6 +84,9 @@ ASKING = (
     "builtins.isinstance",
     "builtins.hasattr",
     "builtins.bool",
+    "builtins.range",
+    "builtins.enumerate",
+    "builtins.zip",
     "pathlib.Path.exists",
 )
 OPENERS = {"builtins.open", "io.open", "codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
@@ -280,6 +283,7 @@ def collect(context: Context) -> tuple[Effect, ...]:
     shared = [node for node in map(program.nodes.get, guarded) if _is_shared(context, node)]
     files = {id(node.items[0].context_expr) for node in shared}
     guarded -= {key for key in guarded if _writes_to(context, program.nodes[key], files)}
+    guarded |= _around(context, guarded)
     inner = {
         key
         for key in guarded
@@ -296,6 +300,46 @@ def collect(context: Context) -> tuple[Effect, ...]:
                 found += _calls(context, node, guarded)
     found += (_effect(context, "print", node, "print()") for node in imported if _is_print(context, node))
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
+
+
+def _around(context: Context, guarded: set[int]) -> set[int]:
+    """Loops and choices of which nothing is left without the calls that write: one guard for all of it."""
+    program = context.program
+    found: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key], reverse=True):
+        node = program.parent(program.nodes[key])
+        while id(node) not in found and _only_writes(context, node, guarded | found):
+            found.add(id(node))
+            node = program.parent(node)
+    return found
+
+
+def _only_writes(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
+    match node:
+        case ast.For(iter=header):
+            if _is_needed(context, node):
+                return False
+        case ast.If(test=header, orelse=[_, *_]):
+            pass
+        case _:
+            return False
+    parts = [*node.body, *node.orelse]
+    return _only_asks(context, header) and all(
+        id(part) in guarded and isinstance(part, ast.Expr | ast.For | ast.If) for part in parts
+    )
+
+
+def _is_needed(context: Context, loop: ast.For) -> bool:
+    """Whether what a loop binds is used outside it, or is no plain name."""
+    program = context.program
+    inside = {id(node) for node in ast.walk(loop)}
+    bound = [node for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+    return any(isinstance(node, ast.Attribute | ast.Subscript) for node in ast.walk(loop.target)) or any(
+        definition in bound
+        for node in ast.walk(program.scope(loop).node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside
+        for definition in program.definitions(node)
+    )
 
 
 def _already(context: Context, statement: ast.AST) -> bool:

@@ -54,6 +54,7 @@ PURE = (
     "torch.nn.functional.",
     "torch.set_default_dtype",
     "torchvision.transforms.",
+    "types.",
     "typing.",
     "warnings.",
     "yacs.",

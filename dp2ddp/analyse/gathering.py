@@ -67,10 +67,9 @@ class Gathering(Samples):
         return True
 
     def _is_of_the_batch(self, node: ast.Attribute) -> bool:
-        """Whether an attribute of an object has been given something of a part of the batch."""
-        return (
-            bool(self.program.definitions(node)) and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
-        )
+        """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches."""
+        inside = any(id(it) in loop.runs for it in self.program.definitions(node) for loop in self._loops)
+        return inside and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
 
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""

@@ -64,11 +64,16 @@ PROGRAMS = [
         says="",
         losses=True,
     ),
-    Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="", losses=True),
+    Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="^Rank"),
+    Program("identity_sampler", "--sampler camera", "checkpoint.pth.tar", says="^Rank", processes=(3,)),
+    Program("identity_sampler", "--sampler none", "checkpoint.pth.tar", says="^Rank", processes=(2,)),
     Program(
-        "identity_sampler", "--sampler camera", "checkpoint.pth.tar", says="", losses=True, processes=(3,)
+        "config_gpus",
+        "--data DATA --gpus GPUS",
+        "output/checkpoint.pth.tar",
+        says="^Test|^=>",
+        planned=True,
     ),
-    Program("identity_sampler", "--sampler none", "checkpoint.pth.tar", says="", losses=True, processes=(2,)),
     Program(
         "loader_factory",
         "--use-more --batch-size 16",
