@@ -19,9 +19,9 @@ CASES = Path(__file__).with_name("shard_cases.py")
 @pytest.mark.parametrize(
     "cases",
     [
-        "order drift streams",
+        "ways order drift streams",
         "batches own_iterators rank_0 workers",
-        "sizes epochs keys refusals weights ways",
+        "sizes epochs keys refusals weights",
     ],
 )
 def test_cases(lab, processes, cases):
