@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from pathlib import Path
 
 import pytest
 
 from dp2ddp.convert import convert
+from dp2ddp.rules import ddp101_single_process_program
+from dp2ddp.runtime import launch
 from dp2ddp.source import Project
 
 PATH = Path("/example/train.py")
@@ -51,6 +54,18 @@ STARTS = {
         "    args = parse()\n    main(args, rate=2)\n",
         "ddp.launch(main, args, rate=2)",
         "args = parse()",
+    ),
+    "options of main that are launch's too": (
+        "def main(rate, timeout):\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=[1, 3]))\n\n\n"
+        "if __name__ == '__main__':\n    main(2, timeout=3)\n",
+        "ddp.launch(lambda: main(2, timeout=3), devices=[1, 3])",
+        None,
+    ),
+    "options of main that are not known": (
+        "def main(**options):\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\n"
+        "if __name__ == '__main__':\n    main(**vars(parse()))\n",
+        "ddp.launch(lambda: main(**vars(parse())))",
+        None,
     ),
     "sys.exit(main())": (
         "def main():\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    sys.exit(main())\n",
@@ -269,3 +284,10 @@ def test_devices_that_a_function_of_another_file_makes_are_asked_of_it_at_the_st
     assert "    ddp.init(devices=choose(args.gpus)[1])\n" in after["train.py"]
     assert "from tools import choose\n" in after["train.py"]
     assert "count = torch.cuda.device_count()" in after["tools.py"]
+
+
+def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
+    named = inspect.signature(launch).parameters.values()
+    assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(
+        ddp101_single_process_program.OPTIONS
+    )

@@ -38,6 +38,9 @@ if __name__ == "__main__":
 """,
 )
 
+OPTIONS = ("devices", "num_machines", "machine_rank", "dist_url", "processes", "backend", "timeout")
+"""What ``launch`` keeps for itself, and does not pass on."""
+
 
 def check(facts: Facts) -> Iterator[Finding]:
     for script in facts.scripts:
@@ -63,4 +66,10 @@ def _edits(script: Script) -> tuple:
         start = "\n".join([*above, f"{{ddp}}.init({', '.join(given)})"])
         return (Insert(script.at, start, holes), *(Remove(at) for at, _ in script.moved), *added)
     holes["main"] = script.function
-    return (Replace(script.at, f"{{ddp}}.launch({', '.join(['{main}', *given])})", holes), *added)
+    own = given[len(script.arguments) :]
+    passed = given[: len(script.arguments)]
+    if any(prefix == "**" or prefix.removesuffix("=") in OPTIONS for prefix, _ in script.arguments):
+        call = [f"lambda: {{main}}({', '.join(passed)})"]
+    else:
+        call = ["{main}", *passed]
+    return (Replace(script.at, f"{{ddp}}.launch({', '.join([*call, *own])})", holes), *added)

@@ -17,7 +17,7 @@ parameter once. Here every parameter says when its gradient has arrived, and the
 from __future__ import annotations
 
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from threading import RLock
 from typing import Any
 
@@ -37,8 +37,11 @@ class Passes:
     def __init__(self, wrapper: Any) -> None:
         self._wrapper = weakref.ref(wrapper)
         self.current = _none
+        # the reducer, and the parameters that a live pass has not reached yet: what the hooks look at
+        self._tell: list[Callable[[int], None]] = []
+        self._awaited: dict[int, int] = {}
         self._handles: dict[int, Any] = {}
-        weakref.finalize(self, _remove, self._handles).atexit = False
+        weakref.finalize(self, _remove, self._handles, self._tell).atexit = False
         self._late = False  # whether gradients arrive twice in a pass
         self._running = False  # whether a pass has begun and not ended; it may have failed
         self.expected = False  # whether a forward was made whose backward pass is to be synchronised
@@ -58,19 +61,37 @@ class Passes:
             sparse: whether their gradients are sparse.
         """
         self._running = False
+        self._awaited.clear()
         self._trained, self._sparse = list(trained), list(sparse)
-        self.count = len(self._trained)
         self.indices = {id(parameter): index for index, parameter in enumerate(trained)}
         reducer = self._wrapper().reducer
         reducer._remove_autograd_hooks()
-        self.tell = reducer._autograd_hook
+        self._tell[:] = [reducer._autograd_hook]
         with torch.enable_grad():
             self.nodes = {id(p): p.expand_as(p).grad_fn.next_functions[0][0] for p in trained}
         present = {id(p): p for p in parameters if p.is_floating_point() or p.is_complex()}
         for key in self._handles.keys() - present.keys():
             self._handles.pop(key).remove()
         for key in present.keys() - self._handles.keys():
-            self._handles[key] = _on_arrival(present[key], key, self)
+            self._handles[key] = self._hear_of(present[key], key)
+
+    def _hear_of(self, parameter: torch.nn.Parameter, key: int) -> Any:
+        """Have ``note`` called whenever a gradient was added to ``parameter.grad``."""
+        reference = weakref.ref(self)  # the parameter's node holds the parameter, and is held by the passes
+        awaited, tell = self._awaited, self._tell
+
+        def heard(_: torch.Tensor) -> None:
+            index = awaited.pop(key, None)
+            if index is not None and awaited:  # nearly always
+                tell[0](index)
+            elif (passes := reference()) is not None:
+                passes.note(key, index)
+
+        trained = parameter.requires_grad
+        parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
+        handle = parameter.register_post_accumulate_grad_hook(heard)
+        parameter.requires_grad_(trained)
+        return handle
 
     def has_failed(self) -> bool:
         """Whether a pass has begun that will not end any more."""
@@ -96,23 +117,36 @@ class Passes:
             current = self.current()
             if current is None:
                 current = _Pass(self)
-                self.current = weakref.ref(current)
+                awaited = self._awaited
+                self.current = weakref.ref(current, lambda _: awaited.clear())
                 Variable._execution_engine.queue_callback(current)
             return current
 
-    def note(self, key: int) -> None:
-        """Hear that a gradient has arrived."""
+    def note(self, key: int, index: int | None) -> None:
+        """Hear that a gradient has arrived.
+
+        Args:
+            key: of its parameter.
+            index: where that is in the reducer, if the pass is live and did not know yet.
+        """
         with _preparing:
             current = self.begin()
             if not current.is_prepared:
                 self._prepare(current, key)
+            if index is None:
+                index = current.awaited.pop(key, None)
         if torch._C._current_graph_task_id() != current.task:
             self._late = True
-        if key in current.arrived:
+        if index is None:
             self._late = True
-            current.is_repeated, current.is_live = current.is_repeated or current.is_live, False
+            if current.is_live:
+                current.is_repeated, current.is_live = True, False
+                current.awaited = dict(self._awaited)
+                self._awaited.clear()
+        elif current.is_live and current.awaited:
+            self._tell[0](index)
         else:
-            current.arrived[key] = False
+            current.untold.append(index)
 
     def _prepare(self, current: _Pass, key: int | None = None) -> None:
         """Make the reducer ready for a pass.
@@ -136,6 +170,8 @@ class Passes:
             current.is_live = wrapper._has_rebuilt_buckets and not self._late
             if current.is_live:
                 wrapper.reducer.prepare_for_backward([])
+                self._awaited.update(self.indices)
+        current.awaited = self._awaited if current.is_live else dict(self.indices)
         current.is_prepared = True
 
     def _end(self, current: _Pass) -> None:
@@ -148,6 +184,7 @@ class Passes:
                 self.expected = self._running = False
         finally:
             self.current = _none
+            self._awaited.clear()
 
     def _may_be_reached_elsewhere(self) -> bool:
         """Whether a pass that came to the output and to no parameter is one in which other ranks may reach some."""
@@ -155,7 +192,7 @@ class Passes:
 
     def _complete(self, current: _Pass, reducer: Any) -> list[torch.nn.Parameter]:
         """Tell the reducer of all parameters that it has not heard of, and return those that were not reached."""
-        missing = [parameter for parameter in self._trained if id(parameter) not in current.arrived]
+        missing = [parameter for parameter in self._trained if id(parameter) in current.awaited]
         frozen = {parameter: parameter.grad for parameter in missing if not parameter.requires_grad}
         for parameter in missing:
             if parameter in frozen:
@@ -167,9 +204,8 @@ class Passes:
             own = {p: None if p.grad is None else p.grad.clone() for p in self._trained}
         if not (current.is_live or current.is_repeated):
             reducer.prepare_for_backward([])
-        for key in [*current.arrived, *map(id, missing)]:
-            if not current.arrived.get(key):
-                self.tell(self.indices[key])
+        for index in [*current.untold, *current.awaited.values()]:
+            self._tell[0](index)
         # what follows comes after the reducer's own end, which it has queued now
         if own:
             Variable._execution_engine.queue_callback(lambda: self._average_again(reducer, own, frozen))
@@ -186,8 +222,8 @@ class Passes:
                 parameter.grad.copy_(gradient)
         debug.meet(f"{self._name}, again because a gradient arrived twice")
         reducer.prepare_for_backward([])
-        for index in range(self.count):
-            self.tell(index)
+        for index in self.indices.values():
+            self._tell[0](index)
         if frozen:
             Variable._execution_engine.queue_callback(lambda: _put_back(frozen))
 
@@ -197,19 +233,21 @@ class _Pass:
 
     __slots__ = (
         "_passes",
-        "arrived",
+        "awaited",
         "is_live",
         "is_prepared",
         "is_repeated",
         "is_synchronised",
         "task",
+        "untold",
         "__weakref__",
     )
 
     def __init__(self, passes: Passes) -> None:
         self._passes = weakref.ref(passes)
         self.task = torch._C._current_graph_task_id()
-        self.arrived: dict[int, bool] = {}  # in the order of arrival; whether the reducer was told
+        self.awaited: dict[int, int] = {}  # what has not arrived
+        self.untold: list[int] = []  # what has arrived and the reducer was not told of, in that order
         self.is_prepared = False
         self.is_synchronised = False
         self.is_live = False  # whether the reducer hears of each gradient as it arrives
@@ -225,32 +263,10 @@ def _none() -> None:
     return None
 
 
-def _remove(handles: dict[int, Any]) -> None:
+def _remove(handles: dict[int, Any], tell: list[Any]) -> None:
     for handle in handles.values():
         handle.remove()
-
-
-def _on_arrival(parameter: torch.nn.Parameter, key: int, passes: Passes) -> Any:
-    """Have ``passes`` know whenever a gradient was added to ``parameter.grad``."""
-    reference = weakref.ref(passes)  # the parameter's node holds the parameter, and is held by the passes
-
-    def note(_: torch.Tensor) -> None:
-        passes = reference()
-        if passes is None:
-            return
-        current = passes.current()
-        if current is not None and current.is_live and key not in current.arrived:  # nearly always
-            current.arrived[key] = is_told = len(current.arrived) + 1 < passes.count
-            if is_told:
-                passes.tell(passes.indices[key])
-        else:
-            passes.note(key)
-
-    trained = parameter.requires_grad
-    parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
-    handle = parameter.register_post_accumulate_grad_hook(note)
-    parameter.requires_grad_(trained)
-    return handle
+    tell.clear()
 
 
 def _is_older(tensor: torch.Tensor, arguments: Any) -> bool:
