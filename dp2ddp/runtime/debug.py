@@ -27,6 +27,7 @@ GRACE = (
 )
 
 _limit = DEFAULT_TIMEOUT
+_is_on = os.environ.get(VARIABLE, "0") not in ("", "0")
 
 _PASSED_OVER = (
     os.path.dirname(__file__) + os.sep,
@@ -35,9 +36,10 @@ _PASSED_OVER = (
 )
 
 
-def wait_for(timeout: timedelta | None) -> None:
-    """Set how long ``meet`` waits; None for the default."""
-    global _limit
+def begin(timeout: timedelta | None) -> None:
+    """Look whether there is anything to do, and set how long ``meet`` waits; None for the default."""
+    global _is_on, _limit
+    _is_on = os.environ.get(VARIABLE, "0") not in ("", "0")
     _limit = DEFAULT_TIMEOUT if timeout is None else timeout.total_seconds()
 
 
@@ -76,7 +78,7 @@ def meet(what: str, patient: bool = False) -> None:
         RuntimeError: a rank is at another call, has ended, or has not come in time; the message names this call, the
             ranks that are missing and where they are.
     """
-    if os.environ.get(VARIABLE, "0") in ("", "0"):
+    if not _is_on:
         return
     limit = float("inf") if patient else _limit
     number, rank, store = rendezvous.next_call("debug"), ranks.get_rank(), rendezvous.store()

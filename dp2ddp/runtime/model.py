@@ -95,12 +95,19 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if is_known and weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
         with self._inside if self._guards else nullcontext():
-            output = super().forward(*inputs, **kwargs)
+            output = self._forward_reduced(*inputs, **kwargs)
         if not is_known:
             return weighing.refused(output)
         if self.require_backward_grad_sync:
             self._passes.expect(output, (inputs, kwargs))
         return weighing.weighed(output, weight) if self._weighs and parts.are_drawn() else output
+
+    def _forward_reduced(self, *inputs: Any, **kwargs: Any) -> Any:
+        if getattr(torch.autograd.profiler, "_is_profiler_enabled", True):
+            return super().forward(*inputs, **kwargs)
+        # as torch's, without the mark for the profiler, which costs more than all the rest
+        inputs, kwargs = self._pre_forward(*inputs, **kwargs)
+        return self._post_forward(self._run_ddp_forward(*inputs, **kwargs))
 
     def _post_forward(self, output: Any) -> Any:
         # torch's makes the reducer ready here, for the one backward pass that it expects
@@ -143,16 +150,16 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def settle(self, in_backward: bool = False) -> None:
         """Follow what became of the parameters since the last time."""
-        seen, replaced = self._seen, False
+        seen, replaced, moved = self._seen, False, False
         if self._unsettled and not in_backward:
             self._unsettled = False
             current = list(self.module.parameters())
             replaced = [*map(id, seen)] != [*map(id, current)]
             moved = not replaced and [*map(_place, seen)] != self._places
             self._say_once()
-        else:
-            moved = bool(seen) and _place(seen[0]) != self._places[0]
-        if replaced or moved or any(parameter.requires_grad for parameter in self._untrained):
+        elif seen:
+            moved = (seen[0].device, seen[0].dtype) != self._places[0]
+        if replaced or moved or self._untrained and any(p.requires_grad for p in self._untrained):
             self._arrange(new=replaced)
         elif self._passes.has_failed():
             self.renew_reducer()

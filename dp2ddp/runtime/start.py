@@ -134,7 +134,7 @@ def init(
         _take_place_in_given_group()
         return
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
-    debug.wait_for(wanted.timeout)
+    debug.begin(wanted.timeout)
     place = ranks.place()
     if place is not None and place.one_per_machine and wanted.process_count() > 1:
         # srun gave each machine one task, and it has several GPUs

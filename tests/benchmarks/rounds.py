@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import random
 import statistics
 from collections.abc import Sequence
 
@@ -11,9 +12,8 @@ import torch
 
 
 def order(names: Sequence[str], number: int) -> list[str]:
-    """The names in the order of round ``number``: turned by one each time, every second time backwards."""
-    turned = [*names[number % len(names) :], *names[: number % len(names)]]
-    return turned[::-1] if number % 2 else turned
+    """The names in the order of round ``number``: at random, since each slows down the next one by chance."""
+    return random.Random(number).sample(names, len(names))
 
 
 def ratio(above: Sequence[float], below: Sequence[float]) -> str:

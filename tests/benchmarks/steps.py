@@ -11,10 +11,11 @@ from pathlib import Path
 from ..runtime import jobs
 from .rounds import machine, ratio
 
-ROUNDS = 30
+ROUNDS = 150
 LOOPS = Path(__file__).with_name("loops.py")
 NAMES = {
     "hand": "by hand: DistributedSampler, torch's DistributedDataParallel",
+    "again": "the same once more, for how much is chance",
     "sampler": "DistributedSampler, `ddp.DistributedDataParallel`",
     "shard": "`ddp.shard(loader)`, `ddp.DistributedDataParallel`",
     "accelerate": "accelerate",
@@ -27,6 +28,7 @@ NAMES = {
     "alone_wrap": "one process, one fixed batch, `ddp.DistributedDataParallel`",
 }
 AGAINST = {
+    "again": "hand",
     "sampler": "hand",
     "shard": "hand",
     "accelerate": "hand",
