@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from programs import CRITERION, LOSS, PROGRAM
+from programs import CRITERION, FORWARD, LOSS, OPTIMIZER, PROGRAM
 
 SMOOTHED = """\
 def smoothed(logits, labels, rate=0.1, plain=False):
@@ -58,6 +58,23 @@ def weighed(outputs, labels, rate=0.8):
 
 """
 MODEL = "model = nn.Linear(8, 2).cuda()\n"
+OWN = """\
+class Judging(nn.Linear):
+    def forward(self, inputs, targets):
+        return F.cross_entropy(super().forward(inputs), targets)
+
+
+model = Judging(8, 2).cuda()
+"""
+SEVERAL_GPUS = "if torch.cuda.device_count() > 1:\n            loss = loss.mean()"
+SCALING = """\
+class Scaling(torch.optim.SGD):
+    def backward(self, loss):
+        loss.backward()
+
+
+optimizer = Scaling(model.parameters(), lr=0.1)
+"""
 
 
 def program(*changes: tuple[str, str]) -> str:
@@ -106,6 +123,20 @@ MEANS = {
     ),
     "selected elements over all": program(
         (LOSS, "keep = targets.cuda() > 0\n        loss = (outputs[keep] ** 2).sum() / outputs.shape[0]")
+    ),
+    "the model's own, where there are several": program(
+        (MODEL, OWN), (FORWARD, "loss = model(inputs.cuda(), targets.cuda())"), (LOSS, SEVERAL_GPUS)
+    ),
+    "an optimizer's backward pass": program(
+        (OPTIMIZER, SCALING), ("loss.backward()", "optimizer.backward(loss)")
+    ),
+    "batches of several parts": program(
+        ("for inputs, targets in loader:", "for parts in loader:"),
+        (
+            FORWARD,
+            "for place in range(len(parts)):\n            parts[place] = parts[place].cuda()\n"
+            "        targets, inputs = parts[1], parts[:1]\n        outputs = model(*inputs)",
+        ),
     ),
     "accumulated": program(
         (LOSS, LOSS + " / 2\n        loss += 0.01 * outputs.abs().mean(dim=1).mean()"),

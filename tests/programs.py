@@ -97,9 +97,22 @@ WHOLE_BATCH = {
         "itself",
         (LOADER, "loader = DataLoader([data[:16], data[16:25]], batch_size=None)"),
     ),
-    "batches drawn by hand": case("DDP503", 8, "by hand", (LOADER, LOADER + "\nfirst = next(iter(loader))")),
+    "batches drawn by hand": case(
+        "DDP503",
+        15,
+        "by hand",
+        (
+            "        optimizer.zero_grad()\n",
+            "        optimizer.zero_grad()\n        other = next(iter(loader))\n",
+        ),
+        (LOSS, LOSS + " + 0 * len(other)"),
+    ),
     "training and evaluation": case(
-        "DDP503", 8, "evaluation", (LOADER, LOADER + "\nfor batch in loader:\n    pass")
+        "DDP503",
+        9,
+        "evaluation",
+        (LOADER, LOADER + "\nsource = [loader, enumerate(loader)][0]\nfor batch in loader:\n    pass"),
+        ("in loader:\n        optimizer", "in source if epoch else enumerate(loader):\n        optimizer"),
     ),
     "no loader": case(
         "DDP503",
@@ -177,9 +190,6 @@ WHOLE_BATCH = {
         ),
         (FORWARD, "outputs = model(inputs.cuda() + state)"),
     ),
-    "an evaluation by a comprehension": case(
-        "DDP503", 8, "evaluation", (LOADER, LOADER + "\nseen = sum(len(batch) for batch in loader)")
-    ),
     "layers before the model": case(
         "DDP501",
         17,
@@ -221,6 +231,21 @@ SHARDED_LOADERS = {
     'loader = DataLoader(data, **json.loads(\'{"batch_size": 16, "shuffle": true}\'))',
     "arguments in a list": "loader = DataLoader(*[data, 16, True])",
     "a loader in a list": "loader = [DataLoader(data, batch_size=16, shuffle=True) for _ in range(1)][0]",
+}
+
+# Loaders that something else draws whole batches from: the training loop shards them.
+DEALT = {
+    "an evaluation": LOADER + "\nfor batch in loader:\n    pass",
+    "an evaluation by a comprehension": LOADER + "\nseen = sum(len(batch) for batch in loader)",
+    "a first batch": LOADER + "\nfirst = next(iter(loader))",
+    "a factory": """\
+def batches(shuffle):
+    return DataLoader(data, batch_size=16, shuffle=shuffle)
+
+
+loader = batches(True)
+for batch in batches(False):
+    pass""",
 }
 
 # Wraps that an option, or the caller, decides about.

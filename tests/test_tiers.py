@@ -8,6 +8,7 @@ import pytest
 from losses import GATHERED, MEANS, OTHERS, UNGATHERED
 from programs import (
     CHOSEN,
+    DEALT,
     LOADER,
     LOOP,
     OPTIMIZER,
@@ -169,6 +170,30 @@ def test_the_call_of_several_lines_stays_as_it_is() -> None:
     assert SHARDED_LOADERS["weights"] + "\nloader = ddp.shard(loader)\n" in after
 
 
+@pytest.mark.parametrize("name", DEALT)
+def test_a_loader_that_serves_others_is_sharded_where_the_training_draws_from_it(name: str) -> None:
+    after, conversion = converted(PROGRAM.replace(LOADER, DEALT[name]))
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert calls(after).count("shard") == 1 and DEALT[name] in after
+    assert "    for inputs, targets in ddp.shard(loader):\n" in after
+    counted = PROGRAM.replace(LOADER, DEALT[name]).replace(
+        "inputs, targets in loader", "_, (inputs, targets) in source"
+    )
+    counted = counted.replace("    for _, (", "    source = enumerate(loader)\n    for _, (")
+    assert "source = enumerate(ddp.shard(loader))\n" in converted(counted)[0]
+
+
+def test_a_list_of_batches_is_sharded_where_it_is_filled() -> None:
+    text = PROGRAM.replace(LOADER, LOADER + "\nbatches = [batch for batch in loader]").replace(
+        "in loader:", "in batches:"
+    )
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    line = "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), shuffle=False, sampler=sampler)"
+    assert line in ast.unparse(ast.parse(after)) and "set_epoch" not in after
+    assert "    for inputs, targets in batches:\n" in after
+
+
 @pytest.mark.parametrize("name", MEANS)
 def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None:
     after, conversion = converted(MEANS[name])
@@ -190,6 +215,8 @@ def test_a_loss_over_the_batch_is_given_rows_in_the_original_s_order() -> None:
     text = GATHERED["samples compared"]
     assert "DistributedSampler(" in converted(text)[0]
     assert "ddp.shard(" in converted(text.replace(", shuffle=True", ""))[0]
+    after = converted(text.replace("shuffle=True", "shuffle=len(data) > 3"))[0]
+    assert "ddp.shard(" in after and "set_epoch" not in after
 
 
 @pytest.mark.parametrize("name", {**OTHERS, **UNGATHERED})

@@ -28,24 +28,26 @@ def analyse(project: Project) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel."""
     context = Context(Program(project, _concerned(project)))
     batch_loops = loops.batch_loops(context)
-    training = loops.training_loaders(batch_loops)
+    draws, dealt = loops.drawn(context, batch_loops)
+    training = loops.training_loaders(batch_loops) - dealt
     wrapped = models.collect(context)
-    made = loaders.collect(context, training)
+    made = (*loaders.collect(context, training), *loaders.dealt(context, draws))
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     starts = entry.collect(context)
     acts = effects.collect(context)
     judged = metrics.judge(context, batch_loops)
     measured = metrics.measured(context, batch_loops, judged.whole)
+    made = tuple(
+        replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
+    )
+    sharded = {loader.at for loader in made if loader.shard}
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
-        loaders=tuple(
-            replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers))
-            for it in made
-        ),
+        loaders=made,
         workers=loaders.workers(context),
-        loops=tuple(loop for loop in epochs if loop.loader not in uncounted),
+        loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,
         devices=devices.collect(context, models.moves(context, wrapped)),

@@ -95,6 +95,9 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
         case ast.Tuple() | ast.List():
             return all(is_choice(context, value, depth) for value in test.elts)
+        case ast.ListComp():
+            sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
+            return all(is_choice(context, source, depth) for source in (*sources, test.elt))
         case ast.Subscript():
             return is_choice(context, test.value, depth) and is_choice(context, test.slice, depth)
         case ast.Call():
@@ -113,9 +116,57 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             sources = [source for it in parameters for source in program.given(it)]
             if parameters and len(parameters) == len(found) and depth < 4:
                 return bool(sources) and all(is_choice(context, source, depth + 1) for source in sources)
-            held = assigned(context, test)
-            return bool(held) and depth < 4 and all(is_choice(context, source, depth + 1) for source in held)
+            held = assigned(context, test) or _unpacked(context, test)
+            return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
     return False
+
+
+def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:
+    """What a name gets of a loop, or of a tuple that a function returns, with the conditions that choose it.
+
+    Empty where that is not known.
+    """
+    program = context.program
+    found: list[ast.expr] = []
+    for definition in program.definitions(name):
+        around = program.parent(definition)
+        if isinstance(around, ast.comprehension) and around.target is definition:
+            found.append(around.iter)
+            continue
+        statement = program.statement(around) if isinstance(around, ast.Tuple) else None
+        if not isinstance(statement, ast.Assign) or statement.targets != [around]:
+            return []
+        returned = _returned(context, statement.value)
+        if not returned or not all(isinstance(it, ast.Tuple) for it in returned):
+            return []
+        place = around.elts.index(definition)  # type: ignore[union-attr]
+        for it in returned:
+            if place >= len(it.elts):  # type: ignore[attr-defined]
+                return []
+            chosen = it.elts[place]  # type: ignore[attr-defined]
+            found += [chosen, *_tests(context, chosen)]
+    return found
+
+
+def _returned(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What a function of the project returns; empty where that is not known."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    scopes = context.program.called_scopes(node) if call is not None and not call.names else set()
+    body = [inner for index in scopes for inner in context.program.body(context.program.scopes[index])]
+    return [inner.value for inner in body if isinstance(inner, ast.Return) and inner.value is not None]
+
+
+def _tests(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The conditions round a place, and round the assignments to a name that may be there."""
+    program = context.program
+    places = [node, *program.definitions(node)]
+    return [
+        around.test
+        for place in places
+        if not isinstance(place, ast.arg)
+        for around in program.ancestors(place)
+        if isinstance(around, ast.If)
+    ]
 
 
 def _known(context: Context, test: ast.expr) -> bool:

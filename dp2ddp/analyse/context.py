@@ -8,7 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Program, Value, Values, full_name
+from dp2ddp.analyse.link import LOADER, WRAP, Call, Coll, Inst, Made, Program, Value, Values, full_name
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
 from dp2ddp.source import SourceFile
 
@@ -71,12 +71,23 @@ class Context:
 
     @cached_property
     def backwards(self) -> list[ast.Call]:
-        """Every ``loss.backward()``."""
+        """Every ``loss.backward()``, and ``optimizer.backward(loss)``."""
         return [
             call.node
             for call in self.program.calls
             if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "backward"
         ]
+
+    def loss(self, backward: ast.Call) -> ast.expr:
+        """The loss that a backward pass starts from."""
+        owner = backward.func.value  # type: ignore[attr-defined]
+        optimizes = any(self._optimizes(value) for value in self.program.values(owner))
+        return backward.args[0] if optimizes and len(backward.args) == 1 else owner
+
+    def _optimizes(self, value: Value) -> bool:
+        """Whether a value is an optimizer."""
+        bases = self.program.bases(value.cls) if isinstance(value, Inst) else [value]
+        return any("optim" in full_name(base).rpartition(".")[0] for base in bases)
 
     @cached_property
     def loaders(self) -> list[Call]:
@@ -190,13 +201,23 @@ class Context:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
         found: set[Value] = set()
         for value in values:
-            if isinstance(value, Made) and value.name in WRAPPERS:
-                call = self.program.call(self.program.node(value.site))
-                if call and call.node.args:
-                    found |= self.iterated(self.program.values(call.node.args[0]))
-            else:
+            sources = self.sources(value)
+            for source in sources:
+                found |= self.iterated(self.program.values(source))
+            if not sources:
                 found.add(value)
         return frozenset(found)
+
+    def sources(self, value: Value) -> list[ast.expr]:
+        """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``."""
+        if isinstance(value, Made) and value.name in WRAPPERS:
+            call = self.program.call(self.program.node(value.site))
+            several = value.name == "builtins.zip"
+            return [] if call is None else call.node.args if several else call.node.args[:1]
+        if isinstance(value, Coll):
+            node = self.program.node(value.site)
+            return [node.generators[0].iter] if isinstance(node, ast.ListComp) and is_copy(node) else []
+        return []
 
     def made(self, values: Values, name: str) -> set[int]:
         """Where the objects of an outside class among some values are made."""
@@ -219,6 +240,14 @@ def _is_module(name: str) -> bool:
 
 
 WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
+WRAPPERS |= {f"builtins.{name}" for name in ("list", "tuple", "sorted", "reversed", "zip")}
+
+
+def is_copy(node: ast.ListComp) -> bool:
+    """``[batch for batch in loader]``."""
+    first, *others = node.generators
+    alone = not others and not first.ifs
+    return alone and isinstance(node.elt, ast.Name) and ast.unparse(first.target) == node.elt.id
 
 
 def _runtime_name(file: SourceFile) -> str:

@@ -28,6 +28,27 @@ def collect(context: Context, training: set[int]) -> tuple[Loader, ...]:
     return tuple(_loader(context, call) for call in context.loaders if id(call.node) in training)
 
 
+def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
+    """The loaders of the training that are sharded where it draws from them."""
+    return tuple(
+        Loader(
+            **context.place(draw),
+            statement=context.program.anchor(context.program.statement(draw)),
+            dataset=context.program.anchor(draw),
+            hoist=None,
+            fetches=False,
+            batch_size=None,
+            shuffle=False,
+            drop_last=None,
+            sampler="",
+            sampler_class="",
+            sampler_import=None,
+            shard="elsewhere its whole batches are needed",
+        )
+        for draw in draws
+    )
+
+
 def workers(context: Context) -> tuple[Workers, ...]:
     """Numbers of worker processes that are not 0, of all loaders that a training program makes."""
     found: dict[Anchor, Workers] = {}

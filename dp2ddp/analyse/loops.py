@@ -6,8 +6,9 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context
-from dp2ddp.analyse.link import LOADER, Inst, Values, full_name
+from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
+from dp2ddp.analyse.link import LOADER, Call, Inst, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -24,7 +25,8 @@ COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 class BatchLoop:
     """A ``for`` over batches, in a statement or a comprehension, and the loaders that it may draw from.
 
-    ``runs``: identities of all nodes that it may run.
+    ``runs``: identities of all nodes that it may run. ``draws``: the expressions whose elements it gets, behind
+    ``enumerate``, ``tqdm`` and the like; empty where they are not followed. ``passing``: identities of those calls.
     """
 
     node: ast.AST
@@ -32,6 +34,8 @@ class BatchLoop:
     loaders: frozenset[int]
     trains: bool
     runs: frozenset[int]
+    draws: tuple[ast.expr, ...]
+    passing: frozenset[int]
 
 
 def batch_loops(context: Context) -> list[BatchLoop]:
@@ -42,18 +46,87 @@ def batch_loops(context: Context) -> list[BatchLoop]:
     for node in list(program.nodes.values()):
         if isinstance(node, ast.For | ast.comprehension) and context.runs_in_training(node):
             loaders = context.made(context.iterated(program.values(node.iter)), LOADER)
-            if loaders:
+            if loaders and not _copies(context, node):
                 body = getattr(node, "body", [])
                 runs = set().union(*(context.runs(statement) for statement in body))
                 trains = bool(runs & backwards)
+                passing: set[int] = set()
+                draws = tuple(_draws(context, node.iter, passing) or ())
                 found.append(
-                    BatchLoop(node, node.iter, frozenset(loaders), trains, frozenset(context.runs(node)))
+                    BatchLoop(
+                        node,
+                        node.iter,
+                        frozenset(loaders),
+                        trains,
+                        frozenset(context.runs(node)),
+                        draws,
+                        frozenset(passing),
+                    )
                 )
     return found
 
 
+def _copies(context: Context, node: ast.AST) -> bool:
+    """Whether a loop only puts the batches in a list, whose elements another loop gets."""
+    around = context.program.parent(node)
+    return isinstance(around, ast.ListComp) and is_copy(around)
+
+
+def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0) -> list[ast.expr] | None:
+    """The expressions behind ``enumerate``, ``tqdm``, names for these and lists, that are loaders themselves."""
+    values = context.program.values(source)
+    behind = [it for value in values for it in context.sources(value)]
+    if not behind:
+        return [source]
+    written = isinstance(source, ast.Call | ast.ListComp)
+    sources = behind if written else assigned(context, source)
+    if depth > 6 or not sources or (written and len(values) > 1):
+        return None
+    if isinstance(source, ast.Call):
+        passing.add(id(source))
+    found = [_draws(context, it, passing, depth + 1) for it in sources]
+    return None if None in found else [draw for draws in found for draw in draws or ()]
+
+
 def training_loaders(loops: list[BatchLoop]) -> set[int]:
     return {site for loop in loops if loop.trains for site in loop.loaders}
+
+
+def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:
+    """Where the training draws from loaders that something else draws from, too, and these loaders."""
+    training = training_loaders(loops)
+    others = {site for loop in loops if not loop.trains for site in loop.loaders}
+    others |= {site for call in _by_hand(context, loops, alone=True) for site in _drawn_by(context, call)}
+    dealt = training & others
+    while True:
+        waiting = [loop for loop in loops if loop.trains and loop.loaders & dealt]
+        more = dealt.union(*(loop.loaders for loop in waiting))
+        if more == dealt:
+            break
+        dealt = more
+    if not all(loop.draws for loop in waiting):
+        return [], set()
+    return list(dict.fromkeys(draw for loop in waiting for draw in loop.draws)), dealt
+
+
+def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:
+    """Calls that draw from a loader, and are not part of a loop's header; ``alone``: outside the training loops."""
+    known = set().union(*(loop.passing for loop in loops))
+    known |= set().union(*(loop.runs for loop in loops if loop.trains and alone))
+    return [
+        call
+        for call in context.program.calls
+        if call.names & DRAWING
+        and context.runs_in_training(call.node)
+        and id(call.node) not in known
+        and _drawn_by(context, call)
+    ]
+
+
+def _drawn_by(context: Context, call: Call) -> set[int]:
+    """The loaders that a call draws from."""
+    found = [context.iterated(context.program.values(argument)) for argument in call.node.args]
+    return set().union(*(context.made(values, LOADER) for values in found))
 
 
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
@@ -72,8 +145,9 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 SHARDED_ONLY,
             )
     training = training_loaders(loops)
+    _, dealt = drawn(context, loops)
     for loop in loops:
-        if not loop.trains and loop.loaders & training:
+        if not loop.trains and loop.loaders & (training - dealt):
             yield context.obstacle(
                 loop.source,
                 "this loader serves training and evaluation",
@@ -88,23 +162,15 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)
-    for call in program.calls:
-        if call.names & DRAWING and call.node.args:
-            parent = program.parent(call.node)
-            drawn = {
-                site
-                for argument in call.node.args
-                for site in context.made(context.iterated(program.values(argument)), LOADER)
-            }
-            if drawn & training and not (
-                isinstance(parent, ast.For) and parent.iter is call.node and len(drawn) == 1
-            ):
-                yield context.obstacle(
-                    call.node,
-                    "a training loader is drawn from by hand",
-                    "iterate over it with one `for` loop",
-                    SHARDED_ONLY,
-                )
+    apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
+    for call in _by_hand(context, loops):
+        if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
+            yield context.obstacle(
+                call.node,
+                "a training loader is drawn from by hand",
+                "iterate over it with one `for` loop",
+                SHARDED_ONLY,
+            )
 
 
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
@@ -151,12 +217,25 @@ def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...
         loader = made.get(context.program.anchor(context.program.node(site)))
         if loader is None or loader.problem or loader.shard or loader.shuffle is False:
             continue
-        starts = [loop.node for loop in loops if loop.trains and site in loop.loaders]
-        for loop in _epoch_loops(context, starts):  # type: ignore[arg-type]
+        starts = [
+            start
+            for loop in loops
+            if loop.trains and site in loop.loaders
+            for start in _starts(context, loop)
+        ]
+        for loop in _epoch_loops(context, starts):
             fact = _epoch_loop(context, loop, loader, site)
             if fact not in facts:
                 facts.append(fact)
     return tuple(facts)
+
+
+def _starts(context: Context, loop: BatchLoop) -> list[ast.AST]:
+    """Where a loop's batches are drawn: in its header, or where they are put in a list."""
+    if isinstance(loop.node, ast.comprehension):
+        return [loop.node]
+    apart = [draw for draw in loop.draws if context.program.statement(draw) is not loop.node]
+    return apart if loop.draws and len(apart) == len(loop.draws) else [loop.node]
 
 
 def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:

@@ -49,7 +49,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): _gather(context, call, row) for row in rows}
             whole |= gathering.gathered.keys()
-            if gathering.of(node.func.value) is Kind.WHOLE:  # type: ignore[attr-defined]
+            if gathering.of(context.loss(node)) is Kind.WHOLE:
                 whole.add(id(node))
         else:
             found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
@@ -65,12 +65,14 @@ def _gather(context: Context, call: ast.Call, row: ast.expr) -> Gather:
 
 def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem | None:
     """Why a loss is no mean over samples; None if it is one."""
-    loss = backward.func.value  # type: ignore[attr-defined]
+    loss = context.loss(backward)
     shown = ast.unparse(_said(context, loss))
     unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
     match samples.of(loss):
         case Kind.MEAN | Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return None
+        case Kind.OUTPUT:
+            return None  # one number, the model's own loss: each replica's is that of its part
         case Kind.TOTAL:
             return Problem(
                 f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
@@ -191,8 +193,9 @@ def _measured(context: Context, loop: ast.For, whole: frozenset[int]) -> set[str
             and isinstance(node.func, ast.Attribute)
             and node.func.attr == "backward"
         ):
-            if isinstance(node.func.value, ast.Name) and id(node) not in whole:
-                names.add(node.func.value.id)
+            loss = context.loss(node)
+            if isinstance(loss, ast.Name) and id(node) not in whole:
+                names.add(loss.id)
         if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
             if context.is_wrapped(context.program.values(node.value.func)):
                 names |= {

@@ -9,10 +9,11 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.conditions import asks_for_gpus, decides_device, is_choice, is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.entry import STARTED
-from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext, Inst, Mod, Values
+from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
 from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
+PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
 FUNCTION = "torch.nn.parallel.data_parallel"
 # What a wrapped model has as a bare one has it.
 MODULE_NAMES = frozenset("""
@@ -194,6 +195,8 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
     values = context.program.values(owner)
     if context.is_wrapped(values) or values & held:
         return True
+    if values and all(isinstance(value, Inst) and _holds_tracked(context, value, held) for value in values):
+        return True
     if isinstance(owner, ast.Name):
         found = context.program.definitions(owner)
         wraps = (context.program.statement(it) for it in found if not isinstance(it, ast.arg))
@@ -206,6 +209,31 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
             )
         )
     return isinstance(owner, ast.Attribute | ast.Subscript) and _is_tracked(context, owner.value, held, names)
+
+
+def _holds_tracked(context: Context, module: Inst, held: Values) -> bool:
+    """Whether all that a module has to train is a wrapped model, or part of one."""
+    program = context.program
+    if not any(context.is_wrapped(values) for _, values in program.fields(module)):
+        return False
+    for name, values in program.fields(module):
+        fine = context.is_wrapped(values) or values & held
+        trained = [it for it in values if context.module_class(it) or full_name(it) in PARAMETERS]
+        if not fine and not all(full_name(it).endswith("Loss") for it in trained):
+            return False
+        if not values and _is_called(context, module, name):
+            return False
+    return True
+
+
+def _is_called(context: Context, module: Inst, name: str) -> bool:
+    """Whether an object's attribute is called: what is not followed may be a model."""
+    return any(
+        isinstance(call.node.func, ast.Attribute)
+        and call.node.func.attr == name
+        and module in context.program.values(call.node.func.value)
+        for call in context.program.calls
+    )
 
 
 def _is_wrap(base: object) -> bool:

@@ -337,6 +337,8 @@ class Samples:
         if value in BY_SAMPLE:
             if value in DEALT and at is Kind.EACH:
                 return Kind.EACH
+            if value in DEALT and isinstance(index, ast.Slice) and self._is_list(node.value):
+                return Every(value)
             if self._keeps_all(index) or (at in PLAIN and self._is_list(node.value)):
                 return value
             return Kind.PICKED if at in BY_SAMPLE and self._is_mask(index) else Unclear(node)
@@ -362,6 +364,9 @@ class Samples:
         """Whether the program asks if a name is a list, or makes it one, before it takes its elements."""
         if not isinstance(node, ast.Name):
             return False
+        for place in self._stores(self.program.scope(node)).get(node.id, ()):
+            if isinstance(place, ast.Subscript) and _hands_on(self.program.statement(place).value, place):  # type: ignore[attr-defined]
+                return True
         inside = {id(it) for it in self.program.ancestors(node)}
         for around in self.program.body(self.program.scope(node)):
             if isinstance(around, ast.If) and (asked := _asks_for_list(around.test, node.id)) is not None:
@@ -543,6 +548,8 @@ class Samples:
                 statement = self.program.statement(node)
             else:
                 statement = self.program.statement(node)
+                if _hands_on(statement.value, node):  # type: ignore[attr-defined]
+                    continue
                 new = self._value(statement.value, frame)  # type: ignore[attr-defined]
                 if value in BY_SAMPLE:
                     index = node.slice  # type: ignore[attr-defined]
@@ -940,6 +947,17 @@ def _asks_for_list(test: ast.expr, name: str) -> bool | None:
 
 def _names_list(kind: ast.expr) -> bool:
     return all(ast.unparse(part) in ("list", "tuple") for part in getattr(kind, "elts", [kind]))
+
+
+def _hands_on(value: ast.AST, place: ast.expr) -> bool:
+    """``batch[i].cuda()``, which is stored where it was."""
+    while (
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in HANDED_ON
+    ):
+        value = value.func.value
+        if ast.unparse(value) == ast.unparse(place):
+            return True
+    return False
 
 
 def _holds(target: ast.AST, node: ast.AST) -> bool:

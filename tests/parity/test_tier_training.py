@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from losses import GATHERED, MEANS
-from programs import CHOSEN, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
+from programs import CHOSEN, DEALT, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
 
 from dp2ddp.convert import convert, convert_paths
 from dp2ddp.source import Project
@@ -81,10 +81,15 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
 
 @pytest.mark.parametrize(
     ("name", "processes"),
-    [*((name, 2) for name in SHARDED_LOADERS), ("weights", 3), ("a batch sampler", 3), ("a subset", 3)],
+    [
+        *((name, 2) for name in {**SHARDED_LOADERS, **DEALT}),
+        ("weights", 3),
+        ("a batch sampler", 3),
+        ("a subset", 3),
+    ],
 )
 def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
-    before, after = runs(lab, PROGRAM.replace(LOADER, SHARDED_LOADERS[name]), processes)
+    before, after = runs(lab, PROGRAM.replace(LOADER, {**SHARDED_LOADERS, **DEALT}[name]), processes)
     assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
 
