@@ -248,9 +248,23 @@ class StateDict(Fact):
 
 @dataclass(frozen=True)
 class Number(Fact):
-    """A number of the training loop that is reported: it is this rank's, not the whole batch's."""
+    """A number of the training loop that is reported: it is this rank's, not the whole batch's.
 
+    ``kind``: "mean" (``at`` is a mean over the samples), "sum" (``at`` is a sum over them, or their number), "rows"
+    (``at`` are rows of which a number is made; ``call`` may be given them by ``keyword``, or at ``position``), "totals"
+    (``names`` are sums that the loop ``at`` adds up), "left" (``at`` is a statement that reports something else).
+    ``name`` is what a number is called that stands in several places, or where only the main process comes;
+    ``before`` is the statement before which it gets that name.
+    """
+
+    kind: str
     what: str
+    call: Anchor | None = None
+    keyword: str = ""
+    position: int | None = None
+    names: tuple[str, ...] = ()
+    name: str = ""
+    before: Anchor | None = None
 
 
 @dataclass(frozen=True)

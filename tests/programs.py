@@ -156,18 +156,18 @@ WHOLE_BATCH = {
     "another call past it": case(
         "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.forward(inputs.cuda())")
     ),
-    "a decision by the training loss": case(
+    "a decision by the outputs": case(
         "DDP503",
         19,
         "differs between the processes",
-        (STEP, STEP + "        if loss.item() < 0.6:\n            break\n"),
+        (STEP, STEP + "        if outputs.std() < 0.6:\n            break\n"),
     ),
-    "a schedule by the training loss": case(
+    "a schedule by the outputs": case(
         "DDP503",
         20,
         "differs between the processes",
         (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
-        (STEP, STEP + "    schedule.step(loss)\n"),
+        (STEP, STEP + "    schedule.step(outputs.std())\n"),
     ),
     "one loop for training and evaluation": case(
         "DDP503",

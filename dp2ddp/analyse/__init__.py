@@ -17,6 +17,7 @@ from dp2ddp.analyse import (
     metrics,
     models,
     questions,
+    reports,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
@@ -35,13 +36,15 @@ def analyse(project: Project) -> Facts:
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     starts = entry.collect(context)
-    acts = effects.collect(context)
     judged = metrics.judge(context, batch_loops)
-    measured = metrics.measured(context, batch_loops, judged.whole)
     made = tuple(
         replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
     )
     sharded = {loader.at for loader in made if loader.shard}
+    reported = reports.find(context, batch_loops, judged.whole)
+    acts = effects.collect(context, reported.statements(context))
+    numbers = tuple(reports.numbers(context, reported, acts))
+    measured = metrics.measured(context, batch_loops, reported.is_whole)
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
@@ -56,7 +59,7 @@ def analyse(project: Project) -> Facts:
         rereads=effects.rereads(context),
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
-        numbers=measured.numbers,
+        numbers=(*numbers, *measured.numbers),
         obstacles=(
             *models.obstacles(context),
             *models.untracked(context),

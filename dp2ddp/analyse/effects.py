@@ -271,8 +271,11 @@ def _redirects(context: Context, statement: ast.stmt) -> bool:
     return any(_is_writer(context, nodes[key]) for key in context.runs(statement) if key in nodes)
 
 
-def collect(context: Context) -> tuple[Effect, ...]:
-    """Everything in programs that train with DataParallel which one process must do alone."""
+def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[Effect, ...]:
+    """Everything in programs that train with DataParallel which one process must do alone.
+
+    ``meetings``: statements in which all processes meet: what stands round them is for all.
+    """
     program = context.program
     nodes = [node for node in program.nodes.values() if context.runs_in_training(node)]
     imported = [node for path in _modules(context) for node in _imported_nodes(context, path)]
@@ -283,15 +286,15 @@ def collect(context: Context) -> tuple[Effect, ...]:
     shared = [node for node in map(program.nodes.get, guarded) if _is_shared(context, node)]
     files = {id(node.items[0].context_expr) for node in shared}
     guarded -= {key for key in guarded if _writes_to(context, program.nodes[key], files)}
-    guarded |= _around(context, guarded)
+    guarded |= _around(context, guarded, meetings)
     inner = {
         key
         for key in guarded
         if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
     }
     found: list[Effect] = []
-    found += _tests(context, guarded - inner)
-    found += _groups(context, guarded - inner)
+    found += _tests(context, guarded - inner, meetings)
+    found += _groups(context, guarded - inner, meetings)
     for node in nodes:
         if isinstance(node, ast.Call) and program.statement(node) is not None:
             if id(node) in files:
@@ -302,13 +305,13 @@ def collect(context: Context) -> tuple[Effect, ...]:
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 
 
-def _around(context: Context, guarded: set[int]) -> set[int]:
+def _around(context: Context, guarded: set[int], meetings: frozenset[int]) -> set[int]:
     """Loops and choices of which nothing is left without the calls that write: one guard for all of it."""
     program = context.program
     found: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key], reverse=True):
         node = program.parent(program.nodes[key])
-        while id(node) not in found and _only_writes(context, node, guarded | found):
+        while id(node) not in found and _only_writes(context, node, (guarded | found) - meetings):
             found.add(id(node))
             node = program.parent(node)
     return found
@@ -366,13 +369,17 @@ def _what(context: Context, statement: ast.AST) -> str:
     return "this"
 
 
-def _tests(context: Context, guarded: set[int]) -> Iterator[Effect]:
+def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
     """Conditions whose whole body only writes: the guard joins the condition."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
         parent = program.parent(program.nodes[key])
-        if not isinstance(parent, ast.If) or id(parent) in seen or not _whole(context, parent, guarded):
+        if (
+            not isinstance(parent, ast.If)
+            or id(parent) in seen
+            or not _whole(context, parent, guarded - meetings)
+        ):
             continue
         seen.add(id(parent))
         problem = next((found for part in parent.body if (found := _unsafe(context, part)) is not None), None)
@@ -404,13 +411,13 @@ def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
     )
 
 
-def _groups(context: Context, guarded: set[int]) -> Iterator[Effect]:
+def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
     """Neighbouring statements that only write: one guard for all of them."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
         statement = program.nodes[key]
-        if key in seen or _whole(context, program.parent(statement), guarded):
+        if key in seen or _whole(context, program.parent(statement), guarded - meetings):
             continue
         block = program.block(statement)  # type: ignore[arg-type]
         index = block.index(statement)  # type: ignore[arg-type]

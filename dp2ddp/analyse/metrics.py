@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.conditions import assigned
@@ -15,6 +15,8 @@ from dp2ddp.analyse.link import Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import Samples
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem
+
+PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 
 
 @dataclass(frozen=True)
@@ -116,28 +118,30 @@ class Measured:
     decisions: tuple[Obstacle, ...]
 
 
-def measured(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Measured:
+def measured(context: Context, loops: list[BatchLoop], whole: Callable[[ast.AST], bool]) -> Measured:
     """Follow what the training loop measured: each rank's numbers speak of its own part of the batches.
 
-    ``whole``: what is the whole batch's all the same.
+    ``whole`` says what is the whole batch's all the same.
     """
     program = context.program
+    follow, reporters = _Followed(context, whole), Reporters(context)
     decisions: dict[int, Obstacle] = {}
-    tainted: dict[int, set[str]] = {}
-    waiting: list[tuple[Scope, set[str]]] = []
+    waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For):
-            waiting.append((program.scope(loop.node), _measured(context, loop.node, whole)))
+            waiting.append((program.scope(loop.node), follow.measured(loop.node)))
     found: dict[int, Number] = {}
+    entered: set[int] = set()
     while waiting:
         scope, names = waiting.pop()
-        known = tainted.setdefault(scope.index, set())
-        if names <= known:
+        if names <= follow.known and scope.index in entered:
             continue
-        known |= names
-        _spread(context, scope, known, whole)
+        entered.add(scope.index)
+        follow.known |= names
+        follow.spread(scope)
         for node in program.body(scope):
-            if context.runs_in_training(node) and (what := _decides(context, node, known)):
+            tests = deciding(context, node) if context.runs_in_training(node) else []
+            if what := next((it for part in tests if (it := follow.mentioned(part))), ""):
                 decisions.setdefault(
                     id(node),
                     context.obstacle(
@@ -147,19 +151,20 @@ def measured(context: Context, loops: list[BatchLoop], whole: frozenset[int]) ->
                         SHARDED_ONLY,
                     ),
                 )
-            if isinstance(node, ast.Call) and _reports(context, node):
-                what = _mentions(node, known)
-                if what and not _combined(context, node, what):
+            if isinstance(node, ast.Call) and (what := follow.given(node)):
+                if reporters.has(node):
                     statement = program.statement(node)
-                    found.setdefault(id(statement), Number(**context.place(statement), what=what))
-            elif isinstance(node, ast.Return) and node.value is not None and _mentions(node.value, known):
-                waiting += _receivers(context, scope.index, node.value, known)
+                    found.setdefault(
+                        id(statement), Number(**context.place(statement), kind="left", what=what)
+                    )
+            elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
+                waiting += follow.receivers(scope.index, node.value)
     reports = tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
     return Measured(reports, tuple(decisions.values()))
 
 
-def _decides(context: Context, node: ast.AST, known: set[str]) -> str:
-    """The measured name that a statement lets a loop end early by, or sets the optimizer's state from."""
+def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
+    """The expressions by which a statement lets a loop end early, or sets the optimizer's state."""
     if isinstance(node, ast.If | ast.While):
         leaves = any(
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
@@ -170,124 +175,141 @@ def _decides(context: Context, node: ast.AST, known: set[str]) -> str:
             for part in node.body
             for inner in context.program.descendants(part)
         )
-        return _mentions(node.test, known) if leaves or isinstance(node, ast.While) else ""
-    if isinstance(node, ast.Call) and _method(node) == "step" and isinstance(node.func, ast.Attribute):
-        return next((what for given in node.args if (what := _mentions(given, known))), "")
+        return [node.test] if leaves or isinstance(node, ast.While) else []
+    if isinstance(node, ast.Call) and _method(node) == "step":
+        return list(node.args)
     if isinstance(node, ast.Assign | ast.AugAssign):
         targets = node.targets if isinstance(node, ast.Assign) else [node.target]
         if any("param_group" in ast.unparse(target) for target in targets):
-            return _mentions(node.value, known)
-    return ""
+            return [node.value]
+    return []
 
 
 def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
 
-def _measured(context: Context, loop: ast.For, whole: frozenset[int]) -> set[str]:
-    """Names that a training loop gives values of its losses and outputs, first of all the losses themselves."""
-    names = set()
-    for node in context.program.descendants(loop):
-        if (
-            isinstance(node, ast.Call)
-            and isinstance(node.func, ast.Attribute)
-            and node.func.attr == "backward"
-        ):
-            loss = context.loss(node)
-            if isinstance(loss, ast.Name) and id(node) not in whole:
-                names.add(loss.id)
-        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-            if context.is_wrapped(context.program.values(node.value.func)):
-                names |= {
-                    n.id for target in node.targets for n in ast.walk(target) if isinstance(n, ast.Name)
-                }
-    return names
-
-
-def _spread(context: Context, scope: Scope, known: set[str], whole: frozenset[int]) -> None:
-    """Follow measured values through the assignments of a function, and into the meters they are given to."""
-    while True:
-        before = len(known)
-        for node in context.program.body(scope):
-            if isinstance(node, ast.Assign | ast.AugAssign) and _mentions(node.value, known, whole):
-                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                known |= {
-                    n.id
-                    for target in targets
-                    for n in ast.walk(target)
-                    if isinstance(n, ast.Name) and n.id != "self"
-                }
-            if (
-                isinstance(node, ast.Call)
-                and isinstance(node.func, ast.Attribute)
-                and node.func.attr in ("update", "append")
-            ):
-                given = [*node.args, *(keyword.value for keyword in node.keywords)]
-                if isinstance(node.func.value, ast.Name) and any(
-                    _mentions(argument, known) for argument in given
-                ):
-                    known.add(node.func.value.id)
-        if len(known) == before:
-            return
-
-
-def _mentions(node: ast.AST, known: set[str], whole: frozenset[int] = frozenset()) -> str:
-    """The first measured name that an expression uses for its value, not only for its size."""
-    if id(node) in whole:
-        return ""
-    if isinstance(node, ast.Name):
-        return node.id if node.id in known else ""
-    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
-        return ""
-    children = ast.iter_child_nodes(node)
-    return next((found for child in children if (found := _mentions(child, known, whole))), "")
-
-
-def _reports(context: Context, node: ast.Call) -> bool:
+def is_report(context: Context, node: ast.Call) -> bool:
+    """Whether a call prints, logs or writes. Pictures show some samples, and may be the main process's."""
     call = context.program.call(node)
     if call is None:
         return False
     return any(
         name in ("builtins.print", "dp2ddp.runtime.print")
         or name.startswith("logging.")
-        or (is_write(name) and not name.startswith(("os.", "shutil.")))
+        or (is_write(name) and not name.startswith(("os.", "shutil.")) and not name.endswith(PICTURES))
         or name.endswith((".set_postfix", ".set_description"))
         for name in call.names
     )
 
 
-def _combined(context: Context, node: ast.Call, what: str) -> bool:
-    """Whether the number was combined over all ranks already."""
-    return any(
-        isinstance(inner, ast.Call)
-        and (call := context.program.call(inner)) is not None
-        and call.names & {"dp2ddp.runtime.mean", "dp2ddp.runtime.sum", "dp2ddp.runtime.gather"}
-        and _mentions(inner, {what})
-        for inner in ast.walk(node)
-    )
+class Reporters:
+    """Which calls report: those that print, log or write, and those of the project's functions that do."""
+
+    def __init__(self, context: Context) -> None:
+        self._program = context.program
+        self._context = context
+        forwards = [
+            it.node for it in self._program.calls if context.is_wrapped(self._program.values(it.node.func))
+        ]
+        self._training = {self._program.scope(call).index for call in (*context.backwards, *forwards)}
+        self._reporting = {
+            self._program.scope(it.node).index for it in self._program.calls if is_report(context, it.node)
+        }
+
+    def has(self, node: ast.AST) -> bool:
+        """Whether a node is such a call; what runs the model reports for itself."""
+        if not isinstance(node, ast.Call):
+            return False
+        entered = self._program.entered(node)
+        return is_report(self._context, node) or (
+            bool(entered & self._reporting) and not entered & self._training
+        )
 
 
-def _receivers(
-    context: Context, scope: int, returned: ast.expr, known: set[str]
-) -> Iterator[tuple[Scope, set[str]]]:
-    """The names that callers give to measured return values."""
-    program = context.program
-    for call in program.calls:
-        if scope not in program.called_scopes(call.node):
-            continue
-        parent = program.parent(call.node)
-        if not isinstance(parent, ast.Assign) or parent.value is not call.node:
-            continue
-        target = parent.targets[0]
-        names: set[str] = set()
-        if (
-            isinstance(target, ast.Tuple)
-            and isinstance(returned, ast.Tuple)
-            and len(target.elts) == len(returned.elts)
-        ):
-            for name, value in zip(target.elts, returned.elts, strict=True):
-                if isinstance(name, ast.Name) and _mentions(value, known):
-                    names.add(name.id)
-        else:
-            names = {node.id for node in ast.walk(target) if isinstance(node, ast.Name)}
-        yield program.scope(parent), names
+class _Followed:
+    """What the training loop measured, followed from one assignment to the next.
+
+    ``known``: the definitions that hold such a number. ``whole``: what is the whole batch's.
+    """
+
+    def __init__(self, context: Context, whole: Callable[[ast.AST], bool]) -> None:
+        self.program = context.program
+        self.context = context
+        self.whole = whole
+        self.known: set[int] = set()
+
+    def measured(self, loop: ast.For) -> set[int]:
+        """Where a training loop is given its losses and outputs, first of all the losses themselves."""
+        found = set()
+        for node in self.program.descendants(loop):
+            if isinstance(node, ast.Call) and _method(node) == "backward" and not self.whole(node):
+                found |= self._defined(self.context.loss(node))
+            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
+                if self.context.is_wrapped(self.program.values(node.value.func)):
+                    found |= self._bound(node.targets)
+        return found
+
+    def spread(self, scope: Scope) -> None:
+        """Follow measured values through the assignments of a function, and into the meters they are given to."""
+        while True:
+            before = len(self.known)
+            for node in self.program.body(scope):
+                if isinstance(node, ast.Assign) and self.mentioned(node.value):
+                    self.known |= self._bound(node.targets)
+                if isinstance(node, ast.AugAssign):
+                    if self.mentioned(node.value) or self._defined(node.target) & self.known:
+                        self.known |= self._bound([node.target])
+                if isinstance(node, ast.Call) and _method(node) in ("update", "append"):
+                    if self.given(node):
+                        self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
+            if len(self.known) == before:
+                return
+
+    def mentioned(self, node: ast.AST) -> str:
+        """The first measured name that an expression uses for its value, not only for its size."""
+        if isinstance(node, ast.Name):
+            return node.id if self._defined(node) & self.known and not self.whole(node) else ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            return ""
+        if isinstance(node, ast.expr) and self.whole(node):
+            return ""
+        children = ast.iter_child_nodes(node)
+        return next((found for child in children if (found := self.mentioned(child))), "")
+
+    def given(self, node: ast.Call) -> str:
+        """The first measured name that a call is given."""
+        given = (*node.args, *(keyword.value for keyword in node.keywords))
+        return next((found for part in given if (found := self.mentioned(part))), "")
+
+    def receivers(self, scope: int, returned: ast.expr) -> Iterator[tuple[Scope, set[int]]]:
+        """Where callers put measured return values."""
+        program = self.program
+        for call in program.calls:
+            if scope not in program.called_scopes(call.node):
+                continue
+            parent = program.parent(call.node)
+            if not isinstance(parent, ast.Assign) or parent.value is not call.node:
+                continue
+            target = parent.targets[0]
+            if (
+                isinstance(target, ast.Tuple)
+                and isinstance(returned, ast.Tuple)
+                and len(target.elts) == len(returned.elts)
+            ):
+                pairs = zip(target.elts, returned.elts, strict=True)
+                names = self._bound([name for name, value in pairs if self.mentioned(value)])
+            else:
+                names = self._bound([target])
+            yield program.scope(parent), names
+
+    def _defined(self, node: ast.expr) -> set[int]:
+        if not isinstance(node, ast.Name) or node.id == "self":
+            return set()
+        return {id(definition) for definition in self.program.definitions(node)}
+
+    def _bound(self, targets: list[ast.expr]) -> set[int]:
+        """What an assignment defines, with the objects that it changes."""
+        names = [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+        stored = {id(node) for node in names if isinstance(node.ctx, ast.Store)}
+        return stored.union(*(self._defined(node) for node in names if isinstance(node.ctx, ast.Load)))

@@ -1,15 +1,19 @@
 """A number of the training loop is reported.
 
-Losses and counts of the training loop are of this process's part of each batch. They are printed or logged by
-the main process as they are: close to the whole batch's, but not the same. To report the whole batch's, combine
-them where every process passes: ``loss = ddp.mean(loss)``, ``correct = ddp.sum(correct)``. Evaluation is not
-affected: every process evaluates the whole set. Nor is training on whole batches.
+Losses and counts of the training loop are of this process's part of each batch, so they are combined where they become
+numbers: ``ddp.batch_loss(loss).item()`` is the loss of the whole batch, ``ddp.sum(correct)`` a sum over all of its
+samples, once after the loop where it only adds up. Means of what the loop has combined need nothing more. Whatever
+else makes a number of outputs and labels is given those of all processes, ``accuracy(ddp.whole_batch(output), …)``.
+Every process takes part, also where only the main one reports.
+
+What can't be followed stays the main process's, of its part, and is named. Evaluation numbers are those of the whole
+set: every process evaluates all of it. With ``ddp.DataParallel`` nothing changes, every process works on whole batches.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Tier
-from dp2ddp.plan import Finding, Severity, finding
+from dp2ddp.facts import Facts, Number, Tier
+from dp2ddp.plan import Anchor, Edit, Finding, Insert, Replace, SetArgument, Severity, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -23,23 +27,53 @@ optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
 loader = DataLoader(data, batch_size=16)
 for epoch in range(2):
+    correct, total, running = 0, 0, 0.0
     for inputs, targets in loader:
         optimizer.zero_grad()
-        loss = criterion(model(inputs.cuda()), targets.cuda())
+        outputs = model(inputs.cuda())
+        loss = criterion(outputs, targets.cuda())
         loss.backward()
         optimizer.step()
-    print(loss.item())
+        running += loss.item()
+        correct += (outputs.argmax(1).cpu() == targets).sum().item()
+        total += len(targets)
+    print(running / len(loader), correct / total)
 """,
 )
+
+COMBINED = {
+    "mean": "{ddp}.batch_loss({number})",
+    "sum": "{ddp}.sum({number})",
+    "rows": "{ddp}.whole_batch({number})",
+}
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     for number in facts.numbers:
         if Tier.SHARDED not in facts.tiers(number):
             continue
-        yield finding(
-            number.at,
-            f"`{number.what}` is of the main process's part of the batches",
-            f"to report the whole batch's, combine it before this line: ddp.mean({number.what}), or ddp.sum of a count",
-            severity=Severity.WARNING,
-        )
+        message = f"`{number.what}` is of the main process's part of the batches"
+        if number.kind == "left":
+            what = f"ddp.mean({number.what}), or ddp.sum of a count"
+            help = f"to report the whole batch's, combine it before this line: {what}"
+            yield finding(number.at, message, help, severity=Severity.WARNING)
+        else:
+            edits = (*_edits(number), runtime_import(number.path, number.ddp))
+            yield finding(number.at, message.replace("the main", "each"), "", edits)
+
+
+def _edits(number: Number) -> Iterator[Edit]:
+    holes: dict[str, Anchor | str] = {"ddp": number.ddp, "number": number.at}
+    if number.kind == "totals":
+        names = ", ".join(number.names)
+        given = f"({names})" if len(number.names) > 1 else names
+        yield Insert(number.at, f"{names} = {{ddp}}.sum({given})", {"ddp": number.ddp}, after=True)
+    elif number.name:
+        yield Replace(number.at, number.name)
+        if number.before is not None:
+            holes["number"] = number.what
+            yield Insert(number.before, f"{number.name} = {COMBINED[number.kind]}", holes)
+    elif number.call is not None:
+        yield SetArgument(number.call, number.keyword, COMBINED[number.kind], holes, number.position)
+    else:
+        yield Replace(number.at, COMBINED[number.kind], holes)

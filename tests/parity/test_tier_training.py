@@ -22,7 +22,7 @@ from parity.harness import FIXTURES, SHAPES, Lab, Run
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 # Those that are run where 16 samples are cut for three, too.
 UNEVEN = ["a sum of squares", "similarities between samples", "another dimension"]
-UNEVEN += ["a decision by the training loss", "a head that is not wrapped", "a part of the model"]
+UNEVEN += ["a decision by the outputs", "a head that is not wrapped", "a part of the model"]
 SEED = "torch.manual_seed(3)\n"
 
 

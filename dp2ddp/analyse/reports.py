@@ -1,0 +1,588 @@
+"""Numbers of the training loop that are reported, made those of the whole batch.
+
+Each process has a part of every batch: what it measures there is its own. Any function of numbers of the whole batch is
+again one, so it is enough to combine them where they are made: a mean where it leaves the graph, a sum or a count where
+it is added up or reported, rows where a function makes a number of them. What is built on that - averages, meters,
+returned values, decisions - is then the whole batch's too.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.gathering import Gathering
+from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.link import LOADER
+from dp2ddp.analyse.loops import BatchLoop, training_loaders
+from dp2ddp.analyse.metrics import Reporters, deciding
+from dp2ddp.analyse.samples import OPEN, Frame
+from dp2ddp.facts import Effect, Number
+
+# Methods that take a number to add it to others, or to keep it.
+FEEDING = {"update", "append", "extend", "add", "push"}
+# What makes a number, or an array, of a tensor, or hands it on without its graph.
+LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
+NUMBERS = {"builtins.float", "builtins.int", "builtins.len", "builtins.round"}
+ADDITIVE = (Kind.TOTAL, Kind.COUNT)
+RUNTIME = "dp2ddp.runtime."
+
+
+@dataclass(frozen=True)
+class Combined:
+    """An expression that is of this process's part, and how it becomes the whole batch's."""
+
+    kind: str
+    node: ast.expr
+    call: ast.Call | None = None
+
+
+@dataclass(frozen=True)
+class Totals:
+    """Sums that a loop over batches adds up for what comes after it."""
+
+    loop: ast.For
+    names: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Reports:
+    """What is to be combined. ``is_whole`` says of an expression whether it is the whole batch's then."""
+
+    combined: tuple[Combined, ...]
+    totals: tuple[Totals, ...]
+    is_whole: Callable[[ast.AST], bool]
+
+    def statements(self, context: Context) -> frozenset[int]:
+        """The statements in which all processes meet."""
+        return frozenset(id(context.program.statement(it.node)) for it in self.combined)
+
+
+def find(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Reports:
+    """What the training loops measure and report; ``whole`` is the whole batch's already."""
+    finder = _Finder(context, loops, whole)
+    finder.search()
+    return Reports(tuple(finder.combined.values()), tuple(finder.totals), finder.is_whole)
+
+
+class _Finder(Gathering):
+    """Goes from where numbers are kept, reported or decide to where they are made."""
+
+    def __init__(self, context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> None:
+        super().__init__(context, loops)
+        self.combined: dict[int, Combined] = {}
+        self.totals: list[Totals] = []
+        self.whole = set(whole)
+        self._training = training_loaders(loops)
+        self._reporters = Reporters(context)
+        self._seen: set[int] = set()
+        self._summed: set[int] = set()
+
+    def search(self) -> None:
+        home = {self.program.scope(call).index for call in self.context.backwards}
+        home |= {
+            self.program.scope(call.node).index
+            for call in self.program.calls
+            if self.context.is_wrapped(self.program.values(call.node.func))
+        }
+        nodes = [self._nodes(index) for index in sorted(home)]
+        self._trained = {key for part in nodes for key in self._graph(part)}
+        for part in nodes:
+            self._add_up(part)
+        helpers = [self._nodes(index) for index in sorted(self._helpers(home))]
+        for step, places in ((self._kept, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
+            for part in places:
+                for node in part:
+                    for value in step(node):
+                        self._visit(value)
+            self._known.clear()
+
+    def _nodes(self, scope: int) -> list[ast.AST]:
+        """The nodes of a function that are run in the training."""
+        return [
+            node
+            for node in self.program.body(self.program.scopes[scope])
+            if self.context.runs_in_training(node) and not self._evaluates(node)
+        ]
+
+    def _helpers(self, home: set[int]) -> set[int]:
+        """The functions that nothing but the training loops calls, once for each batch."""
+        found = set(home)
+        while True:
+            new = {
+                scope
+                for scope, callers in self._callers.items()
+                if scope not in found
+                and all(
+                    self.program.scope(call.node).index in found
+                    and self._trains(call.node)
+                    and self._meet(call.node)
+                    for call, _ in callers
+                )
+            }
+            if not new:
+                return found - home
+            found |= new
+
+    def _trains(self, node: ast.AST) -> bool:
+        return any(loop.trains and id(node) in loop.runs for loop in self._loops)
+
+    def _evaluates(self, node: ast.AST) -> bool:
+        return any(not loop.trains and id(node) in loop.runs for loop in self._loops)
+
+    def _graph(self, nodes: list[ast.AST]) -> set[tuple[int, str]]:
+        """The names, each with its function, that a loss which is trained with may be made of."""
+        found = {
+            name.id
+            for node in nodes
+            if isinstance(node, ast.Call) and node in self.context.backwards
+            for name in ast.walk(self.context.loss(node))
+            if isinstance(name, ast.Name)
+        }
+        while True:
+            before = len(found)
+            for node in nodes:
+                if isinstance(node, ast.Assign | ast.AugAssign):
+                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                    names = {it.id for part in targets for it in ast.walk(part) if isinstance(it, ast.Name)}
+                    if names & found:
+                        found |= {it.id for it in _with_graph(node.value)}
+            if len(found) == before:
+                return {(self.program.scope(nodes[0]).index, name) for name in found}
+
+    def _is_trained(self, node: ast.AST) -> bool:
+        return isinstance(node, ast.Name) and (self.program.scope(node).index, node.id) in self._trained
+
+    # Where numbers are kept, reported or decide
+
+    def _kept(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What is added to something, or given to a meter or a list."""
+        match node:
+            case ast.AugAssign(op=ast.Add() | ast.Sub()) if id(node) not in self._summed:
+                if not self._is_trained(node.target):
+                    yield node.value
+            case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDING:
+                if self._is_trained(holder):
+                    return
+                for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+                    if method == "update" or self._peeled(given) is not given or not self._is_tensor(given):
+                        yield given
+
+    def _left(self, node: ast.AST) -> Iterator[ast.expr]:
+        """Numbers made of a mean over the samples."""
+        if isinstance(node, ast.Call) and self._of(node) is Kind.MEAN and self._peeled(node) is not node:
+            if not self._is_tensor(node):
+                yield node
+
+    def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What is printed, logged or written, or decides."""
+        if isinstance(node, ast.Call) and self._reporters.has(node):
+            yield from (*node.args, *(keyword.value for keyword in node.keywords))
+        else:
+            yield from deciding(self.context, node)
+
+    # Where they are made
+
+    def _visit(self, node: ast.expr) -> None:
+        """Have an expression made of numbers of the whole batch."""
+        if id(node) in self._seen or any(id(it) in self.whole for it in self.program.ancestors(node)):
+            return
+        self._seen.add(id(node))
+        value = self._of(node)
+        base = self._peeled(node)
+        if kinds.tensor(value, node) in (*PLAIN, Kind.WHOLE):
+            return
+        if value in ADDITIVE:
+            self._combine("sum", node)
+        elif self._of(base) is Kind.MEAN and self._is_tensor(base):
+            self._combine("mean", base)
+        elif value in DEALT and self._is_kept_outside(node):
+            self._combine("rows", base)
+        elif not self._is_trained(base) and not self._gather(base):
+            for part in self._parts(base):
+                self._visit(part)
+
+    def _parts(self, node: ast.expr) -> Iterator[ast.expr]:
+        """What an expression is computed from, number by number."""
+        match node:
+            case ast.Name():
+                yield from self._assigned(node)
+            case ast.Call():
+                if self.program.entered(node):
+                    return
+                yield from (it for it in node.args if not isinstance(it, ast.Starred))
+                yield from (keyword.value for keyword in node.keywords)
+                if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
+                    yield node.func.value
+            case ast.Subscript():
+                yield node.value
+            case ast.FormattedValue() | ast.Starred():
+                yield node.value
+            case ast.Attribute() | ast.Lambda() | ast.ListComp() | ast.GeneratorExp() | ast.DictComp():
+                return
+            case _:
+                yield from (it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
+
+    def _assigned(self, name: ast.Name) -> Iterator[ast.expr]:
+        """The right sides that a name may have, those of its own where several are assigned at once."""
+        for definition in self.program.definitions(name):
+            statement = None if isinstance(definition, ast.arg) else self.program.statement(definition)
+            if not isinstance(statement, ast.Assign) or self.program.scope(
+                statement
+            ) is not self.program.scope(name):
+                continue
+            target, value = statement.targets[0], statement.value
+            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and definition in target.elts:
+                value = value.elts[target.elts.index(definition)]
+            if not self._evaluates(value):
+                yield value
+
+    def _gather(self, node: ast.expr) -> bool:
+        """Have a function of rows given those of all processes."""
+        call = self.program.call(node) if isinstance(node, ast.Call) else None
+        if call is None or not self._is_unclear(node) or not self._meet(node):
+            return False
+        rows = self._rows(call, OPEN)
+        own = self.program.entered(node)
+        if not rows or not own or not self._is_function(call):
+            return False
+        for row in rows:
+            self.combined[id(row)] = Combined("rows", row, call.node)
+        self.whole.add(id(node))
+        return True
+
+    def _is_unclear(self, node: ast.expr) -> bool:
+        return isinstance(kinds.tensor(self._of(node), node), Unclear)
+
+    def _combine(self, kind: str, node: ast.expr) -> None:
+        if self._meet(node):
+            self.combined[id(node)] = Combined(kind, node)
+            self.whole.add(id(node))
+
+    def _meet(self, node: ast.expr) -> bool:
+        """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
+        return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
+
+    def _is_looped(self, node: ast.expr) -> bool:
+        """Whether a comprehension, or a loop over samples, stands round a place."""
+        for around in self.program.ancestors(node):
+            if isinstance(
+                around, ast.comprehension | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
+            ):
+                return True
+            if isinstance(around, ast.For):
+                drawn = self._drawn(around.iter, OPEN)
+                if kinds.tensor(drawn, around.iter) is Kind.EACH or (
+                    isinstance(drawn, Unclear) and not self._is_loader(around.iter)
+                ):
+                    return True
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+        return False
+
+    def _is_loader(self, source: ast.expr) -> bool:
+        return bool(self.context.made(self.context.iterated(self.program.values(source)), LOADER))
+
+    # Sums that are added up in the loop, and combined once after it
+
+    def _add_up(self, nodes: list[ast.AST]) -> None:
+        added: dict[str, list[ast.AugAssign]] = defaultdict(list)
+        for node in nodes:
+            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+                added[node.target.id].append(node)
+        found: dict[int, list[str]] = defaultdict(list)
+        loops = {id(loop.node): loop.node for loop in self._loops if loop.trains}
+        for name, statements in added.items():
+            around = {self._loop(statement, loops) for statement in statements}
+            loop = around.pop() if len(around) == 1 else None
+            if (
+                loop is None
+                or self._is_trained(statements[0].target)
+                or not self._is_for_after(statements, loop)
+            ):
+                continue
+            if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in statements):
+                found[id(loop)].append(name)
+                self._summed |= {id(statement) for statement in statements}
+                self.whole |= {id(statement.value) for statement in statements}
+        self._known.clear()
+        self.totals += [Totals(loops[key], tuple(names)) for key, names in found.items()]  # type: ignore[arg-type]
+
+    def _loop(self, statement: ast.stmt, loops: dict[int, ast.AST]) -> ast.For | None:
+        """The training loop over batches that a statement stands in."""
+        for around in self.program.ancestors(statement):
+            if id(around) in loops:
+                return around if isinstance(around, ast.For) else None
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+        return None
+
+    def _is_for_after(self, statements: list[ast.AugAssign], loop: ast.For) -> bool:
+        """Whether a sum begins at 0 right before a loop, and is looked at after it only; all processes come there."""
+        program = self.program
+        scope = program.scope(loop)
+        block = program.block(loop)
+        targets = [statement.target for statement in statements]
+        name = targets[0].id  # type: ignore[union-attr]
+        inside = {id(node) for node in ast.walk(loop)}
+        tree = program.file(loop).tree if scope.is_module else scope.node
+        seen = False
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+                return False
+            if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
+                continue
+            if id(node) in inside or (
+                program.scope(node) is not scope and name not in program.scope(node).names
+            ):
+                return False
+            seen |= any(it in targets for it in program.definitions(node))
+        before = {it for target in targets for it in program.definitions(target)} - set(targets)
+        begins = [
+            self._right_side(it) for it in before if program.statement(it) in block and id(it) not in inside
+        ]
+        return (
+            seen
+            and len(begins) == len(before) > 0
+            and all(isinstance(it, ast.Constant) and it.value == 0 for it in begins)
+            and not loop.orelse
+            and self._is_alike(loop, OPEN)  # type: ignore[arg-type]
+        )
+
+    # What numbers are
+
+    def is_whole(self, node: ast.AST) -> bool:
+        """Whether something is the whole batch's, or has nothing to do with its samples."""
+        if id(node) in self.whole:
+            return True
+        plain = isinstance(node, ast.Name | ast.Attribute)
+        return plain and kinds.tensor(self._of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
+
+    def _of(self, node: ast.expr) -> Value:
+        return self.of(node)
+
+    def _peeled(self, node: ast.expr) -> ast.expr:
+        """The tensor that a number, or a tensor without graph, is made of."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[]) if method in LEAVING:
+                return self._peeled(inner)
+            case ast.Call(args=[inner]) if "builtins.float" in _names(self, node):
+                return self._peeled(inner)
+            case ast.Attribute(value=inner, attr="data"):
+                return self._peeled(inner)
+            case ast.Subscript(value=inner, slice=ast.Constant(value=0)) if self._of(inner) is Kind.MEAN:
+                return self._peeled(inner)
+        return node
+
+    def _is_kept_outside(self, node: ast.expr) -> bool:
+        """Whether rows are made something that nothing is trained with: an array, a list, a tensor off the GPU."""
+        inside = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
+        return self._peeled(node) is not node and any(it.attr in ("numpy", "tolist", "cpu") for it in inside)
+
+    def _is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is a tensor, and no number of Python's."""
+        match node:
+            case ast.Constant() | ast.Subscript(value=ast.Attribute(attr="shape")):
+                return False
+            case ast.Call(func=ast.Attribute(attr="item" | "size" | "numpy" | "tolist")):
+                return False
+            case ast.Call():
+                own = [self.program.scopes[index] for index in self.program.called_scopes(node.func)]
+                returned = [
+                    it.value for scope in own for it in self.program.body(scope) if isinstance(it, ast.Return)
+                ]
+                names = _names(self, node)
+                return not names & NUMBERS and all(
+                    it is None or self._is_tensor(it, depth + 1) for it in returned
+                )
+            case ast.BinOp():
+                return self._is_tensor(node.left, depth) or self._is_tensor(node.right, depth)
+            case ast.UnaryOp():
+                return self._is_tensor(node.operand, depth)
+            case ast.Name() | ast.Attribute():
+                found = self.program.definitions(node)
+                values = [self._right_side(it) for it in found]
+                return (
+                    bool(found)
+                    and depth < 6
+                    and all(it is None or self._is_tensor(it, depth + 1) for it in values)
+                )
+        return True
+
+    def _right_side(self, definition: ast.AST) -> ast.expr | None:
+        """What a name is assigned; None where it is one of several."""
+        if isinstance(definition, ast.arg):
+            return ast.Constant(None)
+        statement = self.program.statement(definition)
+        single = isinstance(statement, ast.Assign) and definition in statement.targets
+        return statement.value if single or isinstance(statement, ast.AugAssign) else None  # type: ignore[union-attr]
+
+    # What evaluation has is whole
+
+    def _drawn(self, source: ast.expr, frame: Frame) -> Value:
+        sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        call = self.program.call(source) if isinstance(source, ast.Call) else None
+        if sites and not sites & self._training and not (call and "builtins.enumerate" in call.names):
+            return Kind.WHOLE
+        return super()._drawn(source, frame)
+
+    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+        return Kind.WHOLE if id(node) in self.whole else super()._compute(node, frame)
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        names = _names(self, node)
+        if names and all(name.startswith(RUNTIME) for name in names):
+            return Kind.WHOLE
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        if isinstance(node.func, ast.Attribute):
+            given.append(node.func.value)
+        call = self.program.call(node)
+        own = call is not None and self.program.entered(node) and not self.context.is_wrapped(call.callees)
+        if not own:
+            found = [kinds.tensor(value, node) for value in self._all(given, frame)]
+            is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
+            is_loss = call is not None and losses.is_any_loss(self.context, call)
+            if Kind.WHOLE in found and (
+                is_model or is_loss or all(value in (*PLAIN, Kind.WHOLE) for value in found)
+            ):
+                return Kind.WHOLE
+        return super(Gathering, self)._call(node, frame)
+
+    def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        value = super()._attribute(node, frame)
+        if (
+            isinstance(value, Unclear)
+            and node.attr == "shape"
+            and self._value(node.value, frame) is Kind.WHOLE
+        ):
+            return Kind.WHOLE
+        return value
+
+
+def _names(finder: Gathering, node: ast.Call) -> set[str]:
+    call = finder.program.call(node)
+    return call.names if call is not None else set()
+
+
+def _with_graph(node: ast.AST) -> Iterator[ast.Name]:
+    """The names of an expression, but for what is only a number in it."""
+    if (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr in ("item", "detach")
+    ):
+        return
+    if isinstance(node, ast.Name):
+        yield node
+    for child in ast.iter_child_nodes(node):
+        yield from _with_graph(child)
+
+
+# Facts
+
+
+def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> Iterator[Number]:
+    """What becomes of each: in its place, or under a name where it is used twice or by the main process alone."""
+    program = context.program
+    for totals in reports.totals:
+        yield Number(
+            **context.place(totals.loop), kind="totals", what=" and ".join(totals.names), names=totals.names
+        )
+    groups: dict[object, list[Combined]] = defaultdict(list)
+    for it in sorted(reports.combined, key=lambda it: program.order[id(it.node)]):
+        groups[_same(context, it)].append(it)
+    for group in groups.values():
+        yield from _placed(context, group, effects)
+
+
+def _same(context: Context, it: Combined) -> object:
+    """What tells numbers apart that are one."""
+    program = context.program
+    names = [node for node in ast.walk(it.node) if isinstance(node, ast.Name)]
+    held = frozenset(id(definition) for name in names for definition in program.definitions(name))
+    if it.kind == "rows":
+        return id(it.node)
+    return program.scope(it.node).index, it.kind, ast.unparse(it.node), held
+
+
+def _placed(context: Context, group: list[Combined], effects: tuple[Effect, ...]) -> Iterator[Number]:
+    program = context.program
+    first, start = group[0], program.statement(group[0].node)
+    block = program.block(start)
+    later = {id(statement) for statement in block[block.index(start) :]}
+    shared = first.kind != "rows" and all(
+        any(id(around) in later for around in program.ancestors(it.node)) for it in group
+    )
+    for part in [group] if shared and len(group) > 1 else [[it] for it in group]:
+        yield from _named(context, part, _guard(context, part[0].node, effects))
+
+
+def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iterator[Number]:
+    """In its place; or under a name, made before what only the main process runs."""
+    program = context.program
+    first = part[0]
+    statement = program.statement(first.node)
+    if guard is None and len(part) == 1:
+        yield _number(context, first)
+    elif not _is_plain(context, first.node, guard):
+        what = ast.unparse(first.node)
+        yield from (
+            (
+                _number(context, it)
+                if guard is None
+                else Number(**context.place(statement), kind="left", what=what)
+            )
+            for it in part
+        )
+    else:
+        name = _called(context, first)
+        before = program.anchor(statement) if guard is None else guard.at
+        for it in part:
+            yield _number(context, it, name=name, before=before if it is first else None)
+
+
+def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
+    """Whether an expression may be written again before a place: nothing in it is edited, or made after that."""
+    program = context.program
+    simple = ast.Name | ast.Attribute | ast.Call | ast.Constant | ast.expr_context
+    made = [it for name in ast.walk(node) if isinstance(name, ast.Name) for it in program.definitions(name)]
+    return all(isinstance(it, simple) for it in ast.walk(node)) and (
+        guard is None
+        or not any(
+            guard.covers(program.anchor(program.statement(it)))
+            for it in made
+            if id(it) in program.order and not isinstance(it, ast.arg)
+        )
+    )
+
+
+def _number(context: Context, it: Combined, **more: object) -> Number:
+    keyword, position = "", None
+    if it.call is not None:
+        keyword = next((str(given.arg) for given in it.call.keywords if given.value is it.node), "")
+        position = None if keyword else it.call.args.index(it.node)
+    call = context.program.anchor(it.call) if it.call is not None else None
+    text = ast.unparse(it.node)
+    given = {"call": call, "keyword": keyword, "position": position, **more}
+    return Number(**context.place(it.node), kind=it.kind, what=text, **given)  # type: ignore[arg-type]
+
+
+def _called(context: Context, it: Combined) -> str:
+    """A new name for a number."""
+    path, text = context.program.file(it.node).path, ast.unparse(it.node)
+    if it.kind == "sum":
+        is_size = "size" in text or "len(" in text
+        wanted = ["batch_size", "global_batch_size"] if is_size else ["batch_sum"]
+    else:
+        wanted = [f"batch_{it.node.id}"] if isinstance(it.node, ast.Name) else ["batch_mean"]
+    free = (name for name in wanted if name not in context.names(path))
+    return context.fresh(path, next(free, wanted[-1]))
+
+
+def _guard(context: Context, node: ast.expr, effects: tuple[Effect, ...]) -> Effect | None:
+    place = context.program.anchor(node)
+    return next((effect for effect in effects if effect.covers(place)), None)

@@ -1,0 +1,190 @@
+"""What a training loop prints is the whole batch's, as it was: with an uneven last batch, on 2 and 3 processes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+from parity.harness import Lab, Run
+
+PATH = Path("/example/train.py")
+SETUP = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Meter:
+    def __init__(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+def accuracy(output, target, topk=(1,)):
+    maxk = max(topk)
+    batch_size = target.size(0)
+    _, pred = output.topk(maxk, 1, True, True)
+    pred = pred.t()
+    correct = pred.eq(target.view(1, -1).expand_as(pred))
+    res = []
+    for k in topk:
+        correct_k = correct[:k].reshape(-1).float().sum(0, keepdim=True)
+        res.append(correct_k.mul_(100.0 / batch_size))
+    return res
+
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(50, 8), torch.randint(4, (50,)))
+loader = DataLoader(data, batch_size=15, shuffle=True)
+others = DataLoader(TensorDataset(torch.randn(21, 8), torch.randint(4, (21,))), batch_size=6)
+model = nn.DataParallel(nn.Linear(8, 4)).cuda()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
+STEP = """\
+        inputs, targets = inputs.cuda(), targets.cuda()
+        outputs = model(inputs)
+        loss = criterion(outputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
+CASES = {
+    "sums for what comes after the loop": """\
+for epoch in range(2):
+    running = 0.0
+    weighted = 0
+    correct = 0
+    total = 0
+"""
+    + LOOP
+    + STEP
+    + """\
+        running += loss.item()
+        weighted += loss.item() * inputs.size(0)
+        correct += outputs.argmax(1).eq(targets).sum().item()
+        total += len(targets)
+    print("%.9f %.9f %d %d" % (running / (i + 1), weighted / total, correct, total))
+    correct = 0
+    total = 0
+    for inputs, targets in others:
+        with torch.no_grad():
+            correct += model(inputs.cuda()).argmax(1).eq(targets.cuda()).sum().item()
+        total += targets.size(0)
+    print(correct, total)
+""",
+    "meters, and a function that evaluation has too": """\
+def run(epoch):
+    losses, top1, top2 = Meter(), Meter(), Meter()
+"""
+    + LOOP
+    + STEP
+    + """\
+        prec1, prec2 = accuracy(outputs.data, targets, topk=(1, 2))
+        losses.update(loss.item(), inputs.size(0))
+        top1.update(prec1.item(), inputs.size(0))
+        top2.update(prec2[0], inputs.size(0))
+        if i % 2 == 0:
+            print("[{}/{}]".format(i * len(inputs), len(loader.dataset)))
+            print("{0.val:.6f} {0.avg:.6f} {1.val:.3f} {1.avg:.3f}".format(losses, top1))
+    print("%.3f" % top2.avg, losses.count)
+    return losses.avg
+
+
+def test():
+    top1 = Meter()
+    with torch.no_grad():
+        for inputs, targets in others:
+            (prec1,) = accuracy(model(inputs.cuda()), targets.cuda())
+            top1.update(prec1.item(), inputs.size(0))
+    return top1.avg
+
+
+for epoch in range(2):
+    print("%.6f" % run(epoch))
+    print("%.3f" % test())
+""",
+    "sums that are shown in the loop": """\
+for epoch in range(2):
+    shown = 0
+    seen = 0
+"""
+    + LOOP
+    + STEP
+    + """\
+        seen += targets.size(0)
+        shown += (outputs.argmax(1) == targets).sum().item()
+        share = (outputs.argmax(1) == targets).float().mean()
+        print(f"{seen} {shown} {shown / seen:.6f} {share.item():.6f}")
+        if loss.item() < 0.2:
+            break
+""",
+    "a log that only one process writes": """\
+log = open("log.txt", "w")
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP
+    + """\
+        if i % 2 == 1:
+            log.write("%d\\n" % i)
+            log.write("%.6f\\n" % loss.item())
+    print("%.6f" % loss.item())
+log.close()
+print(open("log.txt").read())
+""",
+    "predictions for a metric": """\
+for epoch in range(2):
+    said, true = [], []
+"""
+    + LOOP
+    + STEP
+    + """\
+        said.extend(outputs.argmax(1).tolist())
+        true.append(targets.cpu().numpy())
+    true = [int(it) for part in true for it in part]
+    print(sorted(zip(said, true)))
+""",
+    "a schedule by the loss": """\
+schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
+for epoch in range(5):
+    running = 0.0
+"""
+    + LOOP
+    + STEP
+    + """\
+        running += loss.item()
+    schedule.step(running)
+    print("%.6f" % running, optimizer.param_groups[0]["lr"])
+""",
+}
+
+
+def runs(lab: Lab, text: str, processes: int) -> tuple[Run, Run]:
+    conversion = convert(Project.of({PATH: text}), exact=True)
+    assert not conversion.errors and not [it for it in conversion.findings if it.is_left], conversion.findings
+    assert conversion.scripts[0].tier.startswith("sharded")
+    before, after = lab.place("before") / "train.py", lab.place("after") / "train.py"
+    before.write_text(text)
+    after.write_text(conversion.changes[0].after)
+    return (
+        lab.run(before, replicas=processes, timeout=60).ok(),
+        lab.run(after, processes=processes, timeout=60).ok(),
+    )
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", CASES)
+def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> None:
+    before, after = runs(lab, SETUP + CASES[name], processes)
+    assert len(after.ranks) == processes
+    assert after.printed == before.printed != ""
