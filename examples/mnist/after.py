@@ -61,7 +61,7 @@ def train(args, model, device, train_loader, criterion, optimizer, epoch):
         data, target = data.to(device), target.to(device)
         output = model(data)
         loss = criterion(output, target)
-        losses.update(loss.item(), data.size(0))
+        losses.update(ddp.batch_loss(loss).item(), ddp.sum(data.size(0)))
 
         optimizer.zero_grad()
         loss.backward()

@@ -46,14 +46,14 @@ PROGRAMS = [
         "iterations",
         "--gpus RANKS --num_steps 17",
         "checkpoints/flow.pth",
-        says="^Validation|^Training|^Parameter",
+        says="^Validation|^Training|^Parameter|^\\[",
         planned=True,
     ),
     Program(
         "base_trainer",
         "--data DATA --batch-size 24",
         "saved/checkpoint.pth",
-        says="^Valid",
+        says="^Valid|^Epoch",
         planned=True,
     ),
     Program("gan", "--manualSeed 5 --batchSize 32", "output/netD_epoch_1.pth", says="", losses=True),
@@ -64,9 +64,11 @@ PROGRAMS = [
         says="",
         losses=True,
     ),
-    Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="^Rank"),
-    Program("identity_sampler", "--sampler camera", "checkpoint.pth.tar", says="^Rank", processes=(3,)),
-    Program("identity_sampler", "--sampler none", "checkpoint.pth.tar", says="^Rank", processes=(2,)),
+    Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="^Rank|^Epoch"),
+    Program(
+        "identity_sampler", "--sampler camera", "checkpoint.pth.tar", says="^Rank|^Epoch", processes=(3,)
+    ),
+    Program("identity_sampler", "--sampler none", "checkpoint.pth.tar", says="^Rank|^Epoch", processes=(2,)),
     Program(
         "config_gpus",
         "--data DATA --gpus GPUS",
@@ -78,7 +80,7 @@ PROGRAMS = [
         "loader_factory",
         "--use-more --batch-size 16",
         "run/disks/segnet/model_best.pth.tar",
-        says="^Valid|Total|Epoch",
+        says="^Valid|Total|Epoch|^Loss",
     ),
     Program(
         "logs_and_copies",
@@ -87,7 +89,7 @@ PROGRAMS = [
         says="^Test|^Training",
         planned=True,
     ),
-    Program("predictions", "", "checkpoints/model.t7", says="^Test|^Let", planned=True),
+    Program("predictions", "", "checkpoints/model.t7", says="^Test|^Train|^Let", planned=True),
 ]
 
 
