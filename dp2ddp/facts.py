@@ -163,7 +163,7 @@ class Loss(Fact):
 class Gather(Fact):
     """An argument of a loss that looks at the whole batch: each process needs the rows of all.
 
-    ``call`` is given it by ``keyword``, or at ``position``.
+    ``call`` is given it by ``keyword``, or at ``position``; by neither where it is given all elements of it.
     """
 
     call: Anchor
@@ -237,7 +237,7 @@ class StateDict(Fact):
 
     ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (the same, and the model may be bare),
     "load" (``at`` is the state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare
-    one is meant), "prefix" (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a
+    one is meant), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts ``module.`` off a key by its length), "class" (``at`` names DataParallel in a
     type check), "type" (the same, of the very type).
     """
 

@@ -58,6 +58,26 @@ def weighed(outputs, labels, rate=0.8):
 
 """
 MODEL = "model = nn.Linear(8, 2).cuda()\n"
+CHOOSING = """\
+class Choosing(nn.Linear):
+    def forward(self, x, part="heads"):
+        if part == "heads":
+            found = [super().forward(x * scale) for scale in (1, 2)]
+        elif part == "one":
+            found = super().forward(x)
+        return found
+
+
+model = Choosing(8, 2).cuda()
+"""
+PAIRS = """\
+class Pairs(nn.Linear):
+    def forward(self, inputs, targets):
+        return super().forward(inputs), targets
+
+
+model = Pairs(8, 2).cuda()
+"""
 OWN = """\
 class Judging(nn.Linear):
     def forward(self, inputs, targets):
@@ -123,6 +143,18 @@ MEANS = {
     ),
     "selected elements over all": program(
         (LOSS, "keep = targets.cuda() > 0\n        loss = (outputs[keep] ** 2).sum() / outputs.shape[0]")
+    ),
+    "its forward called by itself": program((FORWARD, "outputs = model.forward(inputs.cuda())")),
+    "a criterion of a known class": program(
+        (
+            LOSS,
+            "if isinstance(criterion, nn.CrossEntropyLoss):\n            loss = criterion(outputs, targets.cuda())\n"
+            "        else:\n            loss, outputs = criterion(outputs, targets.cuda())",
+        )
+    ),
+    "outputs in a list by a literal": program(
+        (MODEL, CHOOSING),
+        (LOSS, "loss = sum([criterion(each, targets.cuda()) for each in outputs])"),
     ),
     "the model's own, where there are several": program(
         (MODEL, OWN), (FORWARD, "loss = model(inputs.cuda(), targets.cuda())"), (LOSS, SEVERAL_GPUS)
@@ -237,6 +269,15 @@ GATHERED = {
             "criterion = Balanced(data.tensors[1].bincount().float().cuda())",
         )
     ),
+    "all that the model hands out": program(
+        (MODEL, PAIRS),
+        (CRITERION, CONTRAST),
+        (FORWARD, "outputs = model(inputs.cuda(), targets.cuda())"),
+        (LOSS, "loss = criterion(*outputs)"),
+    ),
+    "a partial function": program(
+        (CRITERION, "import functools\n\n" + CONTRAST + "criterion = functools.partial(criterion)"),
+    ),
     "a loss with a number beside": program(
         (
             "loader = ",
@@ -255,6 +296,16 @@ UNGATHERED = {
     ),
     "rows in another dimension": program(
         (CRITERION, CONTRAST), (LOSS, "loss = criterion(outputs.t(), outputs.t()[0])")
+    ),
+    "rows that meet the part's again": program(
+        (
+            "loader = ",
+            "def judged(outputs, labels):\n    return torch.cdist(outputs, outputs + 1).mean(), outputs\n\n\nloader = ",
+        ),
+        (
+            LOSS,
+            "loss, seen = judged(outputs, targets.cuda())\n        right = (seen.argmax(1) == targets.cuda()).sum()",
+        ),
     ),
     "a number of the part": program(
         (CRITERION, CONTRAST.replace("labels)", "labels, size)")),

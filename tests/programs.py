@@ -153,9 +153,6 @@ WHOLE_BATCH = {
     "a call past the wrap": case(
         "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.module(inputs.cuda())")
     ),
-    "another call past it": case(
-        "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.forward(inputs.cuda())")
-    ),
     "a decision by the outputs": case(
         "DDP503",
         19,

@@ -26,6 +26,17 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
         for node in context.program.nodes.values():
             if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
                 found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
+    for call in context.program.calls:
+        function = call.node.func
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr == "forward"
+            and not _is_super(function.value)
+        ):
+            if context.runs_in_training(call.node) and context.is_wrapped(
+                context.program.values(function.value)
+            ):
+                found.setdefault(id(function), _state(context, "forward", function.value, whole=function))
     for node in _under_guards(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
@@ -209,6 +220,10 @@ def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
     return False
 
 
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "super"
+
+
 def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
     """Wrapped models used in statements that only the main process runs: there the bare model must do."""
     program = context.program
@@ -242,9 +257,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
             continue
-        bypass = (
-            function.attr == "forward" and context.is_wrapped(context.program.values(function.value))
-        ) or (function.attr == "module" and context.is_wrapped(context.program.values(function.value)))
+        bypass = function.attr == "module" and context.is_wrapped(context.program.values(function.value))
         if bypass and _trains(context, call, backwards):
             yield context.obstacle(
                 call.node,

@@ -8,11 +8,12 @@ nothing but rows, and numbers that every process has alike.
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from dp2ddp.analyse import alike, kinds, losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Bound, Call, Func, Inst
+from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import OPEN, Frame, Samples
 
@@ -37,6 +38,8 @@ class Gathering(Samples):
         rows = self._rows(call, frame)
         if not rows or not self._is_alike(node, frame) or not self._is_function(call):
             return value
+        if self._meets_parts(node, frame):
+            return value
         self.gathered[id(node)] = node, rows
         return Kind.WHOLE
 
@@ -44,7 +47,11 @@ class Gathering(Samples):
         """Whether a call is a loss whose parts do not average to that of the whole batch."""
         if losses.is_any_loss(self.context, call):
             return isinstance(value, Unclear) or value is Kind.TOTAL
-        own = call.callees and all(isinstance(callee, Func | Bound | Inst) for callee in call.callees)
+        own = call.callees and all(
+            isinstance(callee, Func | Bound | Inst)
+            or (isinstance(callee, Made) and callee.name == "functools.partial")
+            for callee in call.callees
+        )
         unclear = isinstance(value, Unclear) or (
             isinstance(value, Held) and any(isinstance(entry, Unclear) for _, entry in value.entries)
         )
@@ -75,9 +82,10 @@ class Gathering(Samples):
         """The rows that a call is given; none where it is given something else that differs between parts."""
         rows = []
         for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
-            value = self._value(given, frame)
+            spread = isinstance(given, ast.Starred)
+            value = self._value(given.value if spread else given, frame)  # type: ignore[attr-defined]
             leaf = kinds.tensor(value, given)
-            if leaf in ROWS and not isinstance(given, ast.Starred):
+            if leaf in ROWS:
                 rows.append(given)
             elif leaf not in (*PLAIN, Kind.WHOLE) and not (
                 isinstance(value, Held | Every) and leaf is Kind.UNKNOWN
@@ -86,6 +94,33 @@ class Gathering(Samples):
         if isinstance(call.node.func, ast.Attribute) and self._value(call.node.func.value, frame) in ROWS:
             return []
         return rows
+
+    def _meets_parts(self, node: ast.Call, frame: Frame) -> bool:
+        """Whether something else that a call returns, of the whole batch, is used with rows of this process's part."""
+        statement = self.program.parent(node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        for name in target.elts if isinstance(target, ast.Tuple) else ():
+            for use in self.program.body(self.program.scope(node)):
+                if isinstance(use, ast.Name) and name in self.program.definitions(use):
+                    if any(self._value(it, frame) in DEALT for it in self._beside(use)):
+                        return True
+        return False
+
+    def _beside(self, use: ast.AST) -> Iterator[ast.expr]:
+        """What is given to a call, or computed with, together with a name."""
+        inside = use
+        for around in self.program.ancestors(use):
+            if isinstance(around, ast.stmt):
+                return
+            if isinstance(around, ast.Call | ast.BinOp | ast.Compare):
+                parts = (
+                    [*around.args, *(it.value for it in around.keywords)]
+                    if isinstance(around, ast.Call)
+                    else None
+                )
+                parts = parts or [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr)]
+                yield from (it for it in parts if it is not inside)
+            inside = around
 
     def _is_at_home(self, node: ast.Call) -> bool:
         """Whether a call stands in the training alone: beside the model's forward or the backward pass."""

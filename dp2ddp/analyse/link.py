@@ -1069,6 +1069,16 @@ class Program:
                     found |= self.methods(value, "__call__", call.node) | self.methods(
                         value, "forward", call.node
                     )
+                case Made(name="functools.partial"):
+                    found |= self._partial(value)
+        return found
+
+    def _partial(self, made: Made) -> set[int]:
+        """The functions behind ``functools.partial(function, …)``."""
+        found: set[int] = set()
+        for value in self._argument_values(made, 0):
+            function = value.func if isinstance(value, Bound) else value
+            found |= {function.scope} if isinstance(function, Func) else set()
         return found
 
     def methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:

@@ -60,8 +60,10 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
 
 def _gather(context: Context, call: ast.Call, row: ast.expr) -> Gather:
     keyword = next((str(it.arg) for it in call.keywords if it.value is row), "")
-    position = None if keyword else call.args.index(row)
     anchor = context.program.anchor(call)
+    if isinstance(row, ast.Starred):
+        return Gather(**context.place(row.value), call=anchor, keyword="", position=None)
+    position = None if keyword else call.args.index(row)
     return Gather(**context.place(row), call=anchor, keyword=keyword, position=position)
 
 

@@ -252,8 +252,6 @@ class Samples:
 
     def _may_run(self, node: ast.AST, frame: Frame) -> bool:
         """Whether no condition that the arguments of a call answer keeps a place from being run."""
-        if not frame.literals:
-            return True
         inside = node
         for around in self.program.ancestors(node):
             if isinstance(around, ast.If) and (answer := self._answer(around.test, frame)) is not None:
@@ -274,6 +272,17 @@ class Samples:
                 definitions = self.program.definitions(test)
                 if len(definitions) == 1 and id(definitions[0]) in frame.literals:
                     return bool(frame.literals[id(definitions[0])])
+            case ast.Call(func=ast.Name(id="isinstance"), args=[subject, kind]):
+                return self._is_instance(subject, kind)
+            case ast.Compare(
+                left=ast.Name() as name,
+                ops=[ast.Eq() | ast.NotEq()],
+                comparators=[ast.Constant(value=wanted)],
+            ):
+                definitions = self.program.definitions(name)
+                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
+                    equal = frame.literals[id(definitions[0])] == wanted
+                    return equal if isinstance(test.ops[0], ast.Eq) else not equal
             case ast.Compare(
                 left=ast.Name() as name, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]
             ):
@@ -281,6 +290,27 @@ class Samples:
                 if len(definitions) == 1 and id(definitions[0]) in frame.literals:
                     is_none = frame.literals[id(definitions[0])] is None
                     return is_none if isinstance(test.ops[0], ast.Is) else not is_none
+        return None
+
+    def _is_instance(self, subject: ast.expr, kind: ast.expr) -> bool | None:
+        """Whether an object is of a class, where every object that it may be is known."""
+        values = self.program.values(subject)
+        classes = self.program.values(kind)
+        if len(classes) != 1 or not values:
+            return None
+        (wanted,) = classes
+        answers = {self._is_of(value, wanted) for value in values}
+        return answers.pop() if len(answers) == 1 else None
+
+    def _is_of(self, value: object, wanted: object) -> bool | None:
+        if isinstance(value, Made) and isinstance(wanted, Ext) and value.name == wanted.name:
+            return True
+        if isinstance(value, Made) and isinstance(wanted, Cls) and value.name.startswith("torch.nn."):
+            return False
+        if isinstance(value, Inst):
+            bases = self.program.bases(value.cls)
+            outside = [it for it in bases if isinstance(it, Ext) and full_name(it) != "torch.nn.Module"]
+            return True if wanted in bases else None if outside else False
         return None
 
     def _last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
@@ -683,7 +713,9 @@ class Samples:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if any(name.endswith(SCALED) for name in names) and node.args:
             return self._value(node.args[0], frame)
-        if self.context.is_wrapped(self.program.values(function)):
+        plain = isinstance(function, ast.Attribute) and function.attr == "forward"
+        model = function.value if plain else function  # type: ignore[attr-defined]
+        if self.context.is_wrapped(self.program.values(model)):
             return self._forward(call, frame)
         if losses.is_loss(self.context, call):
             return self._loss(call, frame)
@@ -715,15 +747,31 @@ class Samples:
             if value not in (*DEALT, *PLAIN):
                 return value if isinstance(value, Unclear) else Unclear(given)
         returned = [
-            self.program.values(node.value)
+            values
             for callee in call.callees
             for module in self._modules(callee)
             for index in self.program.methods(module, "forward", call.node)
-            for node in self.program.body(self.program.scopes[index])
-            if isinstance(node, ast.Return) and node.value is not None
+            for values in self._results(call, self.program.scopes[index], frame)
         ]
         lists = all(values and all(isinstance(value, Coll) for value in values) for values in returned)
         return Every(Kind.OUTPUT) if returned and lists else Kind.OUTPUT
+
+    def _results(self, call: Call, scope: Scope, frame: Frame) -> Iterator[frozenset[object]]:
+        """What a model's forward may return to a call that chooses by literals: the values of each such place."""
+        given, literals = self._arguments(call, scope, True, frame)
+        inner = Frame(given, literals, frame.depth + 1)
+        for node in self.program.body(scope):
+            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, inner):
+                places = self._definitions(node.value, inner) if isinstance(node.value, ast.Name) else []
+                statements = [
+                    None if isinstance(it, ast.arg) else self.program.statement(it) for it in places
+                ]
+                plain = all(
+                    isinstance(it, ast.Assign) and it.targets == [place]
+                    for it, place in zip(statements, places, strict=True)
+                )
+                sources = [it.value for it in statements] if places and plain else [node.value]  # type: ignore[union-attr]
+                yield from (self.program.values(source) for source in sources)
 
     def _modules(self, callee: object) -> Iterator[Inst]:
         """The models of the project that a wrapped one is made of."""
@@ -758,7 +806,7 @@ class Samples:
         (name,) = {name.rpartition(".")[2] for name in call.names} if len(call.names) == 1 else ("",)
         if name == "len" and node.args:
             value = self._value(node.args[0], frame)
-            if isinstance(value, Held | Every) or value in PLAIN:
+            if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE):
                 return Kind.SAME
             if self._is_list(node.args[0]):
                 return Kind.SAME

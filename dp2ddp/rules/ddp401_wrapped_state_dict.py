@@ -38,6 +38,7 @@ MESSAGES = {
     "either": "this state belongs to a model that is wrapped or not",
     "model": "this is the wrapped model where the bare one is meant",
     "load": "this state dict may have the prefix of a wrapped model, or not",
+    "forward": "this calls the wrapped model's forward past its hooks",
     "prefix": "this cuts a prefix that newer checkpoints don't have",
 }
 
@@ -58,5 +59,7 @@ def _edits(state: StateDict) -> Iterator[Edit]:
         case "load":
             yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
             yield runtime_import(state.path, state.ddp)
+        case "forward":
+            yield Replace(state.at, "{x}", holes)
         case "prefix":
             yield Replace(state.at, '{x}.removeprefix("module.")', holes)

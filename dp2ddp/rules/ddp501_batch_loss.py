@@ -12,7 +12,7 @@ a batch with each other are something else.
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Tier
-from dp2ddp.plan import Anchor, Finding, SetArgument, finding, runtime_import
+from dp2ddp.plan import Anchor, Edit, Finding, Replace, SetArgument, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -59,8 +59,9 @@ def check(facts: Facts) -> Iterator[Finding]:
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
             holes: dict[str, Anchor | str] = {"ddp": gather.ddp, "rows": gather.at}
-            rows = SetArgument(
-                gather.call, gather.keyword, "{ddp}.whole_batch({rows})", holes, gather.position
-            )
+            template = "{ddp}.whole_batch({rows})"
+            rows: Edit = Replace(gather.at, template, holes)
+            if gather.keyword or gather.position is not None:
+                rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
             yield finding(gather.at, "this loss looks at the samples of the whole batch", "", edits)
