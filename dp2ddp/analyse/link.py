@@ -816,6 +816,7 @@ class Program:
                 break
         if not found:
             outside = [base for base in self.bases(cls) if isinstance(base, Ext)]
+            outside = [base for base in outside if base.name != "builtins.object"]  # it has no attributes
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
 
