@@ -152,6 +152,13 @@ MEANS = {
             "        else:\n            loss, outputs = criterion(outputs, targets.cuda())",
         )
     ),
+    "a criterion of another class, in another branch": program(
+        (
+            LOSS,
+            "if not isinstance(criterion, nn.CrossEntropyLoss):\n            loss, outputs = criterion(outputs, targets)\n"
+            "        else:\n            loss = criterion(outputs, targets.cuda())",
+        )
+    ),
     "outputs in a list by a literal": program(
         (MODEL, CHOOSING),
         (LOSS, "loss = sum([criterion(each, targets.cuda()) for each in outputs])"),

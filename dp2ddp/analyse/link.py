@@ -733,13 +733,15 @@ class Program:
     def _hides(self, holder: ast.AST, around: list[ast.AST]) -> bool:
         if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
             return False
-        block = self.parent(holder)
+        part, block = holder, self.parent(holder)
         while isinstance(block, ast.With | ast.AsyncWith) or (
             isinstance(block, ast.If) and self._wraps(holder)
         ):
             if any(entry is block for entry in around):
                 return True
-            block = self.parent(block)
+            part, block = block, self.parent(block)
+        if isinstance(block, ast.If | ast.Try | ast.For | ast.While):  # in the same branch, too
+            return any(entry is other for other in self.block(part) for entry in around)
         return any(entry is block for entry in around[1:])
 
     def _wraps(self, holder: ast.AST) -> bool:
