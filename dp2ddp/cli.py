@@ -1,8 +1,9 @@
-"""Arguments → convert or explain → exit code."""
+"""Arguments → convert, explain or verify → exit code."""
 
 from __future__ import annotations
 
 import argparse
+import difflib
 import os
 import sys
 import traceback
@@ -29,11 +30,26 @@ exit codes:
   4  a file cannot be read or parsed
 """
 
+VERDICTS = """\
+exit codes:
+  0  MATCH
+  1  DIFFERS
+  2  wrong usage
+  3  INCONCLUSIVE, or the script was not converted
+  4  a file cannot be read or parsed
+"""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    scripts: list[str] = []
+    if given[:1] == ["verify"] and "--" in given:  # what follows is the scripts'
+        scripts = given[given.index("--") + 1 :]
+        given = given[: given.index("--")]
     try:
-        options = _parser().parse_args(arguments)
+        options = _parser().parse_args(given)
+        options.scripts = tuple(scripts)
         code: int = options.run(options)
     except SystemExit as exit_:  # argparse's way to end
         return int(exit_.code or 0)
@@ -95,7 +111,53 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("code", metavar="CODE", help="a rule's code or name, or all")
     command.set_defaults(run=_explain, error=command.error)
+    _add_verify(commands)
     return parser
+
+
+def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
+    command = commands.add_parser(
+        "verify",
+        help="show that a converted script trains the same",
+        usage="%(prog)s [options] BEFORE [AFTER] [-- arguments of the scripts]",
+        description="Run a script as DataParallel on so many replicas, and the converted one on so many processes, a "
+        "few optimizer steps each, in copies of the working folder, and compare what they did. Without AFTER the "
+        "script is converted for it. Needs torch.",
+        epilog=VERDICTS,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    command.add_argument("before", type=Path, metavar="BEFORE", help="the script with DataParallel")
+    command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted script")
+    command.add_argument(
+        "--processes", type=_count, default=2, metavar="N", help="processes and replicas (2)"
+    )
+    command.add_argument("--steps", type=_count, default=20, metavar="N", help="optimizer steps (20)")
+    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both are run (cpu)")
+    command.add_argument("--float64", action="store_true", help="make float64 the default type in both")
+    command.add_argument(
+        "--as-is", action="store_true", help="align nothing; compare loss curves over several seeds"
+    )
+    command.add_argument(
+        "--synthetic", action="store_true", help="small random data in the place of torchvision's data sets"
+    )
+    command.add_argument(
+        "--prepare",
+        type=Path,
+        metavar="FILE",
+        help="a Python file to run before the scripts, to replace data by",
+    )
+    command.add_argument(
+        "--timeout", type=_count, default=120, metavar="S", help="seconds of silence that are a hang (120)"
+    )
+    command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
+    command.set_defaults(run=_verify, error=command.error)
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise ValueError
+    return number
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -180,6 +242,74 @@ def _explain(options: argparse.Namespace) -> int:
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     _write(b"\n\n".join(explanation(rule, examples, Path.cwd(), color=color) for rule, examples in chosen))
     return DONE
+
+
+def _verify(options: argparse.Namespace) -> int:
+    for path in (options.before, options.after, options.prepare):
+        if path is not None and not path.is_file():
+            options.error(f"{path} is no file")
+    try:
+        from dp2ddp.verify.run import Request, verify
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        options.error("torch is needed to run the scripts: install dp2ddp[train]")
+    from dp2ddp.verify.report import report
+    from dp2ddp.verify.verdict import Verdict
+
+    before = options.before.resolve()
+    after, cwd, overlay, diff = before, Path.cwd().resolve(), {}, b""
+    if options.after is None:
+        from dp2ddp.convert import convert_paths
+        from dp2ddp.emit.diff import base_of
+        from dp2ddp.emit.diff import diff as differences
+        from dp2ddp.emit.text import report as findings
+
+        conversion = convert_paths([str(before)])
+        if conversion.unreadable or conversion.errors or not conversion.changes:
+            sys.stderr.write(findings(conversion, written=False))
+            _say("INCONCLUSIVE: the script was not converted")
+            return UNREADABLE if conversion.unreadable else KEPT
+        overlay = {change.path: change.after_bytes for change in conversion.changes}
+        diff = differences(conversion.changes, base_of(conversion.changes, cwd))
+    else:
+        after = options.after.resolve()
+    scripts = (before, after, *overlay)
+    root = cwd if all(path.is_relative_to(cwd) for path in scripts) else _common(scripts)
+    request = Request(
+        before=before,
+        after=after,
+        root=root,
+        overlay=overlay,
+        processes=options.processes,
+        steps=options.steps,
+        device=options.device,
+        arguments=options.scripts,
+        float64=options.float64,
+        as_is=options.as_is,
+        synthetic=options.synthetic,
+        prepare=options.prepare and options.prepare.resolve(),
+        patience=float(options.timeout),
+    )
+    result = verify(request, _say)
+    result.command = " ".join([str(options.before), *options.scripts])
+    result.diff = diff.decode(errors="replace") if diff else _unified(before, after)
+    _write(report(result).encode())
+    if options.report:
+        from dp2ddp.verify.page import page
+
+        options.report.write_text(page(result))
+        _say(f"dp2ddp: the report is in {options.report}")
+    return {Verdict.MATCH: DONE, Verdict.DIFFERS: WOULD_CHANGE, Verdict.INCONCLUSIVE: KEPT}[result.verdict]
+
+
+def _common(paths: Sequence[Path]) -> Path:
+    return Path(os.path.commonpath([path.parent for path in paths]))
+
+
+def _unified(before: Path, after: Path) -> str:
+    texts = [path.read_text(errors="replace").splitlines() for path in (before, after)]
+    return "\n".join(difflib.unified_diff(*texts, str(before), str(after), lineterm=""))
 
 
 def _write(data: bytes) -> None:

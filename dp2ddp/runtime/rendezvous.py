@@ -180,9 +180,14 @@ def report_end(sequence: int) -> None:
 
 def ends(known: int) -> list[dict]:
     """What ranks reported at their end, but the first ``known``; of those that started as many collectives, one."""
-    return [
-        json.loads(store().get(f"ends/{number}")) for number in range(known + 1, store().add("ends", 0) + 1)
-    ]
+    found = []
+    for number in range(known + 1, store().add("ends", 0) + 1):
+        if not store().check(
+            [f"ends/{number}"]
+        ):  # just being written, over this connection perhaps: never wait for it
+            break
+        found.append(json.loads(store().get(f"ends/{number}")))
+    return found
 
 
 def ended_before(others: Iterable[int], name: str, number: int) -> int | None:

@@ -3,17 +3,10 @@
 from __future__ import annotations
 
 import json
-import os
 import re
-import signal
-import socket
-import subprocess
 import sys
-import tempfile
 import time
-import uuid
 from collections.abc import Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,12 +14,14 @@ from typing import Any
 import mnist
 import torch
 
+from dp2ddp.verify import notes
+from dp2ddp.verify.jobs import Server, environment, free_port, ranks_environment, run_command, variable
 from parity import compare
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 FIXTURES = REPOSITORY / "fixtures"
-RECORD = Path(__file__).with_name("record.py")
-WARM = Path(__file__).with_name("warm.py")
+RECORD = ("-m", "dp2ddp.verify.record")
+__all__ = ["Lab", "Run", "Shape", "environment", "free_port"]
 SAMPLES, TESTS, BATCH, EPOCHS = 250, 150, 32, 2
 """A data set that leaves an uneven last batch, and twice eight steps: the first 20 are what counts."""
 
@@ -118,94 +113,19 @@ class Run:
         return self
 
 
-class Warm:
-    """The server that forks ranks with torch already imported; see `warm`."""
-
-    def __init__(self) -> None:
-        self.server: subprocess.Popen[str] | None = None
-
-    def run(self, job: dict[str, Any]) -> list[int]:
-        """Run `job`, and return its ranks' exit codes."""
-        if self.server is None:
-            self.server = subprocess.Popen(
-                [sys.executable, WARM],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                text=True,
-                env=environment(),
-                start_new_session=True,
-            )
-        assert self.server.stdin is not None
-        assert self.server.stdout is not None
-        self.server.stdin.write(json.dumps(job) + "\n")
-        self.server.stdin.flush()
-        return json.loads(self.server.stdout.readline())
-
-    def close(self) -> None:
-        """End the server."""
-        if self.server is not None:
-            assert self.server.stdin is not None
-            self.server.stdin.close()
-            with suppress(subprocess.TimeoutExpired):
-                self.server.wait(10)
-            end_group(self.server)
-
-
-def environment(**more: str) -> dict[str, str]:
-    """This process's environment without traces of another job, able to import dp2ddp."""
-    kept = {
-        name: value
-        for name, value in os.environ.items()
-        if name not in {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
-        and not name.startswith(("DP2DDP_", "TORCHELASTIC_", "SLURM_", "PARITY"))
+def view(rank: notes.Notes) -> compare.Notes:
+    """What `compare` looks at of a rank's notes."""
+    training = [one for one in rank.passes if one.trains]
+    return {
+        "rank": rank.rank,
+        "losses": rank.losses,
+        "parameters": rank.parameters,
+        "steps": len(rank.steps),
+        "epochs": [one.drawn for one in training],
+        "evaluations": [one.drawn for one in rank.passes if not one.trains],
+        "own_sizes": [[one.own_size(place) for place in range(len(one.own))] for one in training],
+        "notes": rank,
     }
-    path = os.pathsep.join(filter(None, (str(REPOSITORY), kept.get("PYTHONPATH"))))
-    return {**kept, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1", **more}
-
-
-def end_group(process: subprocess.Popen[Any], mark: str = "") -> None:
-    """Kill what is left of a process's group, and of the processes that carry `mark` in their environment."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(process.pid, signal.SIGKILL)
-    process.wait()
-    for entry in Path("/proc").glob("[0-9]*/environ") if mark else ():
-        with suppress(OSError):
-            if mark.encode() in entry.read_bytes():
-                os.kill(int(entry.parent.name), signal.SIGKILL)
-
-
-def run_command(
-    command: Sequence[str | Path], folder: Path, env: dict[str, str], timeout: float
-) -> tuple[int, str, str]:
-    """Run `command` with a time limit, leave nothing of it running, and return exit code and outputs."""
-    mark = f"PARITY_RUN={uuid.uuid4().hex}"
-    name, value = mark.split("=")
-    with tempfile.TemporaryFile("w+") as out, tempfile.TemporaryFile("w+") as err:
-        process = subprocess.Popen(
-            [str(part) for part in command],
-            cwd=folder,
-            env={**env, name: value},
-            stdin=subprocess.DEVNULL,
-            stdout=out,
-            stderr=err,
-            start_new_session=True,
-        )
-        try:
-            code = process.wait(timeout)
-        except subprocess.TimeoutExpired:
-            code = 124
-        finally:
-            end_group(process, mark)
-        out.seek(0)
-        err.seek(0)
-        return code, out.read(), err.read()
-
-
-def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
 
 
 class Lab:
@@ -213,7 +133,7 @@ class Lab:
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
-        self.warm = Warm()
+        self.warm = Server("torchvision", "torch.distributed.run", "torch.utils.tensorboard", folder=folder)
         self.runs: dict[Any, Run] = {}
         self.converted_: dict[str, Path] = {}
         self.count = 0
@@ -267,35 +187,19 @@ class Lab:
         """
         folder = folder or self.place(script.parent.name)
         out = self.place("notes")
-        settings = {"float64": True, **settings, "out": str(out)}
-        base = environment(**({"PARITY": json.dumps(settings)} if recorded else {}), **(env or {}))
-        if launcher != "warm" and processes > 1 and launcher != "torchrun":
+        settings = {"float64": True, "parameters": "all", **settings, "out": str(out)}
+        if settings.get("replicas"):
+            settings["gpus"] = settings["replicas"]
+        base = environment(**(variable(settings) if recorded else {}), **(env or {}))
+        if launcher == "plain" and processes > 1:
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()
         codes: list[int] = []
         if launcher == "warm":
-            group = (
-                {"WORLD_SIZE": str(processes), "LOCAL_WORLD_SIZE": str(processes)} if processes > 1 else {}
-            )
-            if group:
-                group |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
-                group |= {
-                    "GROUP_RANK": "0",
-                    "TORCHELASTIC_RUN_ID": "parity",
-                    "TORCHELASTIC_RESTART_COUNT": "0",
-                }
-            places = [
-                {"RANK": str(rank), "LOCAL_RANK": str(rank)} if group else {} for rank in range(processes)
-            ]
             files = {name: str(out / name) for name in ("stdout", "stderr")}
-            job = {
-                "command": [str(script), *arguments],
-                "cwd": str(folder),
-                "ranks": [{**base, **group, **place} for place in places],
-                "timeout": timeout,
-                **files,
-            }
-            codes = self.warm.run(job)
+            ranks = [{**base, **place} for place in ranks_environment(processes)]
+            job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
+            codes = self.warm.run({**job, "ranks": ranks}).codes
             code = next((code for code in codes if code != 0), 0)
             printed, errors = (
                 (Path(file).read_text() if Path(file).exists() else "") for file in files.values()
@@ -304,10 +208,12 @@ class Lab:
             start = [sys.executable]
             if launcher == "torchrun":
                 start += ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(processes)]
-            command = [*start, str(RECORD), str(script), *arguments]
-            code, printed, errors = run_command(command, folder, base, timeout)
-        ranks = [torch.load(path) for path in sorted(out.glob("*.pt"), key=lambda path: int(path.stem))]
-        return Run(code, printed, errors, folder, time.monotonic() - started, ranks, codes)
+                start += ["-m", RECORD[1]]
+            else:
+                start += RECORD
+            code, printed, errors = run_command([*start, script, *arguments], folder, base, timeout)
+        found = [view(rank) for rank in notes.read(out)]
+        return Run(code, printed, errors, folder, time.monotonic() - started, found, codes)
 
     def arguments(self, batch: int = BATCH, samples: int = SAMPLES, seed: int | None = None) -> list[str]:
         """The usual arguments of a short run."""
@@ -353,7 +259,7 @@ class Lab:
         return self.runs[key]
 
     def plan(self, after: Run) -> Path:
-        """The global batches of `after`, in a file that a reference run can draw from."""
-        path = self.place("plan") / "plan.pt"
-        torch.save(compare.global_batches(after.ranks), path)
+        """The training batches of `after`, in a file that a reference run can draw from."""
+        path = self.place("plan") / "plan.json"
+        path.write_text(json.dumps(notes.plan([rank["notes"] for rank in after.ranks])))
         return path

@@ -6,8 +6,8 @@ import pytest
 import torch
 from torch import nn
 
+from dp2ddp.verify.reference import DataParallel
 from parity import compare
-from parity.reference import DataParallel
 
 
 def wrap(module: nn.Module, replicas: int) -> DataParallel:

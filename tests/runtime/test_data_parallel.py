@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 from torch import nn
 from torch.nn import functional as F
-from parity.reference import DataParallel as Emulated
+from dp2ddp.verify.reference import DataParallel as Emulated
 torch.set_default_dtype(torch.float64)
 ddp.init()
 rank, world = ddp.get_rank(), ddp.get_world_size()

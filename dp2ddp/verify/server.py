@@ -1,11 +1,13 @@
 """Start recorded ranks from one process that has imported torch already.
 
-Importing torch and torchvision takes seconds per process, and on a small machine that is most of a short run. This
-server imports once and forks: a job is one line of JSON on standard input, the answer one line on standard output.
-The ranks see what torchrun's ranks see. Real launchers have runs of their own.
+Importing torch takes seconds per process, and on a small machine that is most of a short run. This server imports once
+and forks: a job is one line of JSON on standard input. The answers, a line each, are the ranks' process ids, every
+rank's end, and at last all exit codes. The ranks see what torchrun's ranks see.
 
     {"command": ["train.py", "--epochs", "2"], "cwd": "…", "ranks": [{"RANK": "0", …}, …], "timeout": 60,
-     "stdout": "out.txt", "stderr": "err.txt"}
+     "stdout": "{rank}.out", "stderr": "{rank}.err"}
+
+Its arguments are names of further modules to import, where they are there.
 """
 
 from __future__ import annotations
@@ -18,34 +20,32 @@ import signal
 import sys
 import threading
 import time
-import traceback
+from collections.abc import Callable
 from contextlib import suppress
+from typing import Any
 
-import record
 import torch.distributed
-import torch.distributed.run
 import torch.nn.parallel
-import torchvision
 
-IMPORTED_FOR_THE_RANKS = [torch.distributed.run, torch.nn.parallel, torchvision]
-with suppress(ImportError):
-    IMPORTED_FOR_THE_RANKS.append(importlib.import_module("torch.utils.tensorboard"))
+from dp2ddp.verify import record
+
+PRELOADED = [torch.distributed, torch.nn.parallel]
 
 
-def rank(job: dict, environment: dict[str, str]) -> None:
+def rank(job: dict[str, Any], number: int) -> None:
     """Become one rank of `job`: never returns."""
     code = 1
     try:
         os.setpgid(0, 0)
         os.environ.clear()
-        os.environ.update(environment)
+        os.environ.update(job["ranks"][number])
         os.chdir(job["cwd"])
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
-            opened = os.open(job[name], os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+            opened = os.open(job[name].format(rank=number), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(opened, descriptor)
             os.close(opened)
         os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-        sys.argv = ["record.py", *job["command"]]
+        sys.argv = ["record", *job["command"]]
         record.main()
         code = 0
     except SystemExit as end:
@@ -53,7 +53,7 @@ def rank(job: dict, environment: dict[str, str]) -> None:
             print(end.code, file=sys.stderr)
         code = end.code if isinstance(end.code, int) else int(end.code is not None)
     except BaseException:  # noqa: BLE001 - whatever it is belongs on the rank's standard error
-        traceback.print_exc()
+        sys.excepthook(*sys.exc_info())
     finally:
         with suppress(BaseException):
             threading._shutdown()
@@ -64,17 +64,18 @@ def rank(job: dict, environment: dict[str, str]) -> None:
         os._exit(code)
 
 
-def wait(pids: list[int], timeout: float) -> list[int]:
-    """The exit codes of `pids`; what is still running when `timeout` seconds are over is killed."""
+def wait(pids: list[int], timeout: float, ended: Callable[[int, int], None]) -> list[int]:
+    """The exit codes of ``pids``; what is still running when ``timeout`` seconds are over is killed."""
     codes: dict[int, int] = {}
-    end = time.monotonic() + timeout
+    end, parent = time.monotonic() + timeout, os.getppid()
     while len(codes) < len(pids):
-        for pid in pids:
+        for number, pid in enumerate(pids):
             if pid not in codes:
                 found, status = os.waitpid(pid, os.WNOHANG)
                 if found:
                     codes[pid] = os.waitstatus_to_exitcode(status)
-        if time.monotonic() > end:
+                    ended(number, codes[pid])
+        if time.monotonic() > end or os.getppid() != parent:  # nobody waits for them
             for pid in pids:
                 if pid not in codes:
                     with suppress(ProcessLookupError):
@@ -91,16 +92,25 @@ def main() -> None:
     """Answer jobs until standard input ends."""
     answers = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
+    for name in sys.argv[1:]:
+        with suppress(ImportError):
+            PRELOADED.append(importlib.import_module(name))
+
+    def answer(**values: Any) -> None:
+        answers.write(json.dumps(values) + "\n")
+        answers.flush()
+
     for line in sys.stdin:
         job = json.loads(line)
         pids = []
-        for environment in job["ranks"]:
+        for number in range(len(job["ranks"])):
             pid = os.fork()
             if pid == 0:
-                rank(job, environment)
+                rank(job, number)
             pids.append(pid)
-        answers.write(json.dumps(wait(pids, job["timeout"])) + "\n")
-        answers.flush()
+        answer(pids=pids)
+        codes = wait(pids, job["timeout"], lambda number, code: answer(ended=number, code=code))
+        answer(codes=codes)
 
 
 if __name__ == "__main__":

@@ -1,0 +1,472 @@
+"""Where two recorded runs differ first, and why.
+
+``before`` is one process that played nn.DataParallel, ``after`` the ranks of the converted program. Each function looks
+at one kind of thing and says what differs; the earliest counts, and within one step what comes first in it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from typing import Any
+
+from dp2ddp.verify.notes import Digest, Notes, Pass, Step, global_batches, parts_of
+from dp2ddp.verify.verdict import Difference, Tolerance
+
+ORDER = (
+    "end",
+    "start",
+    "global batch",
+    "order of the samples",
+    "length of an epoch",
+    "number of losses",
+    "loss",
+    "gradient",
+    "learning rate",
+    "parameter",
+    "buffer",
+    "number of steps",
+    "checkpoint",
+    "files",
+    "evaluation",
+)
+_ROWS_MEET = {"Mm", "Bmm", "CdistBackward", "Cdist", "EuclideanDist", "Addmm", "Baddbmm", "Topk", "Sort"}
+
+
+def differences(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Difference]:
+    """All that differs, the first one first."""
+    found = [
+        *batches(before, after),
+        *starts(before, after, tolerance),
+        *steps(before, after, tolerance),
+        *counts(before, after),
+        *checkpoints(before, after),
+        *files(before, after),
+        *evaluations(before, after),
+    ]
+    return sorted(found, key=lambda one: (one.step, ORDER.index(one.what)))
+
+
+# What was drawn
+
+
+def batches(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """The training batches as the original's own sampler dealt them, beside those of the converted program."""
+    theirs = {one.key: one for one in after[0].passes}
+    last: dict[tuple[str, int | None], Pass] = {}
+    for one in before.training:
+        if one.key not in theirs:
+            continue
+        joined, length = global_batches(after, one.key), theirs[one.key].length
+        found = _batch(one, after, joined) or _order(one, joined, last.get(one.data), after)
+        if found is None and None not in (one.length, length) and one.length != length:
+            detail = f"an epoch has {length} batches, before's has {one.length}"
+            step = one.step + 1 + min(one.length, length)
+            found = Difference(step, "length of an epoch", detail, "last batch")
+        if found is not None:
+            yield found
+        last[one.data] = one
+
+
+def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference | None:
+    world, seen, dealt = len(after), Counter(), parts_of(after, one.key)
+    own_seen: Counter[Any] = Counter()
+    for place in range(min(one.handed, len(joined), len(one.own))):
+        size, drawn, own = one.own_size(place), joined[place], one.own[place]
+        if drawn is None or size is None or drawn[:1] == [None]:
+            continue
+        step = one.steps[place] + 1
+        is_last = one.length is not None and place == one.length - 1
+        parts = [part[place] for part in dealt]
+        same = world > 1 and len(drawn) > len(parts[0]) and all(part == parts[0] for part in parts)
+        if len(drawn) != size and not (is_last and 0 <= len(drawn) - size < world):
+            detail = f"global batch of {len(drawn)} samples instead of {size}"
+            cause = "sampler" if same else "batch size" if len(drawn) == world * size else "last batch"
+            return Difference(step, "global batch", detail, cause)
+        seen.update(map(_hashable, drawn))
+        if isinstance(own, list):
+            own_seen.update(map(_hashable, own))
+            padding = world - 1 if is_last else 0
+            again, own_again = (sum(count.values()) - len(count) for count in (seen, own_seen))
+            if again > own_again + padding:
+                detail = f"{again} samples come again within the epoch, {own_again} in before's"
+                return Difference(step, "order of the samples", detail, "sampler" if same else "seed")
+    return None
+
+
+def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[Notes]) -> Difference | None:
+    count = min(one.handed, len(joined))
+    own = [part for part in one.own[:count] if isinstance(part, list)]
+    if count == 0 or len(own) < count or joined[0] is None:
+        return None
+    flat = [index for part in own for index in part]
+    step = one.steps[0] + 1
+    if len(flat) > 2 and all(isinstance(i, int) for i in flat) and flat == sorted(flat):
+        for place in range(count):
+            if sorted(own[place]) != sorted(set(joined[place]) & set(own[place])):
+                detail = "other samples than before's, which are not shuffled"
+                return Difference(one.steps[place] + 1, "order of the samples", detail, "shuffle")
+        return None
+    if count > 1 and all(max(a) < min(b) for a, b in pairwise(joined[:count]) if a and b):
+        detail = "the samples come in the order of the data set, and before's are shuffled"
+        return Difference(step, "order of the samples", detail, "shuffle")
+    if previous is not None:
+        earlier = global_batches(after, previous.key)
+        own_earlier = [part for part in previous.own if isinstance(part, list)]
+        common = min(count, len(earlier), previous.handed)
+        if common and joined[:common] == earlier[:common] and own[:common] != own_earlier[:common]:
+            detail = "this epoch repeats the order of the one before, the original shuffles again"
+            return Difference(step, "order of the samples", detail, "set_epoch")
+    return None
+
+
+def _hashable(index: Any) -> Any:
+    return tuple(index) if isinstance(index, list) else index
+
+
+# What was computed
+
+
+def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
+    """The parameters before the first step."""
+    for number, one in enumerate(before.optimizers):
+        for notes in after:
+            if number >= len(notes.optimizers):
+                continue
+            other = notes.optimizers[number]
+            if one.sizes != other.sizes:
+                detail = (
+                    f"rank {notes.rank} trains {len(other.sizes)} tensors, before trains {len(one.sizes)}"
+                )
+                yield Difference(0, "start", detail, "optimizer")
+                return
+            far = _farthest(one.digests, other.digests, one.sizes, tolerance.parameters)
+            if far is not None:
+                place, distance = far
+                detail = f"rank {notes.rank} begins with other parameters ({distance:.2g} apart)"
+                yield Difference(0, "start", detail, "start", one.names[place])
+                return
+
+
+def steps(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
+    """Losses, gradients, learning rates, parameters and buffers, up to the first step in which one differs."""
+    spent: dict[int, float] = {}
+    for number in range(min([len(before.steps), *(len(notes.steps) for notes in after)])):
+        one, others = before.steps[number], [notes.steps[number] for notes in after]
+        if one.optimizer >= len(before.optimizers):
+            return
+        rate = max(one.rates, default=0.0)
+        spent[one.optimizer] = spent.get(one.optimizer, 0.0) + rate
+        found = list(_step(before, after, one, others, tolerance, spent[one.optimizer]))
+        if found:
+            yield from found
+            return
+
+
+def _step(
+    before: Notes,
+    after: Sequence[Notes],
+    one: Step,
+    others: list[Step],
+    tolerance: Tolerance,
+    spent: float,
+) -> Iterator[Difference]:
+    optimizer, at = before.optimizers[one.optimizer], one.number
+    sizes = [len(other.losses) for other in others]
+    if any(size != len(one.losses) for size in sizes):
+        detail = f"{sizes} backward passes on the ranks, {len(one.losses)} before"
+        yield Difference(at, "number of losses", detail, "decision")
+        return
+    buffers = _buffers(one, others[0], tolerance)
+    gradients = list(_gradients(optimizer, one, others, tolerance))
+    for place, value in enumerate(one.losses):
+        candidates = losses_of(after, others, place)
+        if value is None or not candidates:
+            continue
+        if not any(_close(value, found, tolerance.losses) for found in candidates):
+            cause = _cause_of_loss(one, others, place, value, buffers is not None)
+            detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
+            yield Difference(at, "loss", detail, cause)
+            break
+    if gradients:
+        rank, place, far = gradients[0]
+        cause = _cause_of_gradient(after, optimizer.names, one, others, tolerance)
+        detail = f"rank {rank}: {far:.2g} of all gradients' norm apart"
+        yield Difference(at, "gradient", detail, cause, optimizer.names[place])
+    if any(not _alike(one.rates, other.rates) for other in others):
+        rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
+        yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
+    allowed = tolerance.adaptive if optimizer.adaptive else tolerance.parameters
+    if optimizer.adaptive and tolerance.adaptive >= 1e-5:
+        allowed += 2 * spent
+    for rank, other in enumerate(others):
+        far = _farthest(one.digests, other.digests, optimizer.sizes, allowed)
+        if far is not None:
+            place, distance = far
+            name = optimizer.names[place]
+            yield Difference(at, "parameter", f"rank {rank}: {distance:.2g} apart", "optimizer", name)
+            break
+    if buffers is not None:
+        yield buffers
+
+
+def losses_of(after: Sequence[Notes], others: Sequence[Step], place: int) -> list[float]:
+    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain."""
+    values = [other.losses[place] for other in others]
+    if any(value is None for value in values):
+        return []
+    sizes = [_samples(notes, other) for notes, other in zip(after, others, strict=True)]
+    plain = sum(values) / len(values)
+    if not all(sizes):
+        return [plain]
+    return [sum(v * size for v, size in zip(values, sizes, strict=True)) / sum(sizes), plain]
+
+
+def _samples(notes: Notes, step: Step) -> int:
+    """How many samples of its own a rank's step was about."""
+    drawn = [
+        notes.passes[number].drawn[place] for number, place in step.batches if notes.passes[number].trains
+    ]
+    return sum(len(part) for part in drawn if part is not None)
+
+
+def _gradients(
+    optimizer: Any, one: Step, others: list[Step], tolerance: Tolerance
+) -> Iterator[tuple[int, int, float]]:
+    """Rank, place and distance of the gradients that differ: first those of the first rank."""
+    scale = norm(one.gradients)
+    for rank, other in enumerate(others):
+        if len(one.gradients) != len(other.gradients):
+            continue
+        scale = max(scale, 1e-30)
+        for place, (mine, theirs) in enumerate(zip(one.gradients, other.gradients, strict=True)):
+            distance = _distance(mine, theirs) / scale
+            if not distance <= tolerance.gradients:
+                yield rank, place, distance
+                break
+
+
+def _buffers(one: Step, other: Step, tolerance: Tolerance) -> Difference | None:
+    for name, mine in one.buffers.items():
+        theirs = other.buffers.get(name)
+        if theirs is not None and mine is not None:
+            scale = max(1.0, abs(mine[0]))
+            if not _distance(mine, theirs) <= max(tolerance.losses, 1e-9) * scale:
+                detail = f"rank 0: {_distance(mine, theirs):.2g} apart"
+                return Difference(one.number, "buffer", detail, "buffers", name)
+    return None
+
+
+def _cause_of_loss(one: Step, others: list[Step], place: int, value: float, buffers: bool) -> str:
+    world = len(others)
+    mean = sum(other.losses[place] for other in others) / world
+    looks = one.looks[place] if place < len(one.looks) else {}
+    if looks.get("weights") or looks.get("ignored"):
+        return "weights"
+    if world > 1 and mean and abs(value / mean - world) < 1e-3 * world:
+        return "reduction"
+    if world > 1 and mean and abs(value / mean - 1 / world) < 1e-3 / world:
+        return "gradient factor"
+    if buffers:
+        return "buffers"
+    if one.number > 1 and not _ROWS_MEET & set(looks.get("kinds", ())):
+        return "random"
+    return "whole-batch loss"
+
+
+def _cause_of_gradient(
+    after: Sequence[Notes], names: list[str], one: Step, others: list[Step], tolerance: Tolerance
+) -> str:
+    scale = max(norm(one.gradients), 1e-30)
+    apart = {
+        names[place]
+        for other in others[1:]
+        for place, (mine, theirs) in enumerate(zip(others[0].gradients, other.gradients, strict=True))
+        if not _distance(mine, theirs) / scale <= tolerance.gradients
+    }
+    if apart:
+        bare = set(after[0].optimizers[one.optimizer].bare)
+        if apart <= bare < set(names):
+            return "unwrapped head"
+        return "bypassed forward" if any(notes.bypasses for notes in after) else "unsynchronised"
+    sizes = {_samples(notes, other) for notes, other in zip(after, others, strict=True)}
+    if any(look.get("weights") or look.get("ignored") for look in one.looks):
+        return "weights"
+    if len(sizes) > 1:
+        return "uneven parts"
+    ratio = norm(others[0].gradients) / scale
+    world = len(others)
+    if any(abs(ratio / factor - 1) < 1e-3 for factor in (world, 1 / world)) and world > 1:
+        return "gradient factor"
+    return "gradient"
+
+
+def counts(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """How many steps were made."""
+    made = [len(notes.steps) for notes in after]
+    if any(count != len(before.steps) for count in made):
+        detail = f"the ranks made {made} steps, before made {len(before.steps)}"
+        yield Difference(min([len(before.steps), *made]) + 1, "number of steps", detail, "decision")
+
+
+def largest_distance(before: Notes, after: Sequence[Notes]) -> tuple[float, str] | None:
+    """The largest difference of a parameter at the end, over all ranks, and its name."""
+    worst = None
+    for notes in after:
+        for optimizer, mine, theirs in zip(before.optimizers, before.last, notes.last, strict=False):
+            for name, one, other in zip(optimizer.names, mine, theirs, strict=False):
+                if one.shape != other.shape or not one.numel():
+                    continue
+                distance = (one.double() - other.double()).abs().max().item()
+                if worst is None or not distance <= worst[0]:
+                    worst = (distance, name)
+    return worst
+
+
+# What was written
+
+
+def checkpoints(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """The keys of what was saved under one name."""
+    theirs: dict[str, tuple[int, list[str]]] = {}
+    for notes in after:
+        for step, path, keys in notes.saves:
+            theirs.setdefault(_masked(path), (step, keys))
+    seen = set()
+    for step, path, keys in before.saves:
+        name = _masked(path)
+        if name in seen or name not in theirs:
+            continue
+        seen.add(name)
+        found = theirs[name][1]
+        if any("module." in key for key in found) and not any("module." in key for key in keys):
+            detail = f"{path}: the keys begin with module., before's do not"
+            yield Difference(step, "checkpoint", detail, "checkpoint keys")
+        elif {_bare(key) for key in keys} != {key.replace("module.", "", 1) for key in found}:
+            only = sorted({_bare(k) for k in keys} ^ {key.replace("module.", "", 1) for key in found})
+            detail = f"{path}: keys on one side only: {', '.join(only[:4])}"
+            yield Difference(step, "checkpoint", detail, "checkpoint keys")
+
+
+def _bare(key: str) -> str:
+    return key.replace("module.", "", 1)
+
+
+def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """Which files were written, and by whom."""
+    writers: dict[str, set[int]] = {}
+    when: dict[str, int] = {}
+    for notes in after:
+        for step, path in notes.files:
+            writers.setdefault(path, set()).add(notes.rank)
+            when.setdefault(path, step)
+    for path, ranks in writers.items():
+        if len(ranks) > 1:
+            detail = f"{path} is written by ranks {', '.join(map(str, sorted(ranks)))}"
+            yield Difference(when[path], "files", detail, "files")
+            return
+    mine, theirs = {_masked(path): step for step, path in before.files}, {_masked(path) for path in writers}
+    for path in sorted(mine.keys() - theirs):
+        yield Difference(mine[path], "files", f"{path} is not written", "files")
+        return
+    for path in sorted(theirs - mine.keys()):
+        step = next(when[name] for name in when if _masked(name) == path)
+        yield Difference(step, "files", f"{path} is written, and was not", "files")
+        return
+
+
+def _masked(path: str) -> str:
+    """A path without what differs from run to run."""
+    return re.sub(r"\d{4,}.*", "#", path)
+
+
+_NUMBER = re.compile(
+    r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w*:)(?![\w]*\s*(?:s|sec|secs|ms|min|it/s)\b)"
+)
+
+
+def evaluations(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """The numbers that were printed after an evaluation, by the main process."""
+    mine = [(step, text) for step, text, evaluated in before.lines if evaluated]
+    theirs = [(step, text) for step, text, evaluated in after[0].lines if evaluated]
+    own = [_training_numbers(before), _training_numbers(after[0])]
+    for (step, one), (_, other) in zip(mine, theirs, strict=False):
+        if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
+            continue
+        for first, second in zip(_NUMBER.finditer(one), _NUMBER.finditer(other), strict=True):
+            label = one[: first.start()].lower().rsplit(",", 1)[-1]
+            if _same_printed(first[0], second[0]) or "train" in label or "time" in label:
+                continue
+            if _is_among(first[0], own[0]) and _is_among(second[0], own[1]):
+                continue  # a training loss: of the whole batch, and of the main process's part
+            detail = f"printed {other.strip()!r}, before {one.strip()!r}"
+            yield Difference(step, "evaluation", detail[:300], "evaluation")
+            return
+
+
+def _same_printed(one: str, other: str) -> bool:
+    digits = len(one.partition(".")[2].partition("e")[0])
+    unit = 10.0**-digits if "." in one else 0.0
+    first, second = float(one), float(other)
+    return first == second or abs(first - second) <= max(1.01 * unit, 1e-4 * abs(first) if unit else 0.0)
+
+
+def _training_numbers(notes: Notes) -> list[float]:
+    """What a script may print of its training losses: their means and sums since any step, and themselves."""
+    values = [v for v in notes.losses if math.isfinite(v)]
+    found = list(values)
+    ends = sorted({step for step, _, evaluated in notes.lines if evaluated} | {len(values)})
+    for start in [0, *ends]:
+        for end in ends:
+            part = values[start:end]
+            if part:
+                found += [sum(part) / len(part), sum(part)]
+    return found
+
+
+def _is_among(printed: str, numbers: list[float]) -> bool:
+    digits = len(printed.partition(".")[2])
+    return digits > 0 and any(abs(float(printed) - number) <= 0.51 * 10.0**-digits for number in numbers)
+
+
+# Distances
+
+
+def _close(one: float, other: float, tolerance: float) -> bool:
+    if math.isnan(one) or math.isnan(other):
+        return math.isnan(one) and math.isnan(other)
+    return one == other or abs(one - other) <= tolerance * max(1.0, abs(one))
+
+
+def _alike(one: list[float], other: list[float]) -> bool:
+    return len(one) == len(other) and all(
+        math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True)
+    )
+
+
+def _distance(one: Digest, other: Digest) -> float:
+    mine, theirs = one or [0.0, 0.0], other or [0.0, 0.0]
+    if any(map(math.isnan, mine)) and any(map(math.isnan, theirs)):
+        return 0.0
+    return max(abs(a - b) for a, b in zip(mine, theirs, strict=True))
+
+
+def norm(digests: list[Digest]) -> float:
+    """The norm of all tensors together."""
+    return math.sqrt(sum(digest[0] ** 2 for digest in digests if digest is not None))
+
+
+def _farthest(
+    one: list[Digest], other: list[Digest], sizes: list[int], tolerance: float
+) -> tuple[int, float] | None:
+    """The first tensor that is farther away than ``tolerance`` for each element, and how far it is."""
+    for place, (mine, theirs, size) in enumerate(zip(one, other, sizes, strict=False)):
+        elements = 4 * math.sqrt(max(size, 1))
+        scale = max(1.0, (mine or [0.0])[0] / math.sqrt(max(size, 1)))
+        distance = _distance(mine, theirs) / elements
+        if not distance <= tolerance * scale:
+            return place, distance
+    return None

@@ -1,0 +1,208 @@
+"""A machine with several GPUs, all of them one device: the CPU, or the only GPU there is.
+
+A script that asks for CUDA is told that there are so many GPUs, and whatever it puts there goes to that device. torch
+itself and dp2ddp's runtime ask too: they are told the truth, because they act on it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+from torch.overrides import TorchFunctionMode
+
+_TRUTHFUL = ("torch.", "dp2ddp.runtime")
+
+
+class _Device:
+    """The device that stands for all GPUs."""
+
+    real = torch.device("cpu")
+
+
+def _mapped(value: Any) -> Any:
+    """``value``, with a CUDA device in any of its spellings replaced by the real one."""
+    if isinstance(value, torch.device) and value.type == "cuda":
+        return _Device.real
+    if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
+        return str(_Device.real)
+    if isinstance(value, dict):
+        return {_mapped(key): _mapped(item) for key, item in value.items()}
+    return value
+
+
+def _with_device(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``function``, called with the real device wherever its arguments name a CUDA device."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        return function(*map(_plain_or_mapped, args), **{n: _plain_or_mapped(v) for n, v in kwargs.items()})
+
+    return call
+
+
+def _plain_or_mapped(value: Any) -> Any:
+    return _mapped(value) if isinstance(value, (str, torch.device)) else value
+
+
+class _OnDevice(TorchFunctionMode):
+    """Every torch function that names a CUDA device gets the real one."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return _with_device(func)(*args, **(kwargs or {}))
+
+
+def _for_scripts(answer: Any, truth: Callable[..., Any]) -> Callable[..., Any]:
+    """A question to CUDA that scripts get ``answer`` to, and torch and the runtime the truth."""
+
+    @functools.wraps(truth)
+    def asked(*args: Any, **kwargs: Any) -> Any:
+        name = sys._getframe(1).f_globals.get("__name__", "")
+        if name == "torch" or name.startswith(_TRUTHFUL):
+            return truth(*args, **kwargs)
+        return answer(*args, **kwargs) if callable(answer) else answer
+
+    return asked
+
+
+def _nothing(*_args: Any, **_kwargs: Any) -> None:
+    return None
+
+
+def _moved(self: Any, *_args: Any, **_kwargs: Any) -> Any:
+    return self.to(_Device.real)
+
+
+class _Event:
+    """torch.cuda.Event, by the clock."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        self._time = 0.0
+
+    def record(self, *_args: Any) -> None:
+        """Note the time."""
+        self._time = time.perf_counter()
+
+    def elapsed_time(self, other: _Event) -> float:
+        """Milliseconds from this event to the other one."""
+        return 1000 * (other._time - self._time)
+
+    def query(self) -> bool:
+        """Whether it has happened."""
+        return True
+
+    synchronize = wait = _nothing
+
+
+class _Stream:
+    """torch.cuda.Stream: there is one."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        self.device = _Device.real
+
+    synchronize = wait_stream = wait_event = record_event = _nothing
+
+
+def _context(*_args: Any, **_kwargs: Any) -> Any:
+    return contextlib.nullcontext()
+
+
+def pretend(gpus: int, device: str = "cpu") -> None:
+    """Make this process see so many GPUs, all of them ``device``."""
+    _Device.real = torch.device(device)
+    cuda = torch.cuda
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": gpus,
+        "current_device": 0,
+        "get_device_name": "a GPU that is not there",
+        "get_device_capability": (8, 0),
+        "is_initialized": True,
+        "is_bf16_supported": False,
+        "set_device": _nothing,
+    }
+    for name, answer in answers.items():
+        setattr(cuda, name, _for_scripts(answer, getattr(cuda, name)))
+    if _Device.real.type == "cpu":
+        _replace_cuda()
+    torch.Tensor.cuda = nn.Module.cuda = _moved
+    torch.Tensor.to = _with_device(torch.Tensor.to)
+    nn.Module.to = _with_device(nn.Module.to)
+    load = torch.load
+    torch.load = functools.wraps(load)(lambda *args, **kwargs: load(*_all(args), **_named(kwargs)))
+    torch.Tensor.pin_memory = lambda self, *_: self
+    _OnDevice().__enter__()
+    _keep_batches_unpinned()
+    _map_groups()
+
+
+def _all(args: Any) -> list[Any]:
+    return [args[0], *map(_mapped, args[1:])] if args else []
+
+
+def _named(kwargs: dict[str, Any]) -> dict[str, Any]:
+    return {name: _mapped(value) for name, value in kwargs.items()}
+
+
+def _replace_cuda() -> None:
+    """What scripts do with CUDA, where there is none."""
+    cuda = torch.cuda
+    for name in ("synchronize", "manual_seed", "manual_seed_all", "empty_cache", "ipc_collect"):
+        setattr(cuda, name, _nothing)
+    for name in ("reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"):
+        setattr(cuda, name, _nothing)
+    for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
+        setattr(cuda, name, lambda *_args, **_kwargs: 0)
+    cuda.get_rng_state = lambda *_args: torch.get_rng_state()
+    cuda.set_rng_state = lambda state, *_args: torch.set_rng_state(state)
+    cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
+    cuda.set_rng_state_all = lambda states: torch.set_rng_state(states[0])
+    cuda.Event, cuda.Stream = _Event, _Stream
+    cuda.device = cuda.stream = _context
+    cuda.current_stream = cuda.default_stream = _Stream
+
+
+def _keep_batches_unpinned() -> None:
+    made = torch.utils.data.DataLoader.__init__
+
+    @functools.wraps(made)
+    def without_pinning(self: Any, *args: Any, **kwargs: Any) -> None:
+        if "pin_memory" in kwargs:
+            kwargs["pin_memory"] = False
+        made(self, *args, **kwargs)
+
+    torch.utils.data.DataLoader.__init__ = without_pinning
+
+
+def _map_groups() -> None:
+    """Process groups talk over gloo, and torch's DistributedDataParallel has no device."""
+    dist = torch.distributed
+    if not dist.is_available():
+        return
+    join, made = dist.init_process_group, nn.parallel.DistributedDataParallel.__init__
+
+    @functools.wraps(join)
+    def over_gloo(backend: str | None = None, *args: Any, **kwargs: Any) -> Any:
+        return join("gloo" if backend in (None, "nccl") else backend, *args, **{**kwargs, "device_id": None})
+
+    @functools.wraps(made)
+    def without_device(self: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+        if args or _Device.real.type == "cuda":
+            args = (None if _Device.real.type == "cpu" else [_Device.real.index], *args[1:])
+        for name in ("device_ids", "output_device"):
+            if kwargs.get(name) is not None:
+                kwargs[name] = (
+                    None
+                    if _Device.real.type == "cpu"
+                    else [_Device.real.index] if name == "device_ids" else 0
+                )
+        made(self, module, *args, **kwargs)
+
+    dist.init_process_group = over_gloo
+    nn.parallel.DistributedDataParallel.__init__ = without_device

@@ -1,0 +1,73 @@
+"""The global random generators: torch's, Python's and, where it is loaded, numpy's."""
+
+from __future__ import annotations
+
+import random
+import sys
+import zlib
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import torch
+
+
+def states() -> tuple[Any, ...]:
+    """The generators' states."""
+    numpy = sys.modules.get("numpy")
+    gpu = torch.cuda.default_generators
+    return (
+        torch.default_generator.get_state(),
+        random.getstate(),
+        numpy.random.get_state() if numpy is not None else None,
+        gpu[torch._C._cuda_getDevice()].get_state() if gpu else None,
+    )
+
+
+def restore(kept: tuple[Any, ...]) -> None:
+    """Give the generators the states that ``states`` returned."""
+    of_torch, of_python, of_numpy, of_gpu = kept
+    torch.default_generator.set_state(of_torch)
+    random.setstate(of_python)
+    if of_numpy is not None:
+        sys.modules["numpy"].random.set_state(of_numpy)
+    if of_gpu is not None:
+        torch.cuda.default_generators[torch._C._cuda_getDevice()].set_state(of_gpu)
+
+
+def seed(key: Any) -> None:
+    """Seed the generators with what ``key`` comes to."""
+    number = zlib.crc32(repr(key).encode())
+    torch.default_generator.manual_seed(number)
+    random.seed(number)
+    if "numpy" in sys.modules:
+        sys.modules["numpy"].random.seed(number)
+    if torch.cuda.default_generators:
+        torch.cuda.default_generators[torch._C._cuda_getDevice()].manual_seed(number)
+
+
+@contextmanager
+def kept() -> Iterator[None]:
+    """Leave the generators as they were before the block."""
+    before = states()
+    try:
+        yield
+    finally:
+        restore(before)
+
+
+def shift_seeds(offset: int) -> None:
+    """Add ``offset`` to every seed that a script sets, and to what torch begins with."""
+
+    def shifted(function: Any) -> Any:
+        def call(seed: Any = None, *args: Any, **kwargs: Any) -> Any:
+            return function(seed + offset if isinstance(seed, int) else seed, *args, **kwargs)
+
+        return call
+
+    torch.manual_seed(offset)
+    torch.manual_seed = torch.random.manual_seed = shifted(torch.manual_seed)
+    random.seed = shifted(random.seed)
+    if "numpy" in sys.modules:
+        numpy = sys.modules["numpy"].random
+        numpy.seed = shifted(numpy.seed)

@@ -1,0 +1,193 @@
+"""Which modules a run calls: what parameters are called, what is wrapped, and what a wrapped forward draws."""
+
+from __future__ import annotations
+
+import functools
+import sys
+import weakref
+from collections import Counter
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn.modules import module as hooks
+from torch.nn.parallel import DistributedDataParallel
+
+from dp2ddp.verify import draws
+from dp2ddp.verify.journal import Journal
+from dp2ddp.verify.reference import DataParallel as Played
+
+
+class Forwards:
+    """Follows calls of modules.
+
+    Args:
+        journal: gets what was called past its wrapper, or trained without one.
+        pinned: whether a wrapped forward draws by its number and its replica.
+        rank: of this process, in a run on several.
+    """
+
+    def __init__(self, journal: Journal, pinned: bool, rank: Any) -> None:
+        self.journal = journal
+        self.pinned = pinned
+        self.rank = rank
+        self.gathers = False
+        """Whether the whole batch goes through the wrapper on every rank."""
+        self._gathering = nn.DataParallel
+        self._kinds = (DistributedDataParallel, nn.DataParallel, Played)
+        self._roots: list[weakref.ref[nn.Module]] = []
+        self._wrapped: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # the modules inside, numbered
+        self._made: list[weakref.ref[nn.Module]] = []  # the modules that a wrapper was made for
+        self._counts: Counter[tuple[int, bool]] = Counter()
+        self._running: list[tuple[nn.Module, Any]] = []
+        self._said: set[str] = set()
+
+    def patch(self) -> None:
+        """Hook into every call of a module."""
+        made = DistributedDataParallel.__init__
+
+        @functools.wraps(made)
+        def noted(wrapper: Any, module: nn.Module, *args: Any, **kwargs: Any) -> None:
+            self._made.append(weakref.ref(module))
+            made(wrapper, module, *args, **kwargs)
+
+        DistributedDataParallel.__init__ = noted
+        hooks.register_module_forward_pre_hook(self._begin)
+        hooks.register_module_forward_hook(self._end, always_call=True)
+
+    def _begin(self, module: nn.Module, _inputs: Any) -> None:
+        state, number = None, self._number(module)
+        if isinstance(module, self._kinds):
+            self._enter(module)
+        elif number is not None and self.pinned:
+            state = draws.states()
+            learns = _learns(module)
+            draws.seed((number, learns, self._counts[number, learns], self._replica()))
+        if not self._running and torch._C._current_graph_task_id() == -1:
+            self._note_root(module)
+        self._running.append((module, state))
+
+    def _enter(self, wrapper: Any) -> None:
+        inner = wrapper.module
+        if any(isinstance(one, self._kinds) and one.module is inner for one, _ in self._running):
+            return  # a wrapper in a wrapper
+        if self._number(inner) is None:
+            self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
+        self._counts[self._number(inner), _learns(inner)] += 1
+        if isinstance(wrapper, self._gathering) and type(wrapper) is not self._gathering:
+            self.gathers = True
+
+    def _number(self, module: nn.Module) -> int | None:
+        """The number of a module that is wrapped."""
+        inner, number = self._wrapped.get(id(module), (None, None))
+        return number if inner is not None and inner() is module else None
+
+    def _end(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
+        while self._running:
+            one, state = self._running.pop()
+            if state is not None:
+                draws.restore(state)
+            if one is module:
+                break
+
+    def _replica(self) -> int:
+        return Played.running or self.rank()
+
+    def _note_root(self, module: nn.Module) -> None:
+        if not any(root() is module for root in self._roots):
+            self._roots.append(weakref.ref(module))
+        if isinstance(module, self._kinds) or not torch.is_grad_enabled() or not module.training:
+            return
+        if not any(parameter.requires_grad for parameter in module.parameters()):
+            return
+        for inner in self._made:
+            if inner() is not None and any(module is part for part in inner().modules()):
+                self._say("bypass", module)
+                return
+
+    def _say(self, event: str, module: nn.Module) -> None:
+        name = type(module).__name__
+        if f"{event} {name}" not in self._said:
+            self._said.add(f"{event} {name}")
+            self.journal.add(event, module=name, line=line())
+
+    # Names
+
+    def names(self) -> dict[int, str]:
+        """What each parameter that was called so far is named, by its id."""
+        found: dict[int, str] = {}
+        for prefix, root in self._named_roots():
+            for name, parameter in _parameters(root, self._kinds):
+                found.setdefault(id(parameter), f"{prefix}.{name}")
+        return found
+
+    def wrapped(self) -> set[int]:
+        """The parameters inside of wrappers, by their ids."""
+        modules = [inner() for inner, _ in self._wrapped.values()]
+        return {id(p) for module in modules if module is not None for p in module.parameters()}
+
+    def buffers(self) -> dict[str, torch.Tensor]:
+        """The buffers of all modules that were called."""
+        found, seen = {}, set()
+        for prefix, root in self._named_roots():
+            for name, buffer in _buffers(root, self._kinds):
+                if id(buffer) not in seen:
+                    seen.add(id(buffer))
+                    found[f"{prefix}.{name}"] = buffer
+        return found
+
+    def _named_roots(self) -> list[tuple[str, nn.Module]]:
+        roots = [root() for root in self._roots]
+        bare = [_bare(root, self._kinds) for root in roots if root is not None]
+        inside = {id(part) for root in bare for part in root.modules() if part is not root}
+        outer, counts, named = [], Counter(), []
+        for root in bare:
+            if id(root) not in inside and not any(root is other for other in outer):
+                outer.append(root)
+        for root in outer:
+            name = type(root).__name__
+            counts[name] += 1
+            named.append((name if counts[name] == 1 else f"{name}#{counts[name]}", root))
+        return named
+
+
+def _bare(module: nn.Module, wrappers: tuple[type, ...]) -> nn.Module:
+    while isinstance(module, wrappers):
+        module = module.module
+    return module
+
+
+def _learns(module: nn.Module) -> bool:
+    return module.training and torch.is_grad_enabled()
+
+
+def _parts(module: nn.Module, wrappers: tuple[type, ...], prefix: str = "") -> Any:
+    """The modules inside of ``module``, and their names without those of wrappers."""
+    yield prefix, module
+    for name, child in module.named_children():
+        yield from _parts(_bare(child, wrappers), wrappers, f"{prefix}{name}.")
+
+
+def _parameters(module: nn.Module, wrappers: tuple[type, ...]) -> Any:
+    for prefix, part in _parts(module, wrappers):
+        for name, parameter in part._parameters.items():
+            if parameter is not None:
+                yield prefix + name, parameter
+
+
+def _buffers(module: nn.Module, wrappers: tuple[type, ...]) -> Any:
+    for prefix, part in _parts(module, wrappers):
+        for name, buffer in part._buffers.items():
+            if buffer is not None:
+                yield prefix + name, buffer
+
+
+def line() -> str:
+    """The script's line that is running, as ``file:line``: outside of torch and of dp2ddp."""
+    frame = sys._getframe(1)
+    while frame is not None:
+        name = frame.f_globals.get("__name__", "")
+        if not name.startswith(("torch.", "dp2ddp.", "contextlib")) and name != "torch":
+            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+        frame = frame.f_back
+    return "an unknown line"

@@ -1,0 +1,44 @@
+"""What one process of a run writes down: a line of JSON for each event, readable while the run goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+
+class Journal:
+    """Keeps the events, and writes them to a file once it is known whose they are.
+
+    Args:
+        folder: gets ``<rank>.jsonl``. A process that never learns its rank by training writes nothing.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.rank: int | None = None
+        self._waiting: list[str] = []
+        self._file: Any = None
+        self.on = True
+        self._process = os.getpid()
+
+    def add(self, event: str, **values: Any) -> None:
+        """Write an event down."""
+        if not self.on or os.getpid() != self._process:  # a loader's worker
+            return
+        line = json.dumps({"event": event, **values}, default=str) + "\n"
+        if self._file is None:
+            self._waiting.append(line)
+        else:
+            self._file.write(line)
+            self._file.flush()
+
+    def open(self, rank: int) -> None:
+        """Begin to write, as ``rank``."""
+        if self._file is None and self.on:
+            self.rank = rank
+            self._file = open(self.folder / f"{rank}.jsonl", "w")
+            self._file.writelines(self._waiting)
+            self._file.flush()
+            self._waiting.clear()

@@ -1,0 +1,208 @@
+"""Which samples a process draws, and when it is handed them; and, where runs are aligned, which it shall draw.
+
+A *pass* is one iteration of a loader. It trains if a backward pass runs while its batches are in use. Passes of two
+runs correspond by the data set they are over and their number among the passes over it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch.utils.data import dataloader
+from torch.utils.data._utils import fetch
+
+from dp2ddp.verify import draws
+from dp2ddp.verify.journal import Journal
+
+
+class Keyed(list):
+    """The indices of a batch whose samples draw random numbers by the data set's pass and their own index."""
+
+    key: Any = None
+
+
+@dataclass
+class Pass:
+    """One iteration of a loader."""
+
+    number: int
+    data: tuple[str, int | None]
+    """The data set's class and length."""
+    ordinal: int
+    first_step: int
+    drawn: list[Any] = field(default_factory=list)
+    handed: int = 0
+    in_use: bool = False
+    trains: bool = False
+
+
+class Loaders:
+    """Notes what is drawn.
+
+    Args:
+        journal: gets it.
+        plan: the training batches to draw, by data set and ordinal; None for the script's own.
+        keyed: whether random numbers of a sample follow from its index and its pass.
+        steps: tells how many optimizer steps were made.
+        limit: of optimizer steps in all; a training pass ends after half of them.
+    """
+
+    def __init__(
+        self, journal: Journal, plan: Any, keyed: bool, steps: Callable[[], int], limit: int | None
+    ) -> None:
+        self.journal = journal
+        self.plan = plan
+        self.keyed = keyed
+        self.steps = steps
+        self.limit = limit
+        self.was_cut = False
+        self.evaluated = False
+        """Whether an evaluation has drawn since the last training batch."""
+        self._passes: list[Pass] = []
+        self._ordinals: Counter[tuple[str, int | None]] = Counter()
+
+    def patch(self) -> None:
+        """Put the notes into torch's iterators."""
+        kind = dataloader._BaseDataLoaderIter
+        next_index, following, reset = kind._next_index, kind.__next__, kind._reset
+
+        def noted_index(iterator: Any) -> Any:
+            index = next_index(iterator)
+            return self._draw(self._pass_of(iterator), index, _stands_in(iterator))
+
+        def noted_batch(iterator: Any) -> Any:
+            current = getattr(iterator, "verify_pass", None)
+            if current is not None and self._is_over(current):
+                self.was_cut = True
+                self._end(iterator)
+                raise StopIteration
+            try:
+                batch = following(iterator)
+            except StopIteration:
+                self._end(iterator)
+                raise
+            self._hand(iterator.verify_pass)
+            return batch
+
+        def noted_reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
+            self._end(iterator)
+            return reset(iterator, *args, **kwargs)
+
+        kind._next_index, kind.__next__, kind._reset = noted_index, noted_batch, noted_reset
+        if self.keyed:
+            _key_samples()
+
+    def note_backward(self) -> None:
+        """Hear of a backward pass: the loaders whose batches are in use train."""
+        self.evaluated = False
+        for one in self._passes:
+            if one.in_use and not one.trains:
+                one.trains = True
+                self.journal.add("training", number=one.number)
+            one.in_use = False
+
+    def _pass_of(self, iterator: Any) -> Pass:
+        if getattr(iterator, "verify_pass", None) is None:
+            dataset = iterator._dataset
+            data = (type(dataset).__name__, len(dataset) if hasattr(dataset, "__len__") else None)
+            current = Pass(len(self._passes), data, self._ordinals[data], self.steps())
+            self._ordinals[data] += 1
+            self._passes.append(current)
+            iterator.verify_pass = current
+            length = _length(iterator)
+            self.journal.add(
+                "begin", number=current.number, data=data, ordinal=current.ordinal, length=length
+            )
+        return iterator.verify_pass
+
+    def _end(self, iterator: Any) -> None:
+        current = getattr(iterator, "verify_pass", None)
+        if current is not None:
+            current.in_use = False
+            self.journal.add("end", number=current.number)
+        iterator.verify_pass = None
+
+    def _draw(self, current: Pass, index: Any, stands_in: bool) -> Any:
+        own = _listed(index)
+        planned = None if own is None else self._planned(current)
+        drawn = own if planned is None else planned
+        self.journal.add(
+            "draw",
+            number=current.number,
+            own=None if own is None else own if planned is not None else len(own),
+            indices=[] if stands_in else drawn,
+        )
+        current.drawn.append(drawn)
+        if drawn is None or not isinstance(index, list):
+            return index
+        keyed = Keyed(drawn if planned is not None else index)
+        keyed.key = (current.data, current.ordinal)
+        return keyed if self.keyed else list(keyed)
+
+    def _planned(self, current: Pass) -> list[int] | None:
+        if self.plan is None:
+            return None
+        batches = self.plan.get(f"{current.data[0]} {current.data[1]} {current.ordinal}", [])
+        if len(current.drawn) >= len(batches):
+            return None
+        return [tuple(one) if isinstance(one, list) else one for one in batches[len(current.drawn)]]
+
+    def _hand(self, current: Pass) -> None:
+        current.in_use = torch.is_grad_enabled()
+        if not current.trains and (current.handed or not current.in_use):
+            self.evaluated = True
+        self.journal.add("batch", number=current.number)
+        current.handed += 1
+
+    def _is_over(self, current: Pass) -> bool:
+        if self.limit is None or not current.trains:
+            return False
+        made = self.steps()
+        return made >= self.limit or made - current.first_step >= -(-self.limit // 2)
+
+
+def _listed(index: Any) -> list[Any] | None:
+    """A batch of indices as a list; None for one that isn't a batch, or has no numbers."""
+    if isinstance(index, torch.Tensor):
+        index = index.tolist()
+    elif hasattr(index, "tolist"):
+        index = index.tolist()
+    return list(index) if isinstance(index, (list, tuple)) else None
+
+
+def _length(iterator: Any) -> int | None:
+    try:
+        return len(iterator)
+    except TypeError:
+        return None
+
+
+def _stands_in(iterator: Any) -> bool:
+    """Whether ``ddp.shard`` dealt this rank another one's part, because a batch has fewer samples than ranks."""
+    cut = getattr(getattr(iterator._index_sampler, "_plan", None), "cut", None)
+    if cut is None or not cut.training:
+        return False
+    total = iterator._index_sampler._dealt[-1][0]
+    return cut.rank * -(-total // cut.world) >= total
+
+
+def _key_samples() -> None:
+    """Have samples draw their random numbers by their keys, and leave the generators alone."""
+    fetched = fetch._MapDatasetFetcher.fetch
+
+    def by_key(fetcher: Any, index: Any) -> Any:
+        if not isinstance(index, Keyed):
+            return fetched(fetcher, index)
+        dataset, samples = fetcher.dataset, []
+        with draws.kept():
+            for one in index:
+                draws.seed((index.key, one))
+                at_once = getattr(dataset, "__getitems__", None)
+                samples.append(at_once([one])[0] if at_once else dataset[one])
+        return fetcher.collate_fn(samples)
+
+    fetch._MapDatasetFetcher.fetch = by_key

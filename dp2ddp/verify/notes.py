@@ -1,0 +1,236 @@
+"""What the processes of a run wrote down, read back and put together."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import torch
+
+Digest = list[float] | None
+
+
+@dataclass
+class Pass:
+    """One iteration of a loader."""
+
+    data: tuple[str, int | None]
+    ordinal: int
+    length: int | None
+    """Of the loader, in batches."""
+    step: int
+    """How many steps were made before it."""
+    trains: bool = False
+    drawn: list[list[Any] | None] = field(default_factory=list)
+    own: list[list[Any] | int | None] = field(default_factory=list)
+    """What the script's own sampler dealt, where that was replaced; else its size."""
+    handed: int = 0
+    steps: list[int] = field(default_factory=list)
+    """For each batch that was handed out, how many steps were made before."""
+    ended: bool = False
+
+    @property
+    def key(self) -> str:
+        """What it has in common with the pass of another run."""
+        return f"{self.data[0]} {self.data[1]} {self.ordinal}"
+
+    def own_size(self, place: int) -> int | None:
+        """The size of a batch as the script's own sampler dealt it."""
+        own = self.own[place]
+        return len(own) if isinstance(own, list) else own
+
+
+@dataclass
+class Optimizer:
+    """One optimizer, as it was before its first step."""
+
+    kind: str
+    adaptive: bool
+    names: list[str]
+    sizes: list[int]
+    bare: list[str]
+    """The parameters outside of every wrapper."""
+    dtype: str
+    options: dict[str, Any]
+    digests: list[Digest]
+
+
+@dataclass
+class Step:
+    """One optimizer step, and what led to it."""
+
+    number: int
+    optimizer: int
+    losses: list[float | None]
+    looks: list[dict[str, Any]]
+    batches: list[tuple[int, int]]
+    """The training batches handed out since the last step: pass and place."""
+    gradients: list[Digest]
+    rates: list[float]
+    digests: list[Digest]
+    buffers: dict[str, Digest]
+    gathers: bool
+
+
+@dataclass
+class Notes:
+    """What one process did."""
+
+    rank: int
+    passes: list[Pass] = field(default_factory=list)
+    optimizers: list[Optimizer] = field(default_factory=list)
+    steps: list[Step] = field(default_factory=list)
+    losses: list[float] = field(default_factory=list)
+    lines: list[tuple[int, str, bool]] = field(default_factory=list)
+    """What was printed: after which step, what, and whether an evaluation had run since the last batch."""
+    files: list[tuple[int, str]] = field(default_factory=list)
+    saves: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    bypasses: list[tuple[int, str, str]] = field(default_factory=list)
+    """Modules that trained past their wrapper: after which step, which, at what line."""
+    collective: str = ""
+    """The last one, and where it was called."""
+    error: dict[str, Any] | None = None
+    done: bool = False
+    parameters: list[torch.Tensor] = field(default_factory=list)
+    last: list[list[torch.Tensor]] = field(default_factory=list)
+    """The parameters of each optimizer at the end."""
+
+    @property
+    def gathers(self) -> bool:
+        """Whether this rank draws whole batches, and the wrapper cuts them."""
+        return any(step.gathers for step in self.steps)
+
+    @property
+    def training(self) -> list[Pass]:
+        """The passes that trained."""
+        return [one for one in self.passes if one.trains]
+
+
+def read(folder: Path) -> list[Notes]:
+    """The notes of all ranks that wrote some, in order."""
+    journals = sorted(folder.glob("*.jsonl"), key=lambda path: int(path.stem))
+    return [_read(path) for path in journals]
+
+
+def _read(journal: Path) -> Notes:
+    notes = Notes(int(journal.stem))
+    reader = _Reader(notes)
+    for line in journal.read_text().splitlines():
+        try:
+            event = json.loads(line)
+        except ValueError:  # cut off: the process was killed
+            break
+        getattr(reader, event.pop("event"))(**event)
+    tensors = journal.with_suffix(".pt")
+    if tensors.exists():
+        kept = torch.load(tensors)
+        notes.parameters, notes.last = kept["parameters"], kept["last"]
+    return notes
+
+
+class _Reader:
+    """Takes one event after the other."""
+
+    def __init__(self, notes: Notes) -> None:
+        self.notes = notes
+        self._losses: list[float | None] = []
+        self._looks: list[dict[str, Any]] = []
+        self._batches: list[tuple[int, int]] = []
+        self._gradients: list[Digest] = []
+
+    @property
+    def _now(self) -> int:
+        return len(self.notes.steps)
+
+    def begin(self, number: int, data: list[Any], ordinal: int, length: int | None) -> None:
+        self.notes.passes.append(Pass((data[0], data[1]), ordinal, length, self._now))
+
+    def draw(self, number: int, own: Any, indices: Any) -> None:
+        self.notes.passes[number].own.append(own)
+        self.notes.passes[number].drawn.append(indices)
+
+    def batch(self, number: int) -> None:
+        one = self.notes.passes[number]
+        one.steps.append(self._now)
+        self._batches.append((number, one.handed))
+        one.handed += 1
+
+    def training(self, number: int) -> None:
+        self.notes.passes[number].trains = True
+
+    def end(self, number: int) -> None:
+        self.notes.passes[number].ended = True
+
+    def loss(self, value: float | None, looks: dict[str, Any]) -> None:
+        self._losses.append(value)
+        self._looks.append(looks)
+        if value is not None:
+            self.notes.losses.append(value)
+
+    def collective(self, name: str, line: str) -> None:
+        self.notes.collective = f"{name} at {line}"
+
+    def optimizer(self, number: int, **values: Any) -> None:
+        self.notes.optimizers.append(Optimizer(**values))
+
+    def gradients(self, optimizer: int, digests: list[Digest]) -> None:
+        self._gradients = digests
+
+    def step(self, number: int, optimizer: int, **values: Any) -> None:
+        led = {"losses": self._losses, "looks": self._looks, "batches": self._batches}
+        self.notes.steps.append(Step(number, optimizer, gradients=self._gradients, **led, **values))
+        self._losses, self._looks, self._batches, self._gradients = [], [], [], []
+
+    def line(self, text: str, evaluated: bool) -> None:
+        self.notes.lines.append((self._now, text, evaluated))
+
+    def file(self, path: str) -> None:
+        self.notes.files.append((self._now, path))
+
+    def save(self, path: str | None, keys: list[str]) -> None:
+        self.notes.saves.append((self._now, path or "", keys))
+
+    def bypass(self, module: str, line: str) -> None:
+        self.notes.bypasses.append((self._now, module, line))
+
+    def error(self, **values: Any) -> None:
+        self.notes.error = values
+
+    def done(self, steps: int) -> None:
+        self.notes.done = True
+
+
+# The ranks together
+
+
+def global_batches(ranks: Sequence[Notes], key: str) -> list[list[Any] | None]:
+    """The batches of a pass as the whole job saw them: the ranks' parts put together.
+
+    Where every rank draws whole batches and the wrapper cuts them, they are those of rank 0.
+    """
+    parts = parts_of(ranks, key)
+    if any(notes.gathers for notes in ranks):
+        return parts[0]
+    return [
+        None if any(part is None for part in column) else list(chain.from_iterable(column))
+        for column in zip(*parts, strict=False)
+    ]
+
+
+def parts_of(ranks: Sequence[Notes], key: str) -> list[list[Any]]:
+    """What each rank drew in a pass."""
+    return [one.drawn for notes in ranks for one in notes.passes if one.key == key]
+
+
+def plan(ranks: Sequence[Notes]) -> dict[str, list[Any]]:
+    """The training batches of a run, for another one to draw."""
+    first = ranks[0]
+    return {
+        one.key: global_batches(ranks, one.key)
+        for one in first.passes
+        if one.trains and None not in one.drawn
+    }

@@ -1,0 +1,142 @@
+"""What a process gives away: lines that it prints, files that it writes, keys of what it saves."""
+
+from __future__ import annotations
+
+import os
+import sys
+import tempfile
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dp2ddp.verify.journal import Journal
+
+_WRITES = os.O_WRONLY | os.O_RDWR
+_DEEPEST, _MOST = 3, 5000
+
+
+class Outputs:
+    """Notes what leaves the process.
+
+    Args:
+        journal: gets it.
+        evaluated: tells whether an evaluation has run since the last step.
+        protected: a folder in which nothing may be written: the user's own, where links lead.
+    """
+
+    def __init__(self, journal: Journal, evaluated: Callable[[], bool], protected: str | None) -> None:
+        self.journal = journal
+        self.evaluated = evaluated
+        self.protected = protected
+        self._own = os.path.realpath(os.getcwd())
+        self._passing = (
+            tempfile.gettempdir() + os.sep,
+            "/dev/",
+            "/proc/",
+            str(Path.home() / ".cache") + os.sep,
+        )
+        self._process = os.getpid()
+        self._seen: set[str] = set()
+        self._saved: list[str] | None = None
+        self._inside = threading.local()
+
+    def patch(self) -> None:
+        """Watch standard output, files and torch.save."""
+        sys.stdout = _Lines(sys.stdout, self._note_line)
+        sys.addaudithook(self._audit)
+        save = torch.save
+
+        def noted(obj: Any, f: Any, *args: Any, **kwargs: Any) -> Any:
+            self._save(obj, f)
+            return save(obj, f, *args, **kwargs)
+
+        torch.save = noted
+
+    def _note_line(self, text: str) -> None:
+        if text.strip():
+            self.journal.add("line", text=text[:2000], evaluated=self.evaluated())
+
+    def _save(self, obj: Any, f: Any) -> None:
+        keys = list(keys_of(obj))[:_MOST]
+        name = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
+        if isinstance(name, (str, os.PathLike)):
+            self._check(name)
+            self._note_file(name)
+            self.journal.add("save", path=self._shown(name), keys=keys)
+        else:  # a file without a name yet
+            self._saved = keys
+
+    def _audit(self, event: str, args: tuple[Any, ...]) -> None:
+        if event not in ("open", "os.rename") or getattr(self._inside, "busy", False):
+            return
+        if os.getpid() != self._process:
+            return
+        self._inside.busy = True
+        try:
+            if event == "open":
+                path, mode, flags = args
+                writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & _WRITES
+                if writes and isinstance(path, (str, bytes, os.PathLike)) and not os.path.isdir(path):
+                    self._check(path)
+                    self._note_file(path)
+            else:
+                self._note_file(args[1])
+                if self._saved is not None:
+                    self.journal.add("save", path=self._shown(args[1]), keys=self._saved)
+                    self._saved = None
+        finally:
+            self._inside.busy = False
+
+    def _check(self, path: Any) -> None:
+        real = os.path.realpath(os.fsdecode(path))
+        ours = os.path.dirname(self._own) + os.sep
+        if self.protected and real.startswith(self.protected + os.sep) and not real.startswith(ours):
+            raise PermissionError(f"dp2ddp verify changes nothing of yours: {real} is not to be written")
+
+    def _note_file(self, path: Any) -> None:
+        shown = self._shown(path)
+        if shown is not None and shown not in self._seen:
+            self._seen.add(shown)
+            self.journal.add("file", path=shown)
+
+    def _shown(self, path: Any) -> str | None:
+        """How a file is called in both runs; None for what is no result."""
+        real = os.path.realpath(os.fsdecode(path))
+        name = os.path.basename(real)
+        if name.endswith((".tmp", ".pyc", ".lock")) or "__pycache__" in real:
+            return None
+        if real.startswith(self._own + os.sep):
+            return os.path.relpath(real, self._own)
+        return None if real.startswith(self._passing) else real
+
+
+class _Lines:
+    """Standard output, whose whole lines somebody hears of."""
+
+    def __init__(self, stream: Any, note: Callable[[str], None]) -> None:
+        self._stream = stream
+        self._note = note
+        self._begun = ""
+
+    def write(self, text: str) -> int:
+        """Write, and tell of the lines that ended."""
+        *lines, self._begun = (self._begun + text).split("\n")
+        for one in lines:
+            self._note(one)
+        return self._stream.write(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.__dict__["_stream"], name)
+
+
+def keys_of(value: Any, prefix: str = "", depth: int = 0) -> Any:
+    """The keys of nested dictionaries, as paths."""
+    if hasattr(value, "state_dict") and depth == 0 and not isinstance(value, dict):
+        yield f"<{type(value).__name__}>"
+    elif isinstance(value, dict) and depth < _DEEPEST:
+        for key, item in value.items():
+            yield f"{prefix}{key}"
+            yield from keys_of(item, f"{prefix}{key}/", depth + 1)

@@ -1,0 +1,148 @@
+"""A verification as one HTML page: no script, no network, pictures as SVG."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from html import escape
+
+from dp2ddp.verify.causes import CAUSES
+from dp2ddp.verify.report import headline, where
+from dp2ddp.verify.run import loss_pairs, norm_pairs, own_curve
+from dp2ddp.verify.verdict import Result, Verdict
+
+_WIDTH, _HEIGHT = 640, 220
+_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 14, 34
+_BEFORE, _AFTER, _APART = "#8c959f", "#0969da", "#cf222e"
+_COLOURS = {Verdict.MATCH: "#1a7f37", Verdict.DIFFERS: "#cf222e", Verdict.INCONCLUSIVE: "#9a6700"}
+_STYLE = """
+body { font: 15px/1.5 system-ui, sans-serif; color: #24292f; max-width: 46em; margin: 2em auto; padding: 0 1em; }
+h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
+table { border-collapse: collapse; } td { padding: .2em 1em .2em 0; vertical-align: top; }
+tr + tr td { border-top: 1px solid #d0d7de; }
+pre { background: #f6f8fa; padding: 1em; overflow-x: auto; font-size: 12px; line-height: 1.4; }
+.add { color: #1a7f37; } .del { color: #cf222e; } .at { color: #6e7781; }
+svg { width: 100%; height: auto; } figcaption { color: #57606a; font-size: .9em; }
+figure { margin: 1em 0; }
+"""
+
+
+def page(result: Result) -> str:
+    """The whole page."""
+    parts = [
+        f"<h1 style='color: {_COLOURS[result.verdict]}'>{escape(headline(result))}</h1>",
+        f"<p><code>{escape(result.command)}</code></p>",
+        *_differences(result),
+        *_figures(result),
+        *_rows("Compared", result.compared),
+        *_list("Aligned, so not shown to be the same by itself", result.aligned),
+        *_list("Not seen, or to know", result.notes),
+        *_diff(result.diff),
+        *_rows("Versions", [*result.versions, ("time", f"{result.seconds:.0f} s")]),
+    ]
+    body = "\n".join(parts)
+    return (
+        "<!doctype html>\n<html lang='en'><head><meta charset='utf-8'>"
+        f"<title>{escape(headline(result))}</title><style>{_STYLE}</style></head>\n<body>\n{body}\n</body></html>\n"
+    )
+
+
+def _differences(result: Result) -> list[str]:
+    if not result.differences:
+        return []
+    first = result.differences[0]
+    parts = [f"<p>{escape(first.detail)}</p>"]
+    if first.cause in CAUSES:
+        parts.append(f"<p><b>Usual cause:</b> {escape(CAUSES[first.cause])}</p>")
+    rows = [(where(one), one.detail) for one in result.differences[1:6]]
+    parts += _rows("Other differences", rows)
+    if result.errors:
+        parts.append(f"<pre>{escape(result.errors)}</pre>")
+    return parts
+
+
+def _rows(title: str, rows: Sequence[tuple[str, str]]) -> list[str]:
+    if not rows:
+        return []
+    cells = "".join(f"<tr><td>{escape(name)}</td><td>{escape(text)}</td></tr>" for name, text in rows)
+    return [f"<h2>{escape(title)}</h2><table>{cells}</table>"]
+
+
+def _list(title: str, texts: Sequence[str]) -> list[str]:
+    items = "".join(f"<li>{escape(text)}</li>" for text in texts)
+    return [f"<h2>{escape(title)}</h2><ul>{items}</ul>"] if texts else []
+
+
+def _diff(text: str) -> list[str]:
+    if not text:
+        return []
+    kinds = {"+": "add", "-": "del", "@": "at"}
+    lines = [
+        f"<span class='{kinds[line[0]]}'>{escape(line)}</span>" if line[:1] in kinds else escape(line)
+        for line in text.splitlines()
+    ]
+    return ["<h2>The diff</h2><pre>" + "\n".join(lines) + "</pre>"]
+
+
+# Pictures
+
+
+def _figures(result: Result) -> list[str]:
+    if not result.before or not result.after or not all(result.after):
+        return []
+    if len(result.before) > 1:
+        mine = [[v for step in one.steps for v in step.losses if v is not None] for one in result.before]
+        theirs = [own_curve(ranks) for ranks in result.after]
+        curves = [(_BEFORE, 4.0, one) for one in mine] + [(_AFTER, 1.5, one) for one in theirs]
+        return ["<h2>Losses</h2>", _figure(curves, "loss of each seed: before grey, converted blue")]
+    pairs = loss_pairs(result.before[0], result.after[0])
+    norms = norm_pairs(result.before[0], result.after[0])
+    figures = []
+    if pairs:
+        curves = [(_BEFORE, 6.0, [one for one, _ in pairs]), (_AFTER, 1.5, [other for _, other in pairs])]
+        figures += ["<h2>Losses</h2>", _figure(curves, "loss of each batch: before grey, converted blue")]
+        apart = [abs(one - other) for one, other in pairs]
+        figures.append(_figure([(_APART, 1.5, apart)], "how far apart the losses are"))
+    if norms:
+        curves = [(_BEFORE, 6.0, [one for one, _ in norms]), (_AFTER, 1.5, [other for _, other in norms])]
+        figures += ["<h2>Gradients</h2>", _figure(curves, "norm of the gradients of each step")]
+    return figures
+
+
+def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str) -> str:
+    """Curves over the steps, one over the other, as SVG."""
+    values = [value for _, _, curve in curves for value in curve if math.isfinite(value)]
+    if not values:
+        return ""
+    low, high = min(values), max(values)
+    if high - low < 1e-300:
+        low, high = low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
+    count = max(len(curve) for _, _, curve in curves)
+
+    def x(place: float) -> float:
+        return _LEFT + (_WIDTH - _LEFT - _RIGHT) * (place / max(1, count - 1))
+
+    def y(value: float) -> float:
+        return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (value - low) / (high - low))
+
+    parts = []
+    for tick in range(5):
+        value = low + (high - low) * tick / 4
+        parts.append(
+            f"<line x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y(value):.1f}' y2='{y(value):.1f}' stroke='#d8dee4'/>"
+            f"<text x='{_LEFT - 8}' y='{y(value) + 4:.1f}' text-anchor='end'>{value:.4g}</text>"
+        )
+    for place in sorted({0, count // 2, count - 1}):
+        parts.append(f"<text x='{x(place):.1f}' y='{_HEIGHT - 12}' text-anchor='middle'>{place + 1}</text>")
+    for colour, width, curve in curves:
+        points = " ".join(f"{x(p):.1f},{y(v):.1f}" for p, v in enumerate(curve) if math.isfinite(v))
+        parts.append(
+            f"<polyline points='{points}' fill='none' stroke='{colour}' stroke-width='{width}' "
+            "stroke-linejoin='round' stroke-linecap='round'/>"
+        )
+    drawing = "".join(parts)
+    return (
+        f"<figure><svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' "
+        f"font-family='sans-serif' font-size='11' fill='#57606a' role='img'><title>{escape(caption)}</title>"
+        f"{drawing}</svg><figcaption>{escape(caption)}</figcaption></figure>"
+    )

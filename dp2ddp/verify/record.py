@@ -1,0 +1,306 @@
+"""Run a training script as it is, and write down what it did.
+
+    DP2DDP_RECORD='{"out": "runs/1", "float64": true}' python -m dp2ddp.verify.record train.py --epochs 2
+
+The script is not touched: torch is patched before it starts, and its own launcher, which starts the ranks by running
+the same command again, brings the patches along. The variable is a JSON object:
+
+    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …)
+    float64    make float64 the default type
+    replicas   play nn.DataParallel with so many replicas (see ``reference``)
+    gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
+    plan       file with the training batches to draw instead of the sampler's
+    steps      end after so many optimizer steps; loops over training data end after half of them
+    align      samples draw by their index and epoch, wrapped forwards by their number and replica
+    parameters "all": keep those after every optimizer step · "last": after the last one only
+    seeds      number that is added to every seed
+    synthetic  replace torchvision's data sets by small ones
+    prepare    a Python file to run first
+    protected  a folder in which nothing may be written
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import functools
+import json
+import os
+import runpy
+import signal
+import sys
+import traceback
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
+
+from dp2ddp.verify import cuda, draws, reference, synthetic
+from dp2ddp.verify.forwards import Forwards, line
+from dp2ddp.verify.journal import Journal
+from dp2ddp.verify.loaders import Loaders
+from dp2ddp.verify.outputs import Outputs
+
+VARIABLE = "DP2DDP_RECORD"
+
+_COLLECTIVES = (
+    "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
+    "gather_object reduce reduce_scatter scatter scatter_object_list all_to_all _broadcast_coalesced"
+).split()
+_ADAPTIVE = ("Adam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "Lion", "LAMB", "Lamb")
+
+
+class Done(SystemExit):
+    """The run has made its steps."""
+
+
+class Recorder:
+    """Patches torch to note what one process does."""
+
+    def __init__(self, settings: dict[str, Any]) -> None:
+        self.settings = settings
+        self.out = Path(settings["out"]).resolve()
+        self.journal = Journal(self.out)
+        self.steps = 0
+        self.limit: int | None = settings.get("steps")
+        plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
+        align = bool(settings.get("align"))
+        self.loaders = Loaders(self.journal, plan, align, lambda: self.steps, self.limit)
+        self.forwards = Forwards(self.journal, align, current_rank)
+        self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, settings.get("protected"))
+        self.parameters: list[torch.Tensor] = []
+        self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
+        self._optimizers: list[torch.optim.Optimizer] = []
+
+    def patch(self) -> None:
+        """Put the notes into torch, and make the changes that the settings ask for."""
+        settings = self.settings
+        if settings.get("seeds") is not None:
+            draws.shift_seeds(settings["seeds"])
+        if settings.get("float64"):
+            torch.set_default_dtype(torch.float64)
+        if settings.get("gpus"):
+            cuda.pretend(settings["gpus"], settings.get("device", "cpu"))
+        if settings.get("replicas"):
+            reference.play(settings["replicas"])
+        if settings.get("synthetic"):
+            synthetic.replace()
+        self._patch_backward()
+        self._patch_collectives()
+        self.loaders.patch()
+        self.forwards.patch()
+        self.outputs.patch()
+        register_optimizer_step_pre_hook(self._before_step)
+        register_optimizer_step_post_hook(self._after_step)
+
+    # Backward passes
+
+    def _patch_backward(self) -> None:
+        backward = torch.Tensor.backward
+        inside = False
+
+        @functools.wraps(backward)
+        def noted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+            nonlocal inside
+            if inside:  # a function mode sends backward through torch.Tensor.backward once more
+                return backward(tensor, *args, **kwargs)
+            if self.limit is not None and self.steps >= self.limit:
+                raise Done(0)
+            self.loaders.note_backward()
+            value = tensor.detach().double().item() if tensor.numel() == 1 else None
+            self.journal.add(
+                "loss", value=value, looks=_looks(tensor) if self.settings.get("replicas") else {}
+            )
+            inside = True
+            try:
+                return backward(tensor, *args, **kwargs)
+            finally:
+                inside = False
+
+        torch.Tensor.backward = noted
+
+    def _patch_collectives(self) -> None:
+        dist = torch.distributed
+        for name in _COLLECTIVES:
+            if hasattr(dist, name):
+                setattr(dist, name, self._noted_collective(name, getattr(dist, name)))
+
+    def _noted_collective(self, name: str, function: Any) -> Any:
+        @functools.wraps(function)
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            self.journal.open(current_rank())
+            self.journal.add("collective", name=name, line=line())
+            return function(*args, **kwargs)
+
+        return noted
+
+    # Optimizer steps
+
+    def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        if self.limit is not None and self.steps >= self.limit:
+            raise Done(0)
+        self.journal.open(current_rank())
+        if id(optimizer) not in self._known:
+            self._introduce(optimizer)
+        digests = [digest(parameter.grad) for parameter in _parameters(optimizer)]
+        self.journal.add("gradients", optimizer=self._number(optimizer), digests=digests)
+
+    def _introduce(self, optimizer: torch.optim.Optimizer) -> None:
+        self._optimizers.append(optimizer)
+        names, wrapped = self.forwards.names(), self.forwards.wrapped()
+        parameters = _parameters(optimizer)
+        number = len(self._optimizers) - 1
+        mine = [
+            names.get(id(p), f"parameter {place} of optimizer {number + 1}")
+            for place, p in enumerate(parameters)
+        ]
+        self._known[id(optimizer)] = mine
+        kind = type(optimizer).__name__
+        self.journal.add(
+            "optimizer",
+            number=number,
+            kind=kind,
+            adaptive=any(name in kind for name in _ADAPTIVE),
+            names=mine,
+            sizes=[parameter.numel() for parameter in parameters],
+            bare=[
+                name
+                for name, p in zip(mine, parameters, strict=True)
+                if id(p) not in wrapped and p.grad is not None
+            ],
+            dtype=str(parameters[0].dtype) if parameters else "",
+            options={n: v for n, v in optimizer.defaults.items() if isinstance(v, (int, float, str, bool))},
+            digests=[digest(parameter) for parameter in parameters],
+        )
+
+    def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+        self.steps += 1
+        parameters = _parameters(optimizer)
+        buffers = self.forwards.buffers()
+        self.journal.add(
+            "step",
+            number=self.steps,
+            optimizer=self._number(optimizer),
+            rates=[float(group["lr"]) for group in optimizer.param_groups if "lr" in group],
+            digests=[digest(parameter) for parameter in parameters],
+            buffers={name: digest(buffer) for name, buffer in buffers.items()},
+            gathers=self.forwards.gathers,
+        )
+        keep = self.settings.get("parameters")
+        if keep:
+            if keep == "last":
+                self.parameters.clear()
+            self.parameters.append(torch.cat([p.detach().flatten().double().cpu() for p in parameters]))
+
+    def _number(self, optimizer: torch.optim.Optimizer) -> int:
+        return next(place for place, one in enumerate(self._optimizers) if one is optimizer)
+
+    # The end
+
+    def fail(self, error: BaseException) -> None:
+        """Note that the script ended in ``error``."""
+        code = error.code if isinstance(error, SystemExit) else 1
+        text = "".join(traceback.format_exception(error))
+        self.journal.add("error", kind=type(error).__name__, text=str(error), code=code, trace=text)
+        self.journal.open(current_rank())
+
+    def write(self) -> None:
+        """Write what is left, if this process trained or read data at all: a launching agent does neither."""
+        if not (self.steps or self.loaders.evaluated or self.journal.rank is not None):
+            return
+        self.journal.open(current_rank())
+        rank = self.journal.rank
+        last = [[p.detach().cpu() for p in _parameters(optimizer)] for optimizer in self._optimizers]
+        partial = self.out / f"{rank}.pt.partial"
+        self.journal.on = False
+        torch.save({"parameters": self.parameters, "last": last if self.limit else []}, partial)
+        partial.replace(self.out / f"{rank}.pt")
+        self.journal.on = True
+        self.journal.add("done", steps=self.steps)
+
+
+def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+@functools.lru_cache(maxsize=512)
+def _signs(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randint(2, (count,), generator=generator, dtype=torch.int8, device="cpu") * 2 - 1
+
+
+def digest(tensor: torch.Tensor | None) -> list[float] | None:
+    """A tensor in two numbers, of which one shows any change: its norm, and its sum with fixed random signs."""
+    if tensor is None:
+        return None
+    with torch.no_grad():
+        flat = tensor.detach()
+        flat = (flat.to_dense() if flat.is_sparse else flat).flatten()
+        flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
+        flat = flat.double().cpu()
+        return [flat.norm().item(), torch.dot(flat, _signs(flat.numel()).double()).item()]
+
+
+def _looks(loss: torch.Tensor) -> dict[str, Any]:
+    """What a loss is computed with from the gathered outputs: the kinds of nodes, and how a mean is weighed."""
+    kinds: set[str] = set()
+    found: dict[str, Any] = {"weights": False, "ignored": False}
+    left, seen = [loss.grad_fn], set()
+    while left and len(seen) < 2000:
+        node = left.pop()
+        if node is None or id(node) in seen:
+            continue
+        seen.add(id(node))
+        if reference.GATHERED in node.metadata:
+            continue
+        kinds.add(node.name().removesuffix("Backward0"))
+        if node.name().startswith("NllLoss"):
+            found["weights"] = found["weights"] or node._saved_weight is not None
+            ignored = node._saved_ignore_index
+            found["ignored"] = found["ignored"] or bool((node._saved_target == ignored).any())
+        left += [following for following, _ in node.next_functions]
+    return {**found, "kinds": sorted(kinds)}
+
+
+def current_rank() -> int:
+    """This process's rank: from the process group where there is one, else from the environment."""
+    if torch.distributed.is_available() and torch.distributed.is_initialized():
+        return torch.distributed.get_rank()
+    return int(os.environ.get("RANK", "0"))
+
+
+def main() -> None:
+    """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
+    script = sys.argv[1]
+    settings = json.loads(os.environ[VARIABLE]) if VARIABLE in os.environ else None
+    recorder = None if settings is None else Recorder(settings)
+    if recorder is not None:
+        recorder.patch()
+        if settings.get("prepare"):
+            runpy.run_path(settings["prepare"], run_name="prepare")
+        if hasattr(signal, "SIGUSR1") and settings.get("steps"):
+            trace = open(recorder.out / f"{os.environ.get('RANK', '0')}.trace", "w")
+            faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
+    sys.argv = sys.argv[1:]
+    sys.path[0] = str(Path(script).resolve().parent)
+    if recorder is None:
+        runpy.run_path(script, run_name="__main__")
+        return
+    process = os.getpid()
+    try:
+        runpy.run_path(script, run_name="__main__")
+    except Done:
+        pass
+    except BaseException as error:
+        stopped = isinstance(error, StopIteration) or isinstance(error.__cause__, StopIteration)
+        if os.getpid() == process and not (stopped and recorder.loaders.was_cut):
+            if not isinstance(error, SystemExit) or error.code not in (None, 0):
+                recorder.fail(error)
+            raise
+    finally:
+        if os.getpid() == process:
+            recorder.write()
+
+
+if __name__ == "__main__":
+    main()

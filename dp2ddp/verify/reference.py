@@ -1,0 +1,93 @@
+"""nn.DataParallel on W GPUs, played on one device, so that there is something to agree with.
+
+``nn.DataParallel`` is the identity where there are not several GPUs. ``play(W)`` puts a DataParallel in its place that
+does what torch's does: chunk the batch, run one replica per chunk, keep what replica 0 does to the buffers, and gather
+the outputs.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import nn
+
+GATHERED = "dp2ddp.gathered"
+"""What the graph's nodes say that join the replicas' outputs."""
+
+
+class DataParallel(nn.Module):
+    """torch.nn.DataParallel's arithmetic for `replicas` devices that are all the same."""
+
+    replicas = 1
+    running = 0
+    """The number of the replica whose forward runs."""
+
+    def __init__(
+        self, module: nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        super().__init__()
+        self.module = module
+        self.dim = dim
+        self.device_ids = list(device_ids) if device_ids is not None else list(range(self.replicas))
+        self.output_device = self.device_ids[0] if output_device is None else output_device
+
+    def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        """Scatter, run every replica on its part, gather."""
+        positional = _scatter(inputs, len(self.device_ids), self.dim) if inputs else []
+        named = _scatter(kwargs, len(self.device_ids), self.dim) if kwargs else []
+        parts = max(len(positional), len(named))
+        positional += [()] * (parts - len(positional))
+        named += [{}] * (parts - len(named))
+        # Every replica starts from the buffers as they are now; only replica 0, the module itself, keeps its own.
+        copies = [
+            {name: buffer.clone() for name, buffer in self.module.named_buffers()} for _ in range(parts - 1)
+        ]
+        outputs = [self.module(*positional[0], **named[0])]
+        try:
+            for buffers, arguments, keywords in zip(copies, positional[1:], named[1:], strict=True):
+                DataParallel.running += 1
+                outputs.append(torch.func.functional_call(self.module, buffers, arguments, keywords))
+        finally:
+            DataParallel.running = 0
+        return _gather(outputs, self.dim)
+
+
+def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
+    """One value per replica, fewer where a tensor has fewer chunks: torch's scatter_kwargs without devices."""
+    if isinstance(value, torch.Tensor):
+        return list(value.chunk(parts, dim))
+    if isinstance(value, (tuple, list)) and value:
+        columns = zip(*(_scatter(item, parts, dim) for item in value), strict=False)
+        return [_like(value, part) for part in columns]
+    if isinstance(value, dict) and value:
+        columns = (_scatter(item, parts, dim) for item in value.values())
+        return [dict(zip(value, part, strict=True)) for part in zip(*columns, strict=False)]
+    return [value] * parts
+
+
+def _gather(outputs: list[Any], dim: int) -> Any:
+    """The replicas' outputs as one: tensors joined, containers by their items."""
+    first = outputs[0]
+    if first is None:
+        return None
+    if isinstance(first, torch.Tensor):
+        joined = torch.stack(outputs) if first.dim() == 0 else torch.cat(outputs, dim)
+        if joined.grad_fn is not None:
+            joined.grad_fn.metadata[GATHERED] = True
+        return joined
+    if isinstance(first, dict):
+        return type(first)((key, _gather([output[key] for output in outputs], dim)) for key in first)
+    return _like(first, [_gather(list(items), dim) for items in zip(*outputs, strict=True)])
+
+
+def _like(value: Any, items: Any) -> Any:
+    """A list, tuple or named tuple of `items`, as `value` is one."""
+    return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
+
+
+def play(replicas: int) -> None:
+    """Put ``replicas`` replicas in the place of nn.DataParallel."""
+    DataParallel.replicas = replicas
+    torch.nn.DataParallel = torch.nn.parallel.DataParallel = DataParallel
+    torch.nn.parallel.data_parallel.__globals__["DataParallel"] = DataParallel

@@ -1,0 +1,64 @@
+"""A verification in plain text."""
+
+from __future__ import annotations
+
+from dp2ddp.verify.causes import CAUSES
+from dp2ddp.verify.verdict import Difference, Result, Verdict
+
+
+def report(result: Result) -> str:
+    """What the terminal shows."""
+    lines = [headline(result)]
+    if result.differences:
+        first = result.differences[0]
+        lines += [f"  {first.detail}", *_wrapped(CAUSES.get(first.cause, ""), "  usual cause: ")]
+        for other in _others(result):
+            lines.append(f"  also: {where(other)}: {other.detail}")
+    if result.errors:
+        lines += ["", *(f"  | {line}" for line in result.errors.splitlines())]
+    if result.compared:
+        lines += ["", "compared"]
+        width = max(len(name) for name, _ in result.compared)
+        lines += [f"  {name:<{width}}  {text}" for name, text in result.compared]
+    if result.aligned:
+        lines += ["", "aligned, so not shown to be the same by itself"]
+        lines += [part for text in result.aligned for part in _wrapped(text, "  ")]
+    if result.notes:
+        lines += ["", "not seen, or to know"]
+        lines += [part for text in result.notes for part in _wrapped(text, "  ")]
+    lines += ["", f"{', '.join(f'{name} {text}' for name, text in result.versions)}; {result.seconds:.0f} s"]
+    return "\n".join(lines) + "\n"
+
+
+def headline(result: Result) -> str:
+    """The verdict in one line."""
+    if result.verdict is Verdict.MATCH:
+        return f"MATCH over {result.steps} steps"
+    if result.verdict is Verdict.INCONCLUSIVE:
+        return f"INCONCLUSIVE: {result.reason}"
+    return f"DIFFERS {where(result.differences[0])}"
+
+
+def where(difference: Difference) -> str:
+    """Where a difference shows, and in what."""
+    what = f"in the {difference.what}" + (f" of {difference.tensor}" if difference.tensor else "")
+    return f"at step {difference.step} {what}" if difference.step else f"before the first step {what}"
+
+
+def _others(result: Result) -> list[Difference]:
+    seen, found = {result.differences[0].what}, []
+    for one in result.differences[1:]:
+        if one.what not in seen:
+            seen.add(one.what)
+            found.append(one)
+    return found[:4]
+
+
+def _wrapped(text: str, begin: str, width: int = 110) -> list[str]:
+    lines, line = [], begin
+    for word in text.split():
+        if len(line) + len(word) > width and line.strip():
+            lines.append(line.rstrip())
+            line = " " * len(begin)
+        line += word + " "
+    return [*lines, line.rstrip()] if text else []

@@ -1,0 +1,453 @@
+"""Verify a pair of programs: run both, compare what they did. Read this first.
+
+The converted program runs first, by itself; then the original, as nn.DataParallel, with the samples that the ranks
+drew. What was drawn is compared with what the original's own samplers dealt.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import platform
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from dp2ddp.verify import compare, notes
+from dp2ddp.verify.folders import OWN, mirror
+from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
+from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
+
+SEEDS = 3
+_WAITED = (
+    "needs every rank",
+    "still needs it",
+    "imed out",
+    "Connection closed",
+    "onnection reset",
+    "has ended, but",
+)
+"""What a process says that waited for another one."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What shall be verified.
+
+    Args:
+        before, after: the scripts.
+        root: the folder that both are run in a copy of.
+        overlay: contents that files of the converted program's copy get.
+        processes: how many, and how many replicas.
+        steps: optimizer steps.
+        device: "cpu" or "cuda".
+        arguments: of the scripts.
+        float64: make float64 the default type.
+        as_is: align nothing, and compare curves over several seeds.
+        synthetic: put small data sets in the place of torchvision's.
+        prepare: a Python file that runs before the scripts.
+        patience: seconds of silence after which a run is taken to hang.
+    """
+
+    before: Path
+    after: Path
+    root: Path
+    overlay: Mapping[Path, bytes] = field(default_factory=dict)
+    processes: int = 2
+    steps: int = 20
+    device: str = "cpu"
+    arguments: tuple[str, ...] = ()
+    float64: bool = False
+    as_is: bool = False
+    synthetic: bool = False
+    prepare: Path | None = None
+    patience: float = 120.0
+
+
+@dataclass
+class _Run:
+    """One run of one of the programs."""
+
+    ranks: list[Notes]
+    ended: Ended
+    errors: str
+
+    @property
+    def failed(self) -> bool:
+        """Whether it did not end by itself, well."""
+        return bool(self.ended.stopped) or any(self.ended.codes) or not self.ranks
+
+
+def verify(
+    request: Request, say: Callable[[str], None] = lambda _: None, server: Server | None = None
+) -> Result:
+    """Run both programs and compare them.
+
+    Args:
+        say: gets lines of progress.
+        server: that starts the runs; one for this verification if none is given.
+    """
+    begun = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix=OWN))
+    own = server or Server("torchvision")
+    try:
+        bench = _Bench(request, folder, own, say)
+        result = _as_is(bench) if request.as_is else _aligned(bench)
+    finally:
+        if server is None:
+            own.close()
+        shutil.rmtree(folder, ignore_errors=True)
+    result.versions = versions()
+    result.seconds = time.monotonic() - begun
+    return result
+
+
+class _Bench:
+    """Where the runs are made."""
+
+    def __init__(self, request: Request, folder: Path, server: Server, say: Callable[[str], None]) -> None:
+        self.request = request
+        self.folder = folder
+        self.server = server
+        self.say = say
+        self.count = 0
+        # on real GPUs torch's own DataParallel is the reference
+        self.is_real = request.device == "cuda" and torch.cuda.device_count() >= request.processes
+
+    def run_after(self, seeds: int | None = None) -> _Run:
+        """The converted program, on as many processes as are wanted."""
+        what = f"the converted program on {self.request.processes} processes"
+        return self._run(self.request.after, what, self.request.processes, self.request.overlay, seeds=seeds)
+
+    def run_before(self, plan: Path | None = None, seeds: int | None = None) -> _Run:
+        """The original, on as many replicas."""
+        settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
+        if plan is not None:
+            settings["plan"] = str(plan)
+        what = f"the original on {self.request.processes} replicas"
+        return self._run(self.request.before, what, 1, {}, seeds=seeds, **settings)
+
+    def _run(
+        self, script: Path, what: str, processes: int, overlay: Mapping[Path, bytes], **more: Any
+    ) -> _Run:
+        self.count += 1
+        request, out = self.request, self.folder / f"notes{self.count}"
+        out.mkdir()
+        work = self.folder / f"run{self.count}"
+        mirror(request.root, work, overlay)
+        settings = {
+            "out": str(out),
+            "float64": request.float64,
+            "steps": request.steps,
+            "align": not request.as_is,
+            "synthetic": request.synthetic,
+            "prepare": str(request.prepare) if request.prepare else None,
+            "protected": str(request.root),
+            **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
+            **more,
+        }
+        hidden = {} if request.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
+        if self.is_real:
+            hidden["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(request.processes)))
+        base = environment(**variable(settings), **hidden)
+        base |= {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": str(request.patience)}
+        job = {
+            "command": [str(work / script.relative_to(request.root)), *request.arguments],
+            "cwd": str(work),
+            "ranks": [{**base, **place} for place in ranks_environment(processes)],
+            "timeout": 3600,
+            "stdout": str(out / "{rank}.stdout"),
+            "stderr": str(out / "{rank}.stderr"),
+            "out": str(out),
+        }
+        ended = self.server.run(job, patience=request.patience, tick=self._progress(what, out))
+        errors = {path.stem: path.read_text(errors="replace") for path in sorted(out.glob("*.stderr"))}
+        ranks = notes.read(out)
+        shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if text.strip())
+        shutil.rmtree(work, ignore_errors=True)
+        return _Run(ranks, ended, shown.replace(str(work) + os.sep, ""))
+
+    def _device(self) -> str:
+        return "cpu" if self.request.device == "cpu" else "cuda:0"
+
+    def _progress(self, what: str, out: Path) -> Callable[[], None]:
+        said = [-1, time.monotonic()]
+
+        def tick() -> None:
+            journal = out / "0.jsonl"
+            made = 0
+            if journal.exists():
+                made = journal.read_bytes().count(b'{"event": "step"')
+            if said[0] < 0 or (made != said[0] and time.monotonic() - said[1] > 2):
+                said[:] = [made, time.monotonic()]
+                self.say(f"{what}: step {made} of {self.request.steps}" if made else f"{what} …")
+
+        return tick
+
+
+def _tail(text: str) -> str:
+    return "\n".join(text.strip().splitlines()[-25:])
+
+
+# Aligned
+
+
+def _aligned(bench: _Bench) -> Result:
+    request = bench.request
+    tolerance = Tolerance.of(request.float64)
+    after = bench.run_after()
+    plan = bench.folder / "plan.json"
+    plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
+    before = bench.run_before(plan)
+    result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
+    result.aligned = _what_was_aligned(bench)
+    reason = _why_not(before)
+    if reason:
+        result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
+        return result
+    first, ranks = before.ranks[0], after.ranks
+    if after.failed:
+        found = [_failure(after)]
+        if ranks:
+            made = min(len(one.steps) for one in ranks)
+            found += [
+                one
+                for one in compare.differences(first, ranks, tolerance)
+                if one.step <= made
+                and one.what not in ("number of steps", "files", "evaluation", "checkpoint")
+            ]
+        result.differences = sorted(found, key=lambda one: one.step)
+        result.verdict, result.errors = Verdict.DIFFERS, _said(after)
+        return result
+    result.steps = min([len(first.steps), *(len(one.steps) for one in ranks)])
+    result.differences = compare.differences(first, ranks, tolerance)
+    result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
+    result.compared = _compared(first, ranks)
+    result.notes = _remarks(first, ranks, result.steps, request)
+    return result
+
+
+def _why_not(before: _Run) -> str:
+    """Why there is nothing to compare with."""
+    if before.ended.stopped:
+        return f"the original hangs: {before.ended.stopped}"
+    if any(before.ended.codes):
+        error = next((one.error for one in before.ranks if one.error), None)
+        shown = f": {error['kind']}: {error['text']}" if error else f" with exit code {before.ended.codes[0]}"
+        return f"the original ends{shown}"
+    if not before.ranks or not before.ranks[0].steps:
+        return "the original makes no optimizer step: nothing to compare"
+    return ""
+
+
+def _failure(after: _Run) -> Difference:
+    """How the converted program hangs or dies, as a difference."""
+    made = min((len(one.steps) for one in after.ranks), default=0)
+    errors = [one for one in after.ranks if one.error]
+    own = [one for one in errors if not any(sign in one.error["text"] for sign in _WAITED)]
+    if own:
+        first = own[0]
+        detail = f"rank {first.rank} ends with {first.error['kind']}: {first.error['text']}"[:400]
+        return Difference(made + 1, "end", detail, "error")
+    if after.ended.stopped or errors or any(sign in after.errors for sign in _WAITED):
+        where = [f"rank {one.rank} last called {one.collective}" for one in after.ranks if one.collective]
+        what = after.ended.stopped or "a rank waited for another one"
+        detail = f"the converted program hangs: {'; '.join([what, *where])}"
+        return Difference(made + 1, "end", detail, "collective")
+    codes = ", ".join(f"rank {rank}: {code}" for rank, code in enumerate(after.ended.codes))
+    return Difference(made + 1, "end", f"the converted program ends with exit codes {codes}", "error")
+
+
+def _said(run: _Run) -> str:
+    traces = [
+        f"rank {rank} was at\n{text.strip()}" for rank, text in run.ended.traces.items() if text.strip()
+    ]
+    return "\n".join([run.errors, *traces])
+
+
+def _what_was_aligned(bench: _Bench) -> list[str]:
+    request = bench.request
+    if bench.is_real:
+        reference = f"nn.DataParallel itself, on {request.processes} GPUs"
+    else:
+        where = "the CPU" if request.device == "cpu" else "one GPU"
+        reference = (
+            f"nn.DataParallel emulated on {where}, {request.processes} replicas, not run on several GPUs"
+        )
+    lines = [
+        f"reference: {reference}",
+        "order of the samples: the original was given the global batches that the converted program drew; their "
+        "sizes, repeats and reshuffling were compared with those of its own samplers",
+        "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
+        "dropout and other random numbers of wrapped models: drawn by forward and replica",
+        f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
+        f"{request.steps}",
+    ]
+    if request.float64:
+        lines.append("type: float64 is the default")
+    if not bench.is_real:
+        lines.append(f"devices: CUDA is {'the CPU' if request.device == 'cpu' else 'one GPU'} in both runs")
+    if request.synthetic:
+        lines.append("data: torchvision's data sets are small synthetic ones")
+    if request.prepare:
+        lines.append(f"prepared by {request.prepare.name} in both runs")
+    return lines
+
+
+def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
+    rows = []
+    losses = loss_pairs(before, after)
+    if losses:
+        worst = max(abs(one - other) for one, other in losses)
+        rows.append(("losses", f"{len(losses)}, at most {worst:.2g} apart"))
+    norms = norm_pairs(before, after)
+    if norms:
+        worst = max(abs(one - other) / max(one, 1e-30) for one, other in norms)
+        rows.append(("gradient norms", f"{len(norms)}, at most {worst:.2g} of their size apart"))
+    sizes = [size for optimizer in before.optimizers for size in optimizer.sizes]
+    rows.append(("parameters", f"{len(sizes)} tensors, {sum(sizes):,} numbers, after every step"))
+    far = compare.largest_distance(before, after)
+    if far is not None:
+        rows.append(("largest difference at the end", f"{far[0]:.2g} ({far[1]})"))
+    buffers = len(before.steps[-1].buffers)
+    rows.append(("buffers", f"{buffers} tensors of rank 0" if buffers else "there are none"))
+    batches = sum(one.handed for one in before.training)
+    rows.append(("global batches", f"{batches} in {len(before.training)} loops over training data"))
+    rates = sorted({rate for step in before.steps for rate in step.rates}, reverse=True)
+    rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
+    lines = [text for _, text, evaluated in before.lines if evaluated]
+    rows.append(("printed after evaluations", f"{len(lines)} lines"))
+    rows.append(("checkpoints", ", ".join(sorted({path for _, path, _ in before.saves})) or "none saved"))
+    rows.append(("files", ", ".join(sorted({path for _, path in before.files})[:8]) or "none written"))
+    return rows
+
+
+def _remarks(before: Notes, after: Sequence[Notes], made: int, request: Request) -> list[str]:
+    found = []
+    if made < request.steps:
+        found.append(f"the programs end after {made} steps by themselves")
+    if len(before.training) < 2:
+        found.append("one loop over the training data was seen: whether epochs are shuffled anew was not")
+    if not any(evaluated for _, _, evaluated in before.lines):
+        found.append("nothing was printed after an evaluation")
+    if any(notes.gathers for notes in after):
+        found.append("whole batches: every process draws all samples, and the wrapper cuts them")
+    adaptive = any(optimizer.adaptive for optimizer in before.optimizers)
+    if adaptive and not request.float64:
+        found.append(
+            "an adaptive optimizer in float32 turns rounding into steps: parameters were held to 1e-5 and two "
+            "learning rates for each step, their gradients strictly; --float64 holds both"
+        )
+    return found
+
+
+def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
+    """Each step's losses: the original's, and the converted program's of the whole batch."""
+    pairs = []
+    for number in range(min([len(before.steps), *(len(one.steps) for one in after)])):
+        one, others = before.steps[number], [rank.steps[number] for rank in after]
+        for place in range(min([len(one.losses), *(len(other.losses) for other in others)])):
+            candidates = compare.losses_of(after, others, place)
+            if one.losses[place] is not None and candidates:
+                value = one.losses[place]
+                pairs.append((value, min(candidates, key=lambda found: abs(found - value))))
+    return pairs
+
+
+def norm_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
+    """The norms of each step's gradients."""
+    return [
+        (compare.norm(one.gradients), compare.norm(other.gradients))
+        for one, other in zip(before.steps, after[0].steps, strict=False)
+    ]
+
+
+# As it is
+
+
+def _as_is(bench: _Bench) -> Result:
+    """Compare loss curves over several seeds: does the converted one lie where the original's lie?"""
+    befores, afters = [], []
+    for seeds in range(SEEDS):
+        before = bench.run_before(seeds=seeds)
+        reason = _why_not(before)
+        if reason:
+            return Result(Verdict.INCONCLUSIVE, reason, errors=before.errors)
+        befores.append(before.ranks[0])
+        after = bench.run_after(seeds=seeds)
+        if after.failed:
+            return Result(
+                Verdict.DIFFERS,
+                differences=[_failure(after)],
+                before=befores,
+                after=afters,
+                errors=_said(after),
+            )
+        afters.append(after.ranks)
+    result = Result(Verdict.MATCH, before=befores, after=afters)
+    result.aligned = [f"nothing: {SEEDS} seeds of each program, with their own samples and random numbers"]
+    curves = [[value for step in one.steps for value in step.losses if value is not None] for one in befores]
+    theirs = [own_curve(ranks) for ranks in afters]
+    result.steps = min(map(len, [*curves, *theirs]))
+    if result.steps < 4:
+        result.verdict, result.reason = Verdict.INCONCLUSIVE, "fewer than four losses were seen"
+        return result
+    result.differences, result.compared = spread(curves, theirs)
+    result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
+    return result
+
+
+def own_curve(ranks: Sequence[Notes]) -> list[float]:
+    """The losses of a run, of the whole batch."""
+    curve = []
+    for number in range(min(len(one.steps) for one in ranks)):
+        steps = [rank.steps[number] for rank in ranks]
+        for place in range(min(len(step.losses) for step in steps)):
+            curve += compare.losses_of(ranks, steps, place)[:1]
+    return curve
+
+
+def spread(
+    curves: list[list[float]], theirs: list[list[float]]
+) -> tuple[list[Difference], list[tuple[str, str]]]:
+    """Where the mean of ``theirs`` leaves the range of ``curves``, widened by as much again and 2 % of its size.
+
+    Single steps are noisy: means over quarters of the run are compared.
+    """
+    count = min(map(len, [*curves, *theirs]))
+    size = max(1, math.ceil(count / 4))
+    found, rows = [], []
+    for start in range(0, count, size):
+        mine = [statistics.fmean(curve[start : min(start + size, count)]) for curve in curves]
+        other = statistics.fmean(statistics.fmean(one[start : min(start + size, count)]) for one in theirs)
+        low, high = min(mine), max(mine)
+        room = (high - low) + 0.02 * max(abs(low), abs(high))
+        rows.append(
+            (
+                f"losses {start + 1} to {min(start + size, count)}",
+                f"{other:.5g}, before {low:.5g} to {high:.5g}",
+            )
+        )
+        if not low - room <= other <= high + room:
+            detail = f"mean loss {other:.5g}, outside of the original's {low:.5g} to {high:.5g}"
+            found.append(Difference(start + 1, "loss", detail, "curve"))
+    return found, rows
+
+
+def versions() -> list[tuple[str, str]]:
+    """What this ran with."""
+    from dp2ddp import __version__
+
+    found = [("dp2ddp", __version__), ("torch", torch.__version__), ("Python", platform.python_version())]
+    if torch.cuda.is_available():
+        found.append(("CUDA", str(torch.version.cuda)))
+    return [*found, ("system", platform.platform())]

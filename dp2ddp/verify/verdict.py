@@ -1,0 +1,73 @@
+"""What a verification comes to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from dp2ddp.verify.notes import Notes
+
+
+class Verdict(Enum):
+    """The three answers."""
+
+    MATCH = "MATCH"
+    DIFFERS = "DIFFERS"
+    INCONCLUSIVE = "INCONCLUSIVE"
+
+
+@dataclass(frozen=True)
+class Difference:
+    """One thing in which the converted program is not the original."""
+
+    step: int
+    """The optimizer step in which it shows, from 1 on; 0: before the first."""
+    what: str
+    detail: str
+    cause: str = ""
+    """A name of the table in ``causes``."""
+    tensor: str = ""
+    """The first one that differs."""
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """How close is equal."""
+
+    losses: float
+    gradients: float
+    """Relative to the norm of all gradients."""
+    parameters: float
+    adaptive: float
+    """Of parameters, where the optimizer divides gradients by their size."""
+
+    @staticmethod
+    def of(float64: bool) -> Tolerance:
+        """Those of a type: rounding is all that may differ."""
+        return Tolerance(1e-9, 1e-8, 1e-12, 1e-7) if float64 else Tolerance(1e-4, 2e-4, 1e-5, 1e-5)
+
+
+@dataclass
+class Result:
+    """A verification, ready to be shown."""
+
+    verdict: Verdict
+    reason: str = ""
+    """Why it is inconclusive."""
+    differences: list[Difference] = field(default_factory=list)
+    """The first one first."""
+    before: list[Notes] = field(default_factory=list)
+    """One run; several with other seeds where nothing is aligned."""
+    after: list[list[Notes]] = field(default_factory=list)
+    steps: int = 0
+    """How many were compared."""
+    compared: list[tuple[str, str]] = field(default_factory=list)
+    """What was compared, and how far apart it is at most."""
+    aligned: list[str] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+    errors: str = ""
+    """What a run that failed said."""
+    versions: list[tuple[str, str]] = field(default_factory=list)
+    command: str = ""
+    diff: str = ""
+    seconds: float = 0.0

@@ -1,0 +1,347 @@
+"""Small programs before and after, right and with one mistake each: what `dp2ddp verify` must tell apart."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+BEFORE = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+test = TensorDataset(torch.randn(30, 8), torch.randint(2, (30,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+test_loader = DataLoader(test, batch_size=10)
+net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+model = nn.DataParallel(net).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    model.train()
+    for inputs, targets in loader:
+        inputs, targets = inputs.cuda(), targets.cuda()
+        optimizer.zero_grad()
+        outputs = model(inputs)
+        loss = F.cross_entropy(outputs, targets)
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for inputs, targets in test_loader:
+            correct += (model(inputs.cuda()).argmax(1) == targets.cuda()).sum().item()
+    print(f"epoch {epoch}: accuracy {correct / 30:.4f}")
+    torch.save(model.state_dict(), "model.pt")
+"""
+AFTER = """\
+import torch
+from torch import nn
+from torch.nn import functional as F
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+from dp2ddp import runtime as ddp
+
+ddp.init()
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+test = TensorDataset(torch.randn(30, 8), torch.randint(2, (30,)))
+sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed())
+loader = DataLoader(data, batch_size=ddp.local_batch_size(16), sampler=sampler)
+test_loader = DataLoader(test, batch_size=10)
+net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))
+model = ddp.DistributedDataParallel(net)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(3):
+    sampler.set_epoch(epoch)
+    model.train()
+    for inputs, targets in loader:
+        inputs, targets = inputs.cuda(), targets.cuda()
+        optimizer.zero_grad()
+        outputs = model(inputs)
+        loss = F.cross_entropy(outputs, targets)
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    correct = 0
+    with torch.no_grad():
+        for inputs, targets in test_loader:
+            correct += (model(inputs.cuda()).argmax(1) == targets.cuda()).sum().item()
+    ddp.print(f"epoch {epoch}: accuracy {correct / 30:.4f}")
+    ddp.save(model.module.state_dict(), "model.pt")
+"""
+LOSS = "loss = F.cross_entropy(outputs, targets)"
+SAVE = 'torch.save(model.state_dict(), "model.pt")'
+WRAP = "model = ddp.DistributedDataParallel(net)"
+NET = "net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))"
+OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+SAMPLED = "sampler=sampler)"
+TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
+WEIGHED = "loss = F.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 7.0]))"
+IGNORED = "targets[inputs[:, 0] > 0.5] = -100\n        " + LOSS
+SUMMED = 'loss = F.cross_entropy(outputs, targets, reduction="sum")'
+PAIRWISE = "loss = F.cross_entropy(outputs @ outputs.t(), torch.arange(len(outputs)))"
+OWN_BATCHES = """\
+    order = torch.randperm(64, generator=torch.Generator().manual_seed(epoch))
+    own = slice(0, 10) if ddp.get_rank() == 0 else slice(10, 16)
+    loader = DataLoader(data, batch_sampler=[part[own].tolist() for part in order.split(16)])
+"""
+AUGMENTED = """\
+class Noisy(TensorDataset):
+    def __getitem__(self, index):
+        inputs, target = super().__getitem__(index)
+        return inputs + 0.1 * torch.randn(8), target
+
+
+data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
+DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
+
+Changes = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True)
+class Pair:
+    """A program before and after, by what is other than above; ``both`` is made in both."""
+
+    both: Changes = ()
+    after: Changes = ()
+    before: Changes = ()
+    step: int | None = None
+    what: str = ""
+    cause: str = ""
+    tensor: str = ""
+
+    @property
+    def texts(self) -> tuple[str, str]:
+        return _changed(BEFORE, (*self.both, *self.before)), _changed(AFTER, (*self.both, *self.after))
+
+
+def _changed(text: str, changes: Changes) -> str:
+    for old, new in changes:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+RIGHT = {
+    "the program": Pair(),
+    "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
+    "augmentation": Pair(both=((DATA, AUGMENTED),)),
+    "loader workers": Pair(
+        both=((DATA, AUGMENTED), ("batch_size=", "num_workers=1, batch_size=")),
+    ),
+    "an uneven last batch": Pair(
+        both=(
+            ("torch.randn(64, 8), torch.randint(2, (64,))", "torch.randn(52, 8), torch.randint(2, (52,))"),
+        ),
+    ),
+    "a sum, scaled": Pair(
+        both=((LOSS, SUMMED), ("lr=0.1", "lr=0.01")),
+        after=(("loss.backward()", 'ddp.batch_loss(loss, reduction="sum").backward()'),),
+    ),
+    "class weights, weighed": Pair(
+        both=((LOSS, WEIGHED),),
+        after=(
+            ("loss.backward()", "ddp.batch_loss(loss, torch.tensor([1.0, 7.0])[targets].sum()).backward()"),
+        ),
+    ),
+    "similarities, gathered": Pair(
+        both=((LOSS, PAIRWISE),),
+        after=(("outputs = model(inputs)", "outputs = ddp.whole_batch(model(inputs))"),),
+    ),
+    "whole batches": Pair(
+        both=((LOSS, PAIRWISE),),
+        after=(
+            ("ddp.local_batch_size(16), " + SAMPLED, "16, shuffle=True)"),
+            ("    sampler.set_epoch(epoch)\n", ""),
+            (WRAP, "model = ddp.DataParallel(net)"),
+        ),
+    ),
+    "a sharded loader": Pair(
+        after=(
+            (
+                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+                "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))",
+            ),
+        ),
+    ),
+    "torch's own wrapper": Pair(after=((WRAP, TORCHS),)),
+    "Adam": Pair(both=(("optim.SGD", "optim.Adam"),)),
+}
+
+WRONG = {
+    "the batch size is not divided": Pair(
+        after=(("ddp.local_batch_size(16)", "16"),), step=1, what="global batch", cause="batch size"
+    ),
+    "set_epoch is missing": Pair(
+        after=(("    sampler.set_epoch(epoch)\n", ""),),
+        step=5,
+        what="order of the samples",
+        cause="set_epoch",
+    ),
+    "the sampler is missing": Pair(
+        after=((SAMPLED, "shuffle=True)"),), step=1, what="order of the samples", cause="sampler"
+    ),
+    "the sampler's seed differs": Pair(
+        after=(("seed=ddp.shared_seed()", "seed=ddp.get_rank()"),), what="order of the samples", cause="seed"
+    ),
+    "the sampler does not shuffle": Pair(
+        after=(("shuffle=True", "shuffle=False"),), step=1, what="order of the samples", cause="shuffle"
+    ),
+    "the sampler shuffles what was not": Pair(
+        before=(("shuffle=True", "shuffle=False"),), step=1, what="order of the samples", cause="shuffle"
+    ),
+    "the last batch is kept": Pair(
+        both=(
+            ("torch.randn(64, 8), torch.randint(2, (64,))", "torch.randn(62, 8), torch.randint(2, (62,))"),
+        ),
+        before=(("shuffle=True", "shuffle=True, drop_last=True"),),
+        step=4,
+        what="length of an epoch",
+        cause="last batch",
+    ),
+    "a sum is not scaled": Pair(
+        both=((LOSS, SUMMED), ("lr=0.1", "lr=0.01")), step=1, what="loss", cause="reduction"
+    ),
+    "class weights of a part": Pair(both=((LOSS, WEIGHED),), step=1, what="loss", cause="weights"),
+    "ignored samples of a part": Pair(both=((LOSS, IGNORED),), step=1, what="loss", cause="weights"),
+    "similarities within a part": Pair(
+        both=((LOSS, PAIRWISE),), step=1, what="loss", cause="whole-batch loss"
+    ),
+    "parts that differ in size": Pair(
+        both=(("nn.BatchNorm1d(16), ", ""),),
+        after=(("    sampler.set_epoch(epoch)\n", OWN_BATCHES),),
+        step=1,
+        what="gradient",
+        cause="uneven parts",
+        tensor="Sequential.0.weight",
+    ),
+    "the loss is scaled": Pair(
+        after=(("loss.backward()", "(loss * ddp.get_world_size()).backward()"),),
+        step=1,
+        what="loss",
+        cause="gradient factor",
+    ),
+    "the wrapper is bypassed": Pair(
+        after=((WRAP, TORCHS), ("outputs = model(inputs)", "outputs = model.module(inputs)")),
+        step=1,
+        what="gradient",
+        cause="bypassed forward",
+        tensor="Sequential.0.weight",
+    ),
+    "the model is not wrapped": Pair(
+        after=((WRAP, "model = net"), ("model.module", "model")),
+        step=1,
+        what="gradient",
+        cause="unsynchronised",
+        tensor="Sequential.0.weight",
+    ),
+    "a head is not wrapped": Pair(
+        both=(
+            (
+                OPTIMIZER,
+                "head = nn.Linear(2, 2).cuda()\n"
+                "optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
+            ),
+            ("outputs = model(inputs)", "outputs = head(model(inputs))"),
+        ),
+        step=1,
+        what="gradient",
+        cause="unwrapped head",
+        tensor="Linear.weight",
+    ),
+    "gradients change before the average": Pair(
+        both=(
+            (
+                OPTIMIZER,
+                OPTIMIZER + "\nnet[3].weight.register_hook(lambda gradient: gradient.clamp(-0.01, 0.01))",
+            ),
+        ),
+        step=1,
+        what="gradient",
+        cause="gradient",
+        tensor="Sequential.3.weight",
+    ),
+    "buffers are averaged": Pair(
+        after=(
+            (
+                "        optimizer.step()\n",
+                "        optimizer.step()\n        for buffer in (net[1].running_mean, net[1].running_var):\n"
+                "            buffer.copy_(ddp.mean(buffer))\n",
+            ),
+        ),
+        step=2,
+        what="buffer",
+        cause="buffers",
+        tensor="Sequential.1.running_mean",
+    ),
+    "the learning rate is scaled": Pair(
+        after=(("lr=0.1", "lr=0.1 * ddp.get_world_size()"),),
+        step=1,
+        what="learning rate",
+        cause="learning rate",
+    ),
+    "the optimizer has other options": Pair(
+        after=(("lr=0.1", "lr=0.1, weight_decay=0.01"),),
+        step=1,
+        what="parameter",
+        cause="optimizer",
+        tensor="Sequential.0.weight",
+    ),
+    "the model begins elsewhere": Pair(
+        after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),
+        step=0,
+        what="start",
+        cause="start",
+        tensor="Sequential.0.weight",
+    ),
+    "a checkpoint has other keys": Pair(
+        before=((SAVE, SAVE.replace("model.", "model.module.", 1)),),
+        after=(("model.module.state_dict()", "model.state_dict()"),),
+        step=4,
+        what="checkpoint",
+        cause="checkpoint keys",
+    ),
+    "every process saves": Pair(after=(("ddp.save", "torch.save"),), step=4, what="files", cause="files"),
+    "the evaluation is of a part": Pair(
+        after=(
+            (
+                "test_loader = DataLoader(test, batch_size=10)",
+                "test_loader = ddp.shard(DataLoader(test, batch_size=10), training=False)",
+            ),
+        ),
+        step=4,
+        what="evaluation",
+        cause="evaluation",
+    ),
+    "a collective is guarded": Pair(
+        after=(
+            (
+                "    ddp.print(",
+                "    if ddp.is_main_process():\n        correct = ddp.sum(correct)\n    ddp.print(",
+            ),
+        ),
+        step=5,
+        what="end",
+        cause="collective",
+    ),
+    "a collective of torch's is guarded": Pair(
+        after=(
+            (
+                "    ddp.print(",
+                "    if ddp.is_main_process():\n        torch.distributed.all_reduce(torch.tensor(correct))\n    ddp.print(",
+            ),
+        ),
+        step=5,
+        what="end",
+        cause="collective",
+    ),
+    "it fails": Pair(
+        after=(("    model.eval()\n", "    assert ddp.get_rank() == 0\n    model.eval()\n"),),
+        step=5,
+        what="end",
+        cause="error",
+    ),
+}
