@@ -20,7 +20,7 @@ from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER
 from dp2ddp.analyse.loops import BatchLoop, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding
-from dp2ddp.analyse.samples import OPEN, Frame
+from dp2ddp.analyse.samples import FUEL, OPEN, Frame
 from dp2ddp.facts import Effect, Number
 
 # Methods that take a number to add it to others, or to keep it.
@@ -90,7 +90,7 @@ class _Finder(Gathering):
             if self.context.is_wrapped(self.program.values(call.node.func))
         }
         nodes = [self._nodes(index) for index in sorted(home)]
-        self._trained = {key for part in nodes for key in self._graph(part)}
+        self._trained = self._graph()
         for part in nodes:
             self._add_up(part)
         helpers = [self._nodes(index) for index in sorted(self._helpers(home))]
@@ -134,28 +134,25 @@ class _Finder(Gathering):
     def _evaluates(self, node: ast.AST) -> bool:
         return any(not loop.trains and id(node) in loop.runs for loop in self._loops)
 
-    def _graph(self, nodes: list[ast.AST]) -> set[tuple[int, str]]:
-        """The names, each with its function, that a loss which is trained with may be made of."""
-        found = {
-            name.id
-            for node in nodes
-            if isinstance(node, ast.Call) and node in self.context.backwards
-            for name in ast.walk(self.context.loss(node))
-            if isinstance(name, ast.Name)
-        }
-        while True:
-            before = len(found)
-            for node in nodes:
-                if isinstance(node, ast.Assign | ast.AugAssign):
-                    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-                    names = {it.id for part in targets for it in ast.walk(part) if isinstance(it, ast.Name)}
-                    if names & found:
-                        found |= {it.id for it in _with_graph(node.value)}
-            if len(found) == before:
-                return {(self.program.scope(nodes[0]).index, name) for name in found}
+    def _graph(self) -> set[int]:
+        """The definitions of names that a loss which is trained with may be made of."""
+        found: set[int] = set()
+        waiting: list[ast.AST] = [self.context.loss(call) for call in self.context.backwards]
+        while waiting:
+            for name in _with_graph(waiting.pop()):
+                for definition in self.program.definitions(name):
+                    if id(definition) not in found:
+                        found.add(id(definition))
+                        if not isinstance(definition, ast.arg):
+                            statement = self.program.statement(definition)
+                            if isinstance(statement, ast.Assign | ast.AugAssign):
+                                waiting.append(statement.value)
+        return found
 
     def _is_trained(self, node: ast.AST) -> bool:
-        return isinstance(node, ast.Name) and (self.program.scope(node).index, node.id) in self._trained
+        return isinstance(node, ast.Name) and any(
+            id(it) in self._trained for it in (node, *self.program.definitions(node))
+        )
 
     # Where numbers are kept, reported or decide
 
@@ -265,6 +262,7 @@ class _Finder(Gathering):
 
     def _meet(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
+        self._fuel = FUEL  # these are questions of their own
         return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
 
     def _is_looped(self, node: ast.expr) -> bool:

@@ -95,7 +95,8 @@ def run(epoch):
         top2.update(prec2[0], inputs.size(0))
         if i % 2 == 0:
             print("[{}/{}]".format(i * len(inputs), len(loader.dataset)))
-            print("{0.val:.6f} {0.avg:.6f} {1.val:.3f} {1.avg:.3f}".format(losses, top1))
+            outputs = "{0.val:.6f} {0.avg:.6f} {1.val:.3f} {1.avg:.3f}".format(losses, top1)
+            print(outputs)
     print("%.3f" % top2.avg, losses.count)
     return losses.avg
 
