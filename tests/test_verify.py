@@ -13,6 +13,7 @@ import pytest
 from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 
+from dp2ddp.verify import compare
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.page import page
 from dp2ddp.verify.report import report
@@ -123,32 +124,33 @@ for epoch in range(2):
 """
 
 
-@pytest.mark.parametrize(
-    ("kind", "shape"),
-    [
-        ("MNIST", (1, 28, 28)),
-        ("FashionMNIST", (1, 28, 28)),
-        ("CIFAR10", (3, 32, 32)),
-        ("CIFAR100", (3, 32, 32)),
-        ("SVHN", (3, 32, 32)),
-        ("STL10", (3, 96, 96)),
-        ("ImageFolder", (3, 224, 224)),
-        ("ImageNet", (3, 224, 224)),
-    ],
-)
-def test_synthetic_data_has_the_shapes(kind: str, shape: tuple[int, ...]) -> None:
+SHAPES = {
+    "MNIST": (1, 28, 28),
+    "FashionMNIST": (1, 28, 28),
+    "CIFAR10": (3, 32, 32),
+    "CIFAR100": (3, 32, 32),
+    "SVHN": (3, 32, 32),
+    "STL10": (3, 96, 96),
+    "ImageFolder": (3, 224, 224),
+    "ImageNet": (3, 224, 224),
+}
+
+
+def test_synthetic_data_has_the_shapes() -> None:
     """In a process of its own: what it replaces is torchvision's."""
     code = (
         "from dp2ddp.verify import synthetic; synthetic.replace()\n"
         "from torchvision import datasets, transforms\n"
-        f"data = datasets.{kind}('nowhere', transform=transforms.ToTensor())\n"
-        "image, label = data[len(data) - 1]\n"
-        "print(tuple(image.shape), int(label) >= 0, len(data))"
+        f"for kind in {list(SHAPES)}:\n"
+        "    data = getattr(datasets, kind)('nowhere', transform=transforms.ToTensor())\n"
+        "    image, label = data[len(data) - 1]\n"
+        "    print(kind, tuple(image.shape), int(label) >= 0, len(data))"
     )
-    done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=REPOSITORY, timeout=60
-    )
-    assert done.stdout == f"{shape} True 256\n", done.stderr
+    command = [sys.executable, "-c", code]
+    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
+    assert done.stdout.splitlines() == [
+        f"{kind} {shape} True 256" for kind, shape in SHAPES.items()
+    ], done.stderr
 
 
 # The pictures
@@ -216,6 +218,18 @@ def test_exit_codes(tmp_path: Path) -> None:
     assert run(tmp_path, "idle.py").returncode == 3
     assert run(tmp_path, "missing.py").returncode == 2
     assert run(tmp_path, "before.py", "--steps", "0").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("epoch 1: accuracy 0.5 took 0:00:01.71", "epoch #: accuracy # took T"),
+        ("loss 1.5e-3 in 2.25s, 3 s and 14 min", "loss # in T, T and T"),
+        ("model_2 has 3 heads", "model_2 has # heads"),
+    ],
+)
+def test_times_are_no_results(text: str, shown: str) -> None:
+    assert compare._NUMBER.sub("#", compare._TIME.sub("T", text)) == shown
 
 
 # The fixtures

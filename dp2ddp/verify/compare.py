@@ -383,15 +383,16 @@ def _masked(path: str) -> str:
     return re.sub(r"\d{4,}.*", "#", path)
 
 
-_NUMBER = re.compile(
-    r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?(?!\w*:)(?![\w]*\s*(?:s|sec|secs|ms|min|it/s)\b)"
+_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
+_TIME = re.compile(
+    r"\d+(?::\d+)+(?:\.\d+)?|\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b"
 )
 
 
 def evaluations(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
     """The numbers that were printed after an evaluation, by the main process."""
-    mine = [(step, text) for step, text, evaluated in before.lines if evaluated]
-    theirs = [(step, text) for step, text, evaluated in after[0].lines if evaluated]
+    mine = [(step, _TIME.sub("T", text)) for step, text, evaluated in before.lines if evaluated]
+    theirs = [(step, _TIME.sub("T", text)) for step, text, evaluated in after[0].lines if evaluated]
     own = [_training_numbers(before), _training_numbers(after[0])]
     for (step, one), (_, other) in zip(mine, theirs, strict=False):
         if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):

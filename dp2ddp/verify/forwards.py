@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import os
 import sys
 import weakref
 from collections import Counter
@@ -188,6 +189,7 @@ def line() -> str:
     while frame is not None:
         name = frame.f_globals.get("__name__", "")
         if not name.startswith(("torch.", "dp2ddp.", "contextlib")) and name != "torch":
-            return f"{frame.f_code.co_filename}:{frame.f_lineno}"
+            path = frame.f_code.co_filename.removeprefix(os.getcwd() + os.sep)
+            return f"{path}:{frame.f_lineno}"
         frame = frame.f_back
     return "an unknown line"

@@ -172,7 +172,8 @@ class _Bench:
         ended = self.server.run(job, patience=request.patience, tick=self._progress(what, out))
         errors = {path.stem: path.read_text(errors="replace") for path in sorted(out.glob("*.stderr"))}
         ranks = notes.read(out)
-        shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if text.strip())
+        errors |= {str(one.rank): one.error["trace"] for one in ranks if one.error}
+        shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
         shutil.rmtree(work, ignore_errors=True)
         return _Run(ranks, ended, shown.replace(str(work) + os.sep, ""))
 
@@ -195,7 +196,11 @@ class _Bench:
 
 
 def _tail(text: str) -> str:
-    return "\n".join(text.strip().splitlines()[-25:])
+    """The last lines of an output, without those of torch's C++ stacks."""
+    lines = [
+        line for line in text.strip().splitlines() if not line.lstrip().startswith(("frame #", "[W", "[E"))
+    ]
+    return "\n".join(lines[-25:])
 
 
 # Aligned
