@@ -202,7 +202,7 @@ def test_data_that_is_not_there_is_made(tmp_path: Path) -> None:
         "data = TensorDataset(torch.randn(64, 8)", "data = TensorDataset(torch.load('gone.pt')"
     )
     (tmp_path / "train.py").write_text(text)
-    (tmp_path / "own.py").write_text("import torch\ntorch.load = lambda path: torch.randn(64, 8)\n")
+    (tmp_path / "own.py").write_text("import torch\ntorch.load = lambda *_, **__: torch.randn(64, 8)\n")
     assert run(tmp_path, "train.py", "--steps", "4").returncode == 3
     done = run(tmp_path, "train.py", "--steps", "4", "--prepare", "own.py")
     assert done.returncode == 0, done.stdout + done.stderr
