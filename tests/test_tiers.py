@@ -8,6 +8,7 @@ import pytest
 from losses import GATHERED, MEANS, OTHERS, UNGATHERED
 from programs import (
     CHOSEN,
+    CRITERION,
     DEALT,
     LOADER,
     LOOP,
@@ -311,6 +312,17 @@ def test_a_model_made_under_the_condition_of_its_wrap_is_always_wrapped() -> Non
     after, conversion = converted(text)
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
     assert "model = ddp.DistributedDataParallel(model)" in after
+
+
+def test_a_temporary_folder_is_each_process_s_own() -> None:
+    text = (
+        "import shutil\nimport tarfile\nimport tempfile\n\nfolder = None\nif len(data) > 3:\n"
+        "    folder = tempfile.mkdtemp()\n    with tarfile.open('weights.tar') as archive:\n"
+        "        archive.extractall(folder)\nmodel.module.load_state_dict(torch.load(folder + '/model.pt'))\n"
+        "if folder:\n    shutil.rmtree(folder)\n"
+    )
+    after, _ = converted(PROGRAM.replace(CRITERION, text + CRITERION))
+    assert "is_main_process" not in after
 
 
 # Batch-exact

@@ -186,12 +186,20 @@ def _writes(context: Context, node: ast.AST) -> bool:
         and call.node.func.attr in WRITING_ANYWAY
     ):
         return not any(isinstance(callee, Func | Bound) for callee in call.callees)
-    if call is None or not call.names:
+    if call is None or not call.names or _in_own_folder(context, call):
         return False
     opened = list(_opened(call))
     if opened:
         return any(_is_writer(context, context.program.node(site)) for site in opened)
     return any(is_write(name) for name in call.names)
+
+
+def _in_own_folder(context: Context, call: Call) -> bool:
+    """Whether a call is given a temporary folder or file, which every process has one of."""
+    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    names = [node for argument in given for node in ast.walk(argument) if isinstance(node, ast.Name)]
+    found = [context.program.values(name) for name in names]
+    return any(values and all(full_name(it).startswith("tempfile.") for it in values) for values in found)
 
 
 def _opened(call: Call) -> Iterator[int]:
