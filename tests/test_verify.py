@@ -15,6 +15,7 @@ from parity.harness import FIXTURES, REPOSITORY, Lab
 
 from dp2ddp.verify import compare
 from dp2ddp.verify.causes import CAUSES
+from dp2ddp.verify.folders import mirror
 from dp2ddp.verify.page import page
 from dp2ddp.verify.report import report
 from dp2ddp.verify.run import Request, verify
@@ -278,3 +279,17 @@ def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
     request = Request(before, after, FIXTURES / name, arguments=tuple(arguments), as_is=True, steps=16)
     result = verify(request, server=lab.warm)
     assert result.verdict is Verdict.MATCH, report(result)
+
+
+def test_links_in_a_folder_stay_links(tmp_path: Path) -> None:
+    """One to a folder above would be followed for ever, one out of the folder leads where it did."""
+    project, data = tmp_path / "project", tmp_path / "data"
+    (project / "inner").mkdir(parents=True)
+    data.mkdir()
+    (data / "images").write_text("images")
+    (project / "inner" / "up").symlink_to("..")
+    (project / "data").symlink_to("../data")
+    copy = tmp_path / "elsewhere" / "copy"
+    mirror(project, copy, {})
+    assert (copy / "data" / "images").read_text() == "images"
+    assert (copy / "inner" / "up").resolve() == copy.resolve()

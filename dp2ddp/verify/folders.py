@@ -15,18 +15,25 @@ _LEFT_OUT = {".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cach
 
 
 def mirror(source: Path, copy: Path, overlay: Mapping[Path, bytes]) -> None:
-    """Copy a folder; large files, and folders of very many, become links.
+    """Copy a folder; large files, and folders of very many, become links, and links stay links.
 
     Args:
         overlay: contents of files that shall be others.
     """
+    _mirror(source, copy, overlay, source.resolve())
+
+
+def _mirror(source: Path, copy: Path, overlay: Mapping[Path, bytes], top: Path) -> None:
     copy.mkdir(parents=True)
     for entry in os.scandir(source):
         if entry.name in _LEFT_OUT or entry.name.startswith(OWN):
             continue
         target, path = copy / entry.name, Path(entry.path)
-        if entry.is_dir() and not _has_many(path):
-            mirror(path, target, overlay)
+        if entry.is_symlink() and path not in overlay:
+            within = path.resolve().is_relative_to(top)
+            target.symlink_to(os.readlink(path) if within else path.resolve())
+        elif entry.is_dir() and not _has_many(path):
+            _mirror(path, target, overlay, top)
         elif path in overlay:
             target.write_bytes(overlay[path])
         elif entry.is_file() and entry.stat().st_size <= _LARGE_FILE:
