@@ -125,7 +125,7 @@ class _Lines:
         """Write, and tell of the lines that ended."""
         *lines, self._begun = (self._begun + text).split("\n")
         for one in lines:
-            self._note(one)
+            self._note(one.strip("\r").rpartition("\r")[2])  # of a progress bar, what it ends with
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
