@@ -77,3 +77,24 @@ def test_a_killed_agent_leaves_no_rank_behind(tmp_path):
     assert process.stdout.readline() == "ready\n"
     process.kill()
     assert finish(process).left == []
+
+
+def test_an_end_that_is_just_being_reported_is_not_waited_for(tmp_path):
+    """A report is counted before it is written, perhaps over the very connection that asks."""
+    body = """
+    import time
+    from dp2ddp.runtime import rendezvous
+    def main():
+        store = rendezvous.store()
+        if ddp.is_main_process():
+            store.add("ends", 1)
+            begin = time.monotonic()
+            assert rendezvous.ends(0) == [] and time.monotonic() - begin < 5
+            store.set("ends/1", '{"rank": 7}')
+            assert rendezvous.ends(0) == [{"rank": 7}]
+            store.add("ends", -1)
+        ddp.barrier()
+    ddp.launch(main)
+    """
+    result = run([write(tmp_path, body)], tmp_path, processes=2, limit=60)
+    assert (result.code, result.err) == (0, ""), result
