@@ -78,15 +78,6 @@ class Pairs(nn.Linear):
 
 model = Pairs(8, 2).cuda()
 """
-OWN = """\
-class Judging(nn.Linear):
-    def forward(self, inputs, targets):
-        return F.cross_entropy(super().forward(inputs), targets)
-
-
-model = Judging(8, 2).cuda()
-"""
-SEVERAL_GPUS = "if torch.cuda.device_count() > 1:\n            loss = loss.mean()"
 SCALING = """\
 class Scaling(torch.optim.SGD):
     def backward(self, loss):
@@ -162,9 +153,6 @@ MEANS = {
     "outputs in a list by a literal": program(
         (MODEL, CHOOSING),
         (LOSS, "loss = sum([criterion(each, targets.cuda()) for each in outputs])"),
-    ),
-    "the model's own, where there are several": program(
-        (MODEL, OWN), (FORWARD, "loss = model(inputs.cuda(), targets.cuda())"), (LOSS, SEVERAL_GPUS)
     ),
     "an optimizer's backward pass": program(
         (OPTIMIZER, SCALING), ("loss.backward()", "optimizer.backward(loss)")

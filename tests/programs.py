@@ -111,8 +111,8 @@ WHOLE_BATCH = {
         "DDP503",
         9,
         "evaluation",
-        (LOADER, LOADER + "\nsource = [loader, enumerate(loader)][0]\nfor batch in loader:\n    pass"),
-        ("in loader:\n        optimizer", "in source if epoch else enumerate(loader):\n        optimizer"),
+        (LOADER, LOADER + "\nsource = [loader, iter(loader)][0]\nfor batch in loader:\n    pass"),
+        ("in loader:\n        optimizer", "in source if epoch else iter(loader):\n        optimizer"),
     ),
     "no loader": case(
         "DDP503",

@@ -101,8 +101,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
                 if rest in (*BY_SAMPLE, Kind.PICKED, Kind.EACH, Kind.MEAN, Kind.WHOLE)
                 else Unclear(place)
             )
-        if {one, other} in ({Kind.MEAN, Kind.WHOLE}, {Kind.MEAN, Kind.OUTPUT}):
-            return Kind.MEAN  # a loss that the model computes is a mean already, or one for each replica
+        if {one, other} == {Kind.MEAN, Kind.WHOLE}:
+            return Kind.MEAN
         if one in BY_SAMPLE and other in BY_SAMPLE:
             order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
             return next(kind for kind in order if kind in (one, other))

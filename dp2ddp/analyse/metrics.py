@@ -75,8 +75,6 @@ def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem |
     match samples.of(loss):
         case Kind.MEAN | Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return None
-        case Kind.OUTPUT:
-            return None  # one number, the model's own loss: each replica's is that of its part
         case Kind.TOTAL:
             return Problem(
                 f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
