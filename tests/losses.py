@@ -62,7 +62,7 @@ CHOOSING = """\
 class Choosing(nn.Linear):
     def forward(self, x, part="heads"):
         if part == "heads":
-            found = [super().forward(x * scale) for scale in (1, 2)]
+            found = [F.linear(x * scale, self.weight, self.bias) for scale in (1, 2)]
         elif part == "one":
             found = super().forward(x)
         return found
@@ -80,8 +80,8 @@ model = Pairs(8, 2).cuda()
 """
 SCALING = """\
 class Scaling(torch.optim.SGD):
-    def backward(self, loss):
-        loss.backward()
+    def backward(self, value):
+        value.backward()
 
 
 optimizer = Scaling(model.parameters(), lr=0.1)
@@ -250,7 +250,7 @@ GATHERED = {
         ("loader = ", DICE + "loader = "),
         (
             CRITERION,
-            "import os\n\nshares = data.tensors[1].bincount().float()\n"
+            "import os\n\nshares = (data.tensors[1].bincount() * 1.0)\n"
             "criterion = nn.CrossEntropyLoss(weight=shares.cuda())\n"
             "if os.environ.get('OVERLAP'):\n    criterion = Overlap()",
         ),
@@ -261,7 +261,7 @@ GATHERED = {
             "class Balanced(nn.Module):\n    def __init__(self, shares):\n        super().__init__()\n"
             "        self.shares = shares\n\n    def forward(self, output, target):\n"
             "        return F.cross_entropy(output, target, weight=self.shares)\n\n\n"
-            "criterion = Balanced(data.tensors[1].bincount().float().cuda())",
+            "criterion = Balanced((data.tensors[1].bincount() * 1.0).cuda())",
         )
     ),
     "all that the model hands out": program(
