@@ -16,6 +16,7 @@ from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import Samples
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem
 
+ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 
 
@@ -238,10 +239,15 @@ class _Followed:
         self.context = context
         self.whole = whole
         self.known: set[int] = set()
+        self.counted: set[int] = set()  # those of them that are counted sample by sample
+        self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
 
     def measured(self, loop: ast.For) -> set[int]:
         """Where a training loop is given its losses and outputs, first of all the losses themselves."""
         found = set()
+        counted = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "enumerate"
+        target = loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
+        self.rows |= self._bound([target])
         for node in self.program.descendants(loop):
             if isinstance(node, ast.Call) and _method(node) == "backward" and not self.whole(node):
                 found |= self._defined(self.context.loss(node))
@@ -253,23 +259,38 @@ class _Followed:
     def spread(self, scope: Scope) -> None:
         """Follow measured values through the assignments of a function, and into the meters they are given to."""
         while True:
-            before = len(self.known)
+            before = len(self.known) + len(self.rows)
             for node in self.program.body(scope):
                 if isinstance(node, ast.Assign) and self.mentioned(node.value):
                     self.known |= self._bound(node.targets)
+                if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
+                    self.rows |= self._bound(node.targets)
                 if isinstance(node, ast.AugAssign):
                     if self.mentioned(node.value) or self._defined(node.target) & self.known:
                         self.known |= self._bound([node.target])
-                if isinstance(node, ast.Call) and _method(node) in ("update", "append"):
-                    if self.given(node):
-                        self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
-            if len(self.known) == before:
+                    elif isinstance(node.target, ast.Subscript) and self._is_by_sample(node.target.slice):
+                        self.counted |= self._bound([node.target])
+                if isinstance(node, ast.For) and self._is_by_sample(node.iter):
+                    self.rows |= self._bound([node.target])
+                if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
+                    self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                if isinstance(node, ast.Call) and _method(node) in ADDING:
+                    if any(map(self._is_by_sample, node.args)):
+                        self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
+            self.known |= self.counted
+            if len(self.known) + len(self.rows) == before:
                 return
+
+    def _is_by_sample(self, node: ast.expr) -> bool:
+        """Whether an expression is another for each sample of a batch."""
+        names = (it for it in ast.walk(node) if isinstance(it, ast.Name))
+        return any(self._defined(name) & (self.rows | self.known) for name in names)
 
     def mentioned(self, node: ast.AST) -> str:
         """The first measured name that an expression uses for its value, not only for its size."""
         if isinstance(node, ast.Name):
-            return node.id if self._defined(node) & self.known and not self.whole(node) else ""
+            own = self._defined(node) & self.known
+            return node.id if own & self.counted or own and not self.whole(node) else ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             return ""
         if isinstance(node, ast.expr) and self.whole(node):

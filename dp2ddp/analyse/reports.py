@@ -94,7 +94,9 @@ class _Finder(Gathering):
         for part in nodes:
             self._add_up(part)
         helpers = [self._nodes(index) for index in sorted(self._helpers(home))]
-        for step, places in ((self._kept, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
+        for value in self._added([node for part in nodes for node in part]):
+            self._visit(value)
+        for step, places in ((self._given, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
             for part in places:
                 for node in part:
                     for value in step(node):
@@ -156,12 +158,29 @@ class _Finder(Gathering):
 
     # Where numbers are kept, reported or decide
 
-    def _kept(self, node: ast.AST) -> Iterator[ast.expr]:
-        """What is added to something, or given to a meter or a list."""
+    def _added(self, nodes: list[ast.AST]) -> Iterator[ast.expr]:
+        """What is added to something; first what is added to numbers that are added themselves."""
+        waiting = [
+            node
+            for node in nodes
+            if isinstance(node, ast.AugAssign)
+            and isinstance(node.op, ast.Add | ast.Sub)
+            and id(node) not in self._summed
+            and not self._is_trained(node.target)
+        ]
+        while waiting:
+            targets = {ast.unparse(node.target) for node in waiting}
+            later = [
+                node for node in waiting if _mentioned(node.value) & targets - {ast.unparse(node.target)}
+            ]
+            if len(later) == len(waiting):
+                later = []
+            yield from (node.value for node in waiting if node not in later)
+            waiting = later
+
+    def _given(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What is given to a meter or a list."""
         match node:
-            case ast.AugAssign(op=ast.Add() | ast.Sub()) if id(node) not in self._summed:
-                if not self._is_trained(node.target):
-                    yield node.value
             case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDING:
                 if self._is_trained(holder):
                     return
@@ -250,6 +269,7 @@ class _Finder(Gathering):
         for row in rows:
             self.combined[id(row)] = Combined("rows", row, call.node)
         self.whole.add(id(node))
+        self._known.clear()
         return True
 
     def _is_unclear(self, node: ast.expr) -> bool:
@@ -259,6 +279,7 @@ class _Finder(Gathering):
         if self._meet(node):
             self.combined[id(node)] = Combined(kind, node)
             self.whole.add(id(node))
+            self._known.clear()
 
     def _meet(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
@@ -464,6 +485,11 @@ class _Finder(Gathering):
 def _names(finder: Gathering, node: ast.Call) -> set[str]:
     call = finder.program.call(node)
     return call.names if call is not None else set()
+
+
+def _mentioned(node: ast.AST) -> set[str]:
+    """The names and attributes of an expression."""
+    return {ast.unparse(it) for it in ast.walk(node) if isinstance(it, ast.Name | ast.Attribute)}
 
 
 def _with_graph(node: ast.AST) -> Iterator[ast.Name]:

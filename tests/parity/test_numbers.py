@@ -129,6 +129,23 @@ for epoch in range(2):
         if loss.item() < 0.2:
             break
 """,
+    "sums that are shown and kept": """\
+history, every = [], 0
+for epoch in range(2):
+    seen = 0
+    weighted = 0.0
+"""
+    + LOOP
+    + STEP
+    + """\
+        seen += targets.size(0)
+        weighted += loss.item() * targets.size(0)
+        print(seen)
+    every += seen
+    history.append(seen)
+    history.append((seen, "%.6f" % weighted))
+print(history, every)
+""",
     "a log that only one process writes": """\
 log = open("log.txt", "w")
 for epoch in range(2):
@@ -189,3 +206,20 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
     before, after = runs(lab, SETUP + CASES[name], processes)
     assert len(after.ranks) == processes
     assert after.printed == before.printed != ""
+
+
+COUNTED = {
+    "by output": "        for target, output in zip(targets, outputs.argmax(1)):\n            counts[target, output] += 1\n",
+    "by label": "        for target in targets.tolist():\n            counts[target, 0] += 1\n",
+    "in place": "        counts.index_put_((targets.cpu(), outputs.argmax(1).cpu()), torch.ones(len(targets)), accumulate=True)\n",
+}
+
+
+@pytest.mark.parametrize("name", COUNTED)
+def test_what_is_counted_sample_by_sample_is_named(name: str) -> None:
+    text = SETUP + "counts = torch.zeros(4, 4)\n" + LOOP[4:] + STEP.replace("        ", "    ")
+    conversion = convert(
+        Project.of({PATH: text + COUNTED[name].replace("        ", "    ", 1) + "print(counts)\n"})
+    )
+    (left,) = [it for it in conversion.findings if it.is_left]
+    assert left.rule == "DDP502" and "`counts`" in left.message
