@@ -283,8 +283,11 @@ class _Followed:
 
     def _is_by_sample(self, node: ast.expr) -> bool:
         """Whether an expression is another for each sample of a batch."""
+        return self._uses(node, self.rows | self.known)
+
+    def _uses(self, node: ast.AST, definitions: set[int]) -> bool:
         names = (it for it in ast.walk(node) if isinstance(it, ast.Name))
-        return any(self._defined(name) & (self.rows | self.known) for name in names)
+        return any(self._defined(name) & definitions for name in names)
 
     def mentioned(self, node: ast.AST) -> str:
         """The first measured name that an expression uses for its value, not only for its size."""
@@ -293,7 +296,7 @@ class _Followed:
             return node.id if own & self.counted or own and not self.whole(node) else ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             return ""
-        if isinstance(node, ast.expr) and self.whole(node):
+        if isinstance(node, ast.expr) and self.whole(node) and not self._uses(node, self.counted):
             return ""
         children = ast.iter_child_nodes(node)
         return next((found for child in children if (found := self.mentioned(child))), "")

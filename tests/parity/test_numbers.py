@@ -219,7 +219,7 @@ COUNTED = {
 def test_what_is_counted_sample_by_sample_is_named(name: str) -> None:
     text = SETUP + "counts = torch.zeros(4, 4)\n" + LOOP[4:] + STEP.replace("        ", "    ")
     conversion = convert(
-        Project.of({PATH: text + COUNTED[name].replace("        ", "    ", 1) + "print(counts)\n"})
+        Project.of({PATH: text + COUNTED[name].replace("        ", "    ", 1) + "print(counts.tolist())\n"})
     )
     (left,) = [it for it in conversion.findings if it.is_left]
     assert left.rule == "DDP502" and "`counts`" in left.message
