@@ -156,7 +156,7 @@ def by_hand(lab: Lab, script: Path, ranks: list[dict[str, str]]) -> tuple[list[i
     output = script.with_suffix(".out")
     job = {"command": [str(script)], "cwd": str(script.parent), "timeout": 60, "stdout": str(output)}
     job |= {"stderr": str(output), "ranks": [environment(**rank) for rank in ranks]}
-    codes = lab.warm.run(job)
+    codes = lab.warm.run(job).codes
     return (
         codes,
         output.read_text(),
