@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
@@ -50,7 +51,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         drawn = any(loop.trains and id(node) in loop.runs for loop in loops)
         if drawn and _reason(context, gathering, node) is None:
             for call, rows in gathering.gathered.values():
-                gathers |= {id(row): _gather(context, call, row) for row in rows}
+                gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
             whole |= gathering.gathered.keys()
             if gathering.of(context.loss(node)) is Kind.WHOLE:
                 whole.add(id(node))
@@ -59,13 +60,14 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     return Judged(tuple(found), tuple(gathers.values()), frozenset(whole))
 
 
-def _gather(context: Context, call: ast.Call, row: ast.expr) -> Gather:
-    keyword = next((str(it.arg) for it in call.keywords if it.value is row), "")
+def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any]:
+    """Where an argument is, and how a call is given it: by keyword, at a position, or by neither all elements of it."""
     anchor = context.program.anchor(call)
-    if isinstance(row, ast.Starred):
-        return Gather(**context.place(row.value), call=anchor, keyword="", position=None)
-    position = None if keyword else call.args.index(row)
-    return Gather(**context.place(row), call=anchor, keyword=keyword, position=position)
+    if isinstance(given, ast.Starred):
+        return {**context.place(given.value), "call": anchor, "keyword": "", "position": None}
+    keyword = next((str(it.arg) for it in call.keywords if it.value is given), "")
+    position = None if keyword else call.args.index(given)
+    return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
 
 
 def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem | None:
@@ -245,7 +247,8 @@ class _Followed:
     def measured(self, loop: ast.For) -> set[int]:
         """Where a training loop is given its losses and outputs, first of all the losses themselves."""
         found = set()
-        counted = isinstance(loop.iter, ast.Call) and ast.unparse(loop.iter.func) == "enumerate"
+        call = self.program.call(loop.iter)
+        counted = call is not None and "builtins.enumerate" in call.names
         target = loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
         self.rows |= self._bound([target])
         for node in self.program.descendants(loop):

@@ -19,7 +19,7 @@ from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER
 from dp2ddp.analyse.loops import BatchLoop, training_loaders
-from dp2ddp.analyse.metrics import Reporters, deciding
+from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame
 from dp2ddp.facts import Effect, Number
 
@@ -585,14 +585,8 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 
 
 def _number(context: Context, it: Combined, **more: object) -> Number:
-    keyword, position = "", None
-    if it.call is not None:
-        keyword = next((str(given.arg) for given in it.call.keywords if given.value is it.node), "")
-        position = None if keyword else it.call.args.index(it.node)
-    call = context.program.anchor(it.call) if it.call is not None else None
-    text = ast.unparse(it.node)
-    given = {"call": call, "keyword": keyword, "position": position, **more}
-    return Number(**context.place(it.node), kind=it.kind, what=text, **given)  # type: ignore[arg-type]
+    place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
+    return Number(**place, kind=it.kind, what=ast.unparse(it.node), **more)  # type: ignore[arg-type]
 
 
 def _called(context: Context, it: Combined) -> str:

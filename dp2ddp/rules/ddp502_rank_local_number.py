@@ -73,7 +73,7 @@ def _edits(number: Number) -> Iterator[Edit]:
         if number.before is not None:
             holes["number"] = number.what
             yield Insert(number.before, f"{number.name} = {COMBINED[number.kind]}", holes)
-    elif number.call is not None:
+    elif number.call is not None and (number.keyword or number.position is not None):
         yield SetArgument(number.call, number.keyword, COMBINED[number.kind], holes, number.position)
     else:
         yield Replace(number.at, COMBINED[number.kind], holes)

@@ -208,6 +208,23 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
     assert after.printed == before.printed != ""
 
 
+def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:
+    text = (
+        SETUP.replace("nn.DataParallel(nn.Linear(8, 4))", "nn.DataParallel(Pairs(8, 4))").replace(
+            "torch.manual_seed(3)",
+            "class Pairs(nn.Linear):\n    def forward(self, inputs, targets):\n"
+            "        return super().forward(inputs), targets\n\n\ntorch.manual_seed(3)",
+        )
+        + LOOP[4:]
+        + STEP.replace("        ", "    ")
+        .replace("model(inputs)", "model(inputs, targets)")
+        .replace("criterion(outputs, targets)", "criterion(*outputs)")
+        + "    print(accuracy(*outputs)[0].item())\n"
+    )
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
+
+
 COUNTED = {
     "by output": "        for target, output in zip(targets, outputs.argmax(1)):\n            counts[target, output] += 1\n",
     "by label": "        for target in targets.tolist():\n            counts[target, 0] += 1\n",
