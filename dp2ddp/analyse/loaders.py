@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from typing import Any
 
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
@@ -30,22 +31,24 @@ def collect(context: Context, training: set[int]) -> tuple[Loader, ...]:
 
 def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
     """The loaders of the training that are sharded where it draws from them."""
-    return tuple(
-        Loader(
-            **context.place(draw),
-            statement=context.program.anchor(context.program.statement(draw)),
-            dataset=context.program.anchor(draw),
-            hoist=None,
-            fetches=False,
-            batch_size=None,
-            shuffle=False,
-            drop_last=None,
-            sampler="",
-            sampler_class="",
-            sampler_import=None,
-            shard="elsewhere its whole batches are needed",
-        )
-        for draw in draws
+    return tuple(_as_made(context, draw, shard="elsewhere its whole batches are needed") for draw in draws)
+
+
+def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
+    """A loader that keeps its arguments."""
+    return Loader(
+        **context.place(node),
+        statement=context.program.anchor(context.program.statement(node)),
+        dataset=context.program.anchor(node),
+        hoist=None,
+        fetches=False,
+        batch_size=None,
+        shuffle=False,
+        drop_last=None,
+        sampler="",
+        sampler_class="",
+        sampler_import=None,
+        **more,
     )
 
 
@@ -147,21 +150,8 @@ def _loader(context: Context, call: Call) -> Loader:
     problem = _problem(context, call)
     shard = _unsampled(context, call, dataset, statement)
     if problem is not None or dataset is None or shard:
-        return Loader(
-            **place,
-            dataset=place["at"],
-            hoist=None,
-            fetches=False,
-            batch_size=None,
-            shuffle=False,
-            drop_last=None,
-            sampler="",
-            sampler_class="",
-            sampler_import=None,
-            shard=shard,
-            target=_target(context, statement, call),
-            problem=problem,
-        )
+        target = _target(context, statement, call)
+        return _as_made(context, call.node, shard=shard, target=target, problem=problem)
     hoist = None
     if not isinstance(dataset, ast.Name | ast.Attribute):
         hoist = context.fresh(path, _beside(name, "set" if name.endswith("loader") else "dataset"))

@@ -132,15 +132,12 @@ def _was_there(context: Context, node: ast.Assert, makers: dict[int, set[str]]) 
         return False
     asked = _asked(context, node.test)
     making = {key for key, paths in makers.items() if paths & asked}
-    around = {id(outer) for outer in program.ancestors(node)}
-    before = []
-    for part in module.node.body:  # type: ignore[attr-defined]
-        if part is node or id(part) in around:
-            return isinstance(part, ast.Assert | ast.If) and not making & {
-                key for earlier in [*before, part] for key in context.runs(earlier)
-            }
-        before.append(part)
-    return False
+    body = module.node.body  # type: ignore[attr-defined]
+    outermost = next(part for part in (node, *program.ancestors(node)) if part in body)
+    before = body[: body.index(outermost) + 1]
+    return isinstance(outermost, ast.Assert | ast.If) and not making & {
+        key for part in before for key in context.runs(part)
+    }
 
 
 def _after_a_failure(context: Context, node: ast.If) -> bool:

@@ -26,8 +26,13 @@ GRACE = (
     1.0  # seconds for the other ranks to come, once one is known to be elsewhere: so that all can be named
 )
 
+
+def _is_wanted() -> bool:
+    return os.environ.get(VARIABLE, "0") not in ("", "0")
+
+
 _limit = DEFAULT_TIMEOUT
-_is_on = os.environ.get(VARIABLE, "0") not in ("", "0")
+_is_on = _is_wanted()
 
 _PASSED_OVER = (
     os.path.dirname(__file__) + os.sep,
@@ -39,7 +44,7 @@ _PASSED_OVER = (
 def begin(timeout: timedelta | None) -> None:
     """Look whether there is anything to do, and set how long ``meet`` waits; None for the default."""
     global _is_on, _limit
-    _is_on = os.environ.get(VARIABLE, "0") not in ("", "0")
+    _is_on = _is_wanted()
     _limit = DEFAULT_TIMEOUT if timeout is None else timeout.total_seconds()
 
 

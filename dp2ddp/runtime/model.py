@@ -158,8 +158,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             moved = not replaced and [*map(_place, seen)] != self._places
             self._say_once()
         elif seen:
-            moved = (seen[0].device, seen[0].dtype) != self._places[0]
-        if replaced or moved or self._untrained and any(p.requires_grad for p in self._untrained):
+            moved = _place(seen[0]) != self._places[0]
+        if replaced or moved or any(parameter.requires_grad for parameter in self._untrained):
             self._arrange(new=replaced)
         elif self._passes.has_failed():
             self.renew_reducer()

@@ -182,11 +182,10 @@ def ends(known: int) -> list[dict]:
     """What ranks reported at their end, but the first ``known``; of those that started as many collectives, one."""
     found = []
     for number in range(known + 1, store().add("ends", 0) + 1):
-        if not store().check(
-            [f"ends/{number}"]
-        ):  # just being written, over this connection perhaps: never wait for it
+        key = f"ends/{number}"
+        if not store().check([key]):  # just being written, over this connection perhaps: never wait for it
             break
-        found.append(json.loads(store().get(f"ends/{number}")))
+        found.append(json.loads(store().get(key)))
     return found
 
 

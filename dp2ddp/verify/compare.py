@@ -345,8 +345,7 @@ def checkpoints(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         if any("module." in key for key in found) and not any("module." in key for key in keys):
             detail = f"{path}: the keys begin with module., before's do not"
             yield Difference(step, "checkpoint", detail, "checkpoint keys")
-        elif {_bare(key) for key in keys} != {key.replace("module.", "", 1) for key in found}:
-            only = sorted({_bare(k) for k in keys} ^ {key.replace("module.", "", 1) for key in found})
+        elif only := sorted({*map(_bare, keys)} ^ {*map(_bare, found)}):
             detail = f"{path}: keys on one side only: {', '.join(only[:4])}"
             yield Difference(step, "checkpoint", detail, "checkpoint keys")
 
