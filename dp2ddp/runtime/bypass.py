@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 import torch
 
-from . import debug, parts
+from . import lines, parts
 
 
 def guard(module: torch.nn.Module, inside: Inside) -> list[Any]:
@@ -80,4 +80,4 @@ def _message(module: torch.nn.Module, layer: torch.nn.Module) -> str:
 def _caller(module: torch.nn.Module) -> str:
     """The line that called into the model, outside of its own methods and those of its parts."""
     own = set(map(id, module.modules()))
-    return debug.site(passed_over=lambda frame: id(frame.f_locals.get("self")) in own)
+    return lines.site(passed_over=lambda frame: id(frame.f_locals.get("self")) in own)

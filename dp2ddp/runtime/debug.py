@@ -1,4 +1,4 @@
-"""Where ranks are: the user's line that calls a collective, and a check that all ranks stand at the same one.
+"""A check that all ranks stand at the same collective.
 
 With ``DP2DDP_DEBUG=1`` every collective of this package first says in the store which line calls it, and waits until
 every rank has said the same. A collective on some ranks only, or in another order, then ends in an error that names
@@ -7,24 +7,16 @@ the lines, where it would hang or, worse, be answered by another collective. Wit
 
 from __future__ import annotations
 
-import contextlib
 import os
-import sys
-import threading
 import time
-from collections.abc import Callable
 from datetime import timedelta
-from types import FrameType
 
-import torch
-
-from . import ranks, rendezvous
+from . import lines, ranks, rendezvous
 
 VARIABLE = "DP2DDP_DEBUG"
 DEFAULT_TIMEOUT = 30.0  # seconds; torch's own, 30 minutes, is long for whoever looks for a fault
-GRACE = (
-    1.0  # seconds for the other ranks to come, once one is known to be elsewhere: so that all can be named
-)
+GRACE = 1.0  # seconds for the other ranks to come once one is known to be elsewhere, so that all can be named
+LEAD = timedelta(seconds=5)  # of a message of this check over a timeout of torch's
 
 
 def _is_wanted() -> bool:
@@ -34,12 +26,6 @@ def _is_wanted() -> bool:
 _limit = DEFAULT_TIMEOUT
 _is_on = _is_wanted()
 
-_PASSED_OVER = (
-    os.path.dirname(__file__) + os.sep,
-    os.path.dirname(torch.__file__) + os.sep,
-    contextlib.__file__,
-)
-
 
 def begin(timeout: timedelta | None) -> None:
     """Look whether there is anything to do, and set how long ``meet`` waits; None for the default."""
@@ -48,27 +34,9 @@ def begin(timeout: timedelta | None) -> None:
     _limit = DEFAULT_TIMEOUT if timeout is None else timeout.total_seconds()
 
 
-def site(frame: FrameType | None = None, passed_over: Callable[[FrameType], bool] | None = None) -> str:
-    """The line outside this package (and torch) that called into it, as ``file:line``.
-
-    Args:
-        frame: where to begin; the caller's, if it is not given.
-        passed_over: says of what other frames the callers are meant.
-    """
-    found = _outside(frame or sys._getframe(1), passed_over)
-    if found is None:  # in one of autograd's threads
-        found = _outside(sys._current_frames().get(threading.main_thread().ident), passed_over)
-    if found is None:
-        return "an unknown line"
-    return f"{os.path.basename(found.f_code.co_filename)}:{found.f_lineno}"
-
-
-def _outside(frame: FrameType | None, passed_over: Callable[[FrameType], bool] | None) -> FrameType | None:
-    while frame is not None and (
-        frame.f_code.co_filename.startswith(_PASSED_OVER) or passed_over is not None and passed_over(frame)
-    ):
-        frame = frame.f_back
-    return frame
+def timeout_beside(timeout: timedelta | None) -> timedelta | None:
+    """The timeout of torch's own collectives: longer where ``meet`` waits too, so that its message comes first."""
+    return timeout + LEAD if timeout is not None and _is_on else timeout
 
 
 def meet(what: str, patient: bool = False) -> None:
@@ -87,7 +55,7 @@ def meet(what: str, patient: bool = False) -> None:
         return
     limit = float("inf") if patient else _limit
     number, rank, store = rendezvous.next_call("debug"), ranks.get_rank(), rendezvous.store()
-    here = f"{what} at {site()}"
+    here = f"{what} at {lines.site()}"
     store.set(_key(rank, number), here)
     store.set(_key(rank, "last"), here)
     elsewhere, late = _wait_for_others(number, here, limit)

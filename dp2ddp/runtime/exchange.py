@@ -12,7 +12,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import debug, ranks
+from . import debug, lines, ranks
 
 _FIRST = 4096  # bytes that the first collective holds: what is shorter needs no second one
 
@@ -31,9 +31,9 @@ def exchange(what: str, value: Any) -> list[Any]:
     debug.meet(what)
     problem = None
     try:
-        own = _pickled((what, debug.site(), "", value))
+        own = _pickled((what, lines.site(), "", value))
     except Exception as error:  # every rank has to come to the collective
-        own, problem = _pickled((what, debug.site(), f"{type(error).__name__}: {error}", None)), error
+        own, problem = _pickled((what, lines.site(), f"{type(error).__name__}: {error}", None)), error
     answers = [pickle.loads(data) for data in _exchange_bytes(own)]
     if any(other != what for other, *_ in answers):
         calls = ", ".join(

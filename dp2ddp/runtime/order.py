@@ -21,7 +21,7 @@ from typing import Any
 import torch
 from torch.utils.data import sampler as torchs
 
-from . import debug, ranks, rendezvous, streams
+from . import debug, lines, ranks, rendezvous, streams
 
 _END = object()
 _FIXED = (list, tuple, range, torch.Tensor)
@@ -68,7 +68,7 @@ def meet(what: str, told: Any = None, depth: int = 1) -> Meeting:
     if ranks.is_alone(what):
         return Meeting(0, told, depth)
     debug.meet(f"the iterator of {what}", patient=True)
-    store, rank, site = rendezvous.store(), ranks.get_rank(), debug.site()
+    store, rank, site = rendezvous.store(), ranks.get_rank(), lines.site()
     number = rendezvous.next_call("shard")
     store.set(f"shard/{number}/{rank}", pickle.dumps((what, site, told if rank == 0 else None, depth)))
     others = range(ranks.get_world_size()) if rank == 0 else [0]

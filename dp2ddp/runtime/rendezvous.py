@@ -17,7 +17,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from . import messages, ranks
+from . import lines, messages, ranks
 
 SILENCE = 20.0  # seconds that a server which listens may take to answer
 WHILE = 1.0  # seconds after which a rank that waits tells the others
@@ -220,11 +220,12 @@ def ended(rank: int) -> dict | None:
 def report_wait() -> None:
     """Tell the others that this rank has been waiting for a while, and in which call."""
     calls = {name: _calls[name] for name in _IN_ORDER if name in _calls}
-    store().set("wait", json.dumps({"rank": ranks.get_rank(), "sequence": started(), "calls": calls}))
+    report = {"rank": ranks.get_rank(), "sequence": started(), "calls": calls, "site": lines.site()}
+    store().set("wait", json.dumps(report))
 
 
-def waits_in_vain() -> int | None:
-    """The rank that waits in a call to which this one cannot come, because it waits for that rank in a collective.
+def waits_in_vain() -> tuple[int, str] | None:
+    """The rank that waits in a call to which this one can't come, as it waits for that one in a collective; its line.
 
     There the call came before the collective, and here after it.
     """
@@ -232,7 +233,7 @@ def waits_in_vain() -> int | None:
         return None
     report = json.loads(store().get("wait"))
     behind = any(number > _calls.get(name, 0) for name, number in report["calls"].items())
-    return report["rank"] if behind and started() > report["sequence"] else None
+    return (report["rank"], report["site"]) if behind and started() > report["sequence"] else None
 
 
 def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: float = 0.002) -> None:

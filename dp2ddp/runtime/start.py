@@ -230,6 +230,7 @@ def _gpu(gpus: list[int], seat: places.Seat) -> str | None:
 
 
 def _group_options(backend: str, timeout: timedelta | None) -> dict[str, Any]:
+    timeout = debug.timeout_beside(timeout)
     return {"backend": backend} if timeout is None else {"backend": backend, "timeout": timeout}
 
 

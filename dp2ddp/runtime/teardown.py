@@ -34,7 +34,7 @@ from typing import Any
 import torch
 import torch.distributed as dist
 
-from . import debug, ranks, rendezvous
+from . import lines, ranks, rendezvous
 from .messages import say
 
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
@@ -99,19 +99,21 @@ def _watch_others() -> None:
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
-                line = debug.site(sys._current_frames().get(threading.main_thread().ident))
-                answer = json.dumps([rendezvous.started(), line])
+                answer = json.dumps([rendezvous.started(), lines.site_of_program()])
                 rendezvous.store().set(f"where/{ranks.get_rank()}", answer)
             ends += rendezvous.ends(len(ends))
             for report in ends:
                 if rendezvous.started() > report["sequence"]:
                     _give_up(
-                        f"rank {report['rank']} has ended, but {_name()} still needs it (in a collective)"
+                        f"rank {report['rank']} has ended, but {_name()} still needs it "
+                        f"(in a collective at {lines.site_of_program()})"
                     )
             waiting = rendezvous.waits_in_vain()
             if waiting is not None:
+                rank, site = waiting
                 _give_up(
-                    f"rank {waiting} waits at a barrier for {_name()}, which waits for it in a collective"
+                    f"rank {rank} waits at a barrier at {site} for {_name()}, "
+                    f"which waits for it in a collective at {lines.site_of_program()}"
                 )
         except RuntimeError:  # the store is gone, and the agent with it: whoever started us ends us
             return
@@ -207,7 +209,10 @@ def _is_timeout(error: BaseException) -> bool:
 
 
 def _missing() -> list[str]:
-    """Of each rank that has not come to this rank's last collective: where it is, as its watching thread says."""
+    """Of each rank that has not come to this rank's last collective: where it is, as its watching thread says.
+
+    If there is none, how to find out more.
+    """
     mine, store, answers = rendezvous.started(), rendezvous.store(), {}
     others = set(range(ranks.get_world_size())) - {ranks.get_rank()}
     store.set("where", "")
@@ -217,12 +222,13 @@ def _missing() -> list[str]:
         for rank in others - answers.keys():
             if store.check([f"where/{rank}"]):
                 answers[rank] = json.loads(store.get(f"where/{rank}"))
-    lines = []
+    found = []
     for rank in sorted(others):
         sequence, site = answers.get(rank, (0, None))
         if sequence < mine:
-            lines.append(f"rank {rank} has not come: it {f'is at {site}' if site else 'does not answer'}")
-    return lines
+            found.append(f"rank {rank} has not come: it {f'is at {site}' if site else 'does not answer'}")
+    hint = "every rank has started as many collectives, perhaps not the same ones"
+    return found or [f"{hint}: DP2DDP_DEBUG=1 names the lines of this package's"]
 
 
 def _end() -> None:

@@ -134,7 +134,7 @@ def raised(error: str, rank: str = "{last}", note: str = "") -> str:
 
 def ended(rank: str, needing: str) -> str:
     """The pattern of what is said of a rank that ended too early."""
-    return rf"dp2ddp: rank {rank} has ended, but rank {needing} of {{world}} still needs it \(in a collective\): ending the job\n"
+    return rf"dp2ddp: rank {rank} has ended, but rank {needing} of {{world}} still needs it \(in a collective at train\.py:\d+\): ending the job\n"
 
 
 def stopped(name: str) -> str:
@@ -239,8 +239,8 @@ FAULTS = [
         training("if step == 20:\n    fault()", samples="20 + (rank == last)", after="ddp.barrier()"),
         1,
         "which rank waits at the barrier, and which for it",
-        r"dp2ddp: rank \d waits at a barrier for rank {last} of {world}, which waits for it in a collective: ending the job\n"
-        + failed("{last}"),
+        r"dp2ddp: rank \d waits at a barrier at train\.py:\d+ for rank {last} of {world}, "
+        r"which waits for it in a collective at train\.py:\d+: ending the job\n" + failed("{last}"),
     ),
     Fault(
         "a rank hangs, 5 s is the timeout",

@@ -128,3 +128,39 @@ def test_ranks_that_part_end_the_job_with_one_message(tmp_path):
     assert (result.code, result.out, result.left) == (1, "", []) and result.seconds < 25
     assert result.err.count("Traceback") == 1 and "failed too" not in result.err, result.err
     assert "sum() at train.py:9" in result.err and "barrier() at train.py:10" in result.err, result.err
+
+
+def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_out(tmp_path):
+    write(
+        tmp_path,
+        """
+        ddp.init()
+        if ddp.get_rank() == 0:
+            dist.all_reduce(torch.ones(2))
+        else:
+            ddp.sum(1)
+        """,
+    )
+    result = run(["train.py"], tmp_path, DP2DDP_DEBUG=1, DP2DDP_TIMEOUT=2)
+    assert (result.code, result.left) == (1, []) and result.err.count("Traceback") == 1
+    assert (
+        "rank 1 calls sum() at train.py:10, which needs every rank, but rank 0 has not come in 2 s"
+        in result.err
+    )
+
+
+def test_a_timeout_between_different_collectives_names_the_switch(tmp_path):
+    write(
+        tmp_path,
+        """
+        ddp.init()
+        if ddp.get_rank() == 0:
+            dist.all_reduce(torch.ones(2000))
+        else:
+            dist.all_gather([torch.ones(3), torch.ones(3)], torch.ones(3))
+        """,
+    )
+    result = run(["train.py"], tmp_path, DP2DDP_TIMEOUT=2)
+    assert (
+        result.code == 1 and "perhaps not the same ones: DP2DDP_DEBUG=1 names the lines" in result.err
+    ), result.err
