@@ -171,7 +171,8 @@ def started() -> int:
 
 def report_end(sequence: int) -> None:
     """Tell the others that this rank has ended, having started ``sequence`` collectives."""
-    value = json.dumps({"rank": ranks.get_rank(), "sequence": sequence, "calls": _calls})
+    report = {"rank": ranks.get_rank(), "pid": os.getpid(), "sequence": sequence, "calls": _calls}
+    value = json.dumps(report)
     store().set(f"end/{ranks.get_rank()}", value)
     if claim(f"end at {sequence}"):
         store().set(f"ends/{store().add('ends', 1)}", value)

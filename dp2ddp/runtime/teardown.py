@@ -40,6 +40,9 @@ from .messages import say
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
+LEAVING = (
+    6.0  # seconds that a process which has reported its end may take for it, on a machine with much to do
+)
 
 _pid: int | None = None  # of the rank whose end is cared for here: not that of a process forked from it
 _failed = False
@@ -121,14 +124,35 @@ def _watch_others() -> None:
 
 def _give_up(why: str) -> None:
     """End the job because this rank waits in a collective in vain."""
-    rendezvous.store().set("needed", "")
     if rendezvous.claim("giving up"):
         say(f"{why}: ending the job")
+    _wait_for_exits()
     if not _stop.wait(COURTESY):
         for worker in multiprocessing.active_children():
             worker.terminate()
         sys.stdout.flush()
         os._exit(1)
+
+
+def _wait_for_exits() -> None:
+    """Let the ranks of this machine that have reported their end be gone: the agent then has their exit code."""
+    first = ranks.first_of_machine()
+    reports = map(rendezvous.ended, range(first, first + ranks.get_local_world_size()))
+    pids = [report["pid"] for report in reports if report]
+    rendezvous.store().set("needed", "")  # they wait for the others until they hear this
+    end = time.monotonic() + LEAVING
+    while any(map(_is_running, pids)) and time.monotonic() < end and not _stop.wait(0.05):
+        pass
+
+
+def _is_running(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        pass
+    return True
 
 
 def listen() -> None:
@@ -149,6 +173,7 @@ def listen() -> None:
         try:
             consequence, timeout = _is_lost_connection(error), _is_timeout(error)
             if consequence and not timeout:
+                _wait_for_exits()
                 _wait_for_cause()
             first = rendezvous.claim("failure")
             missing = _missing() if first and timeout else []

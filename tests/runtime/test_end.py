@@ -12,6 +12,25 @@ def test_exit_code_where_the_training_is_at_top_level(tmp_path):
     assert "Traceback" not in result.err and result.err.endswith("dp2ddp: rank 1 failed with exit code 3\n")
 
 
+def test_exit_code_of_a_rank_that_is_slow_to_exit(tmp_path):
+    write(
+        tmp_path,
+        """
+        import atexit
+        atexit.register(time.sleep, 4)  # runs after the runtime's own
+        ddp.init()
+        if ddp.get_rank() == 1:
+            sys.exit(3)
+        {wait}
+        """,
+    )
+    text = (tmp_path / "train.py").read_text()
+    for wait in ("dist.barrier()", "ddp.barrier()"):
+        (tmp_path / "train.py").write_text(text.replace("{wait}", wait))
+        result = run(["train.py"], tmp_path)
+        assert (result.code, result.left) == (3, []) and result.seconds < 25, result.err
+
+
 def test_a_rank_that_ends_while_another_is_at_a_barrier(tmp_path):
     write(tmp_path, "ddp.init()\ndist.barrier()\nif ddp.get_rank() == 1: ddp.barrier()")
     result = run(["train.py"], tmp_path)
