@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,7 +133,7 @@ def measured(context: Context, loops: list[BatchLoop], whole: Callable[[ast.AST]
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For):
-            waiting.append((program.scope(loop.node), follow.measured(loop.node)))
+            waiting += follow.measured(loop)
     found: dict[int, Number] = {}
     entered: set[int] = set()
     while waiting:
@@ -244,20 +245,23 @@ class _Followed:
         self.counted: set[int] = set()  # those of them that are counted sample by sample
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
 
-    def measured(self, loop: ast.For) -> set[int]:
-        """Where a training loop is given its losses and outputs, first of all the losses themselves."""
-        found = set()
-        call = self.program.call(loop.iter)
+    def measured(self, loop: BatchLoop) -> list[tuple[Scope, set[int]]]:
+        """Where a training loop, and each function that it runs, is given its losses and outputs."""
+        node: ast.For = loop.node  # type: ignore[assignment]
+        call = self.program.call(node.iter)
         counted = call is not None and "builtins.enumerate" in call.names
-        target = loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
+        target = node.target.elts[-1] if counted and isinstance(node.target, ast.Tuple) else node.target
         self.rows |= self._bound([target])
-        for node in self.program.descendants(loop):
-            if isinstance(node, ast.Call) and _method(node) == "backward" and not self.whole(node):
-                found |= self._defined(self.context.loss(node))
-            if isinstance(node, ast.Assign) and isinstance(node.value, ast.Call):
-                if self.context.is_wrapped(self.program.values(node.value.func)):
-                    found |= self._bound(node.targets)
-        return found
+        found: dict[int, set[int]] = defaultdict(set, {self.program.scope(node).index: set()})
+        for backward in self.context.backwards:
+            if id(backward) in loop.runs and not self.whole(backward):
+                found[self.program.scope(backward).index] |= self._defined(self.context.loss(backward))
+        for it in self.program.calls:
+            statement = self.program.parent(it.node)
+            if id(it.node) in loop.runs and isinstance(statement, ast.Assign) and statement.value is it.node:
+                if self.context.is_wrapped(self.program.values(it.node.func)):
+                    found[self.program.scope(it.node).index] |= self._bound(statement.targets)
+        return [(self.program.scopes[index], names) for index, names in found.items()]
 
     def spread(self, scope: Scope) -> None:
         """Follow measured values through the assignments of a function, and into the meters they are given to."""
