@@ -240,3 +240,16 @@ def test_what_is_counted_sample_by_sample_is_named(name: str) -> None:
     )
     (left,) = [it for it in conversion.findings if it.is_left]
     assert left.rule == "DDP502" and "`counts`" in left.message
+
+
+def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
+    step = (
+        "def each(function):\n    return lambda values: {key: function(value) for key, value in values.items()}\n\n\n"
+        "@each\ndef number(value):\n    return value.item()\n\n\n"
+        "def step(inputs, targets):\n"
+        + STEP.replace("        ", "    ")
+        + '    return number({"error": (outputs.argmax(1).cpu() != targets.cpu()).float().mean()})\n\n\n'
+    )
+    text = SETUP + step + LOOP[4:] + '    shown = step(inputs, targets)\n    print(shown["error"])\n'
+    (left,) = [it for it in convert(Project.of({PATH: text})).findings if it.is_left]
+    assert left.rule == "DDP502" and "`shown`" in left.message
