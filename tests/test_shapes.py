@@ -293,6 +293,52 @@ def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None
     assert after.count("main_process_first") == 1 and "gather" not in after
 
 
+CACHE = """\
+import os
+import shutil
+import tempfile
+
+import requests
+
+
+def stream(url, file):
+    for part in requests.get(url, stream=True).iter_content(chunk_size=1024):
+        file.write(part)
+
+
+def cached(url, folder="cache"):
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+    path = os.path.join(folder, url.rpartition("/")[2])
+    if not os.path.exists(path):
+        with tempfile.NamedTemporaryFile() as part:
+            stream(url, part)
+            part.seek(0)
+            with open(path, "wb") as file:
+                shutil.copyfileobj(part, file)
+    return path
+
+
+def found(place):
+    if place.startswith("http"):
+        return cached(place)
+    return place
+
+
+"""
+
+
+def test_a_function_that_caches_a_download_is_called_by_one_process_first() -> None:
+    """All of it: the first process of another machine has to write the file, too."""
+    text = HEAD + CACHE + "data = TensorDataset(torch.load(found('http://example.org/data.pt')))\n"
+    text += "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    conversion = convert(Project.of({Path("/example/train.py"): text + LOOP}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert "        with ddp.main_process_first():\n            return cached(place)\n" in after
+    assert after.count("main_process_first") == 1 and "ddp.is_main_process" not in after
+
+
 def test_states_that_are_compared_key_by_key_are_both_bare(tmp_path: Path) -> None:
     """A checkpoint of a wrapped model, put into a wrapped one by its keys; an average over the keys as they are."""
     state = {"module.weight": torch.ones(2, 8), "module.more": torch.ones(1)}

@@ -13,6 +13,10 @@ from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
 from dp2ddp.source import SourceFile
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
+# What asks whether a file is there, what gets one from elsewhere, and what keeps it.
+THERE = {"os.path.exists", "os.path.isfile", "pathlib.Path.exists", "pathlib.Path.is_file"}
+DOWNLOADS = {"requests.get", "urllib.request.urlopen"}
+KEEPING = {"builtins.open", "io.open", "pathlib.Path.open", "shutil.copyfileobj", "shutil.copy", "shutil.move"}
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
@@ -189,6 +193,29 @@ class Context:
                 if kind.id == "int" and options and call.argument("nargs") is None:
                     found |= {str(option).lstrip("-").replace("-", "_") for option in options}
         return found
+
+    @cached_property
+    def downloaders(self) -> frozenset[int]:
+        """The functions of the project that download a file unless it is there, and do nothing with a model."""
+        found = set()
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.If) and self.runs_in_training(node) and self._called(node.test) & THERE:
+                called = set().union(*(self._called(statement) for statement in node.body))
+                scope = self.program.scope(node)
+                if called & DOWNLOADS and called & KEEPING and isinstance(scope.node, ast.FunctionDef):
+                    found.add(scope.index)
+        training = self.trained_wraps | {id(node) for node in self.backwards}
+        return frozenset(
+            index
+            for index in found
+            if not any(self.runs(part) & training for part in self.program.scopes[index].body)
+        )
+
+    def _called(self, node: ast.AST) -> set[str]:
+        """The full names of all that a piece of code may call."""
+        nodes = (self.program.nodes.get(key) for key in self.runs(node))
+        calls = (self.program.call(it) for it in nodes if isinstance(it, ast.Call))
+        return {name for call in calls if call is not None for name in call.names}
 
     # Values
 

@@ -44,7 +44,7 @@ WRITING_METHODS = {
     "plotly.": {"write_html", "write_image", "show"},
 }
 # Methods that write whoever has them, if that is not one of the project's classes.
-WRITING_ANYWAY = {"save_pretrained"}
+WRITING_ANYWAY = {"save_pretrained", "to_json_file"}
 # What makes an object that writes whenever it is used.
 WRITERS = {
     "torch.utils.tensorboard.SummaryWriter",
@@ -285,7 +285,11 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
     ``meetings``: statements in which all processes meet: what stands round them is for all.
     """
     program = context.program
-    nodes = [node for node in program.nodes.values() if context.runs_in_training(node)]
+    nodes = [
+        node
+        for node in program.nodes.values()
+        if context.runs_in_training(node) and not is_inside(context, node, context.downloaders)
+    ]
     imported = [node for path in _modules(context) for node in _imported_nodes(context, path)]
     guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
     guarded |= {id(node) for node in imported if _logs_to_the_console(context, node)}
@@ -666,6 +670,8 @@ def _fetch(context: Context, call: Call) -> bool:
             return True
         if name.startswith("torchvision.models.") and call.node.args and not _is_off(call.node.args[0]):
             return True
+    if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
+        return True
     return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
 
 
@@ -705,8 +711,8 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
 
 
 def caching(context: Context) -> set[int]:
-    """The classes whose objects one process makes first, with their bases."""
-    return {
+    """The classes whose objects one process makes first, with their bases, and the functions that it calls first."""
+    return context.downloaders | {
         base.scope
         for call in context.program.calls
         for callee in call.callees
@@ -732,7 +738,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         ):
             continue
         statement = _whole_question(context, program.statement(node))
-        if not _under_main_first(context, statement) and not in_class(context, node, cached):
+        if not _under_main_first(context, statement) and not is_inside(context, node, cached):
             statements.setdefault(id(statement), []).append(f"{ast.unparse(node.func)}()")
     found: list[Fetch] = []
     seen: set[int] = set()
@@ -766,10 +772,10 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
     return found
 
 
-def in_class(context: Context, node: ast.AST, classes: set[int]) -> bool:
-    """Whether the class that a node stands in is one of these: the place that makes its object waits, and it alone."""
-    around = next((it for it in context.program.ancestors(node) if isinstance(it, ast.ClassDef)), None)
-    return around is not None and context.program.by_node[id(around)].index in classes
+def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:
+    """Whether a node stands in a class or function of these: the place that calls it waits, and it alone."""
+    around = (it for it in context.program.ancestors(node) if isinstance(it, ast.ClassDef | ast.FunctionDef))
+    return any(context.program.by_node[id(it)].index in cached for it in around)
 
 
 def _under_main_first(context: Context, statement: ast.stmt) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.effects import READS, SAVES, caching, in_class
+from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import Effect, Problem, Question, Script
@@ -40,7 +40,7 @@ def collect(
         path = min(_asked(context, node.test) & made, default="")
         if (
             not path
-            or in_class(context, node, cached)
+            or is_inside(context, node, cached)
             or _before_the_start(context, node, scripts)
             or _harmless(context, node, makers)
         ):
