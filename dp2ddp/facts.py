@@ -122,7 +122,7 @@ class Loader(Fact):
 
     ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
-    lines.
+    lines. ``weighed`` is decided with the tier: whether parts weigh by their numbers of samples.
     """
 
     statement: Anchor
@@ -137,6 +137,7 @@ class Loader(Fact):
     sampler_import: str | None
     shard: str = ""
     target: Anchor | None = None
+    weighed: bool = True
 
 
 @dataclass(frozen=True)
@@ -156,7 +157,14 @@ class EpochLoop(Fact):
 
 @dataclass(frozen=True)
 class Loss(Fact):
-    """A loss that is not known to be a mean over the samples of the batch."""
+    """What a backward pass starts from.
+
+    ``average`` says how the losses of parts average to that of the whole batch: "samples" (parts weigh by their
+    numbers of samples), "parts" (all weigh the same), "even" (all have one size). It is empty where they don't, or
+    where each process has that of the whole batch.
+    """
+
+    average: str = ""
 
 
 @dataclass(frozen=True)

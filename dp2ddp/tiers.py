@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.facts import SHARDED_ONLY, Fact, Facts, Tier
+from dp2ddp.facts import SHARDED_ONLY, Fact, Facts, Loss, Tier
 from dp2ddp.plan import Finding, Severity, finding
 
 ASKED = "the batch-exact form was asked for"
@@ -18,8 +18,10 @@ ASKED = "the batch-exact form was asked for"
 
 def decide(facts: Facts, *, exact: bool = False) -> Facts:
     """Facts with the tier of every program. ``exact``: sharded programs draw the very batches of the original."""
+    groups = _groups(facts)
+    facts = _weighed(facts, groups, exact)
     scripts = list(facts.scripts)
-    for group in _groups(facts):
+    for group in groups:
         reasons = tuple(
             fact
             for fact in facts.troubles
@@ -35,6 +37,25 @@ def decide(facts: Facts, *, exact: bool = False) -> Facts:
         loaders = tuple(replace(loader, shard=loader.shard or ASKED) for loader in facts.loaders)
         facts = replace(facts, loaders=loaders, loops=())
     return facts
+
+
+def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
+    """Facts with how the parts weigh that ``ddp.shard`` deals, the only ones that may differ in size."""
+    unknown: set[Loss] = set()
+    for group in groups:
+        if exact or any(loader.shard and loader.scripts & group for loader in facts.loaders):
+            losses = [loss for loss in facts.losses if loss.scripts & group]
+            mixed = any(loss.average == "samples" for loss in losses)
+            unknown |= {it for it in losses if it.average == "even" or (it.average == "parts" and mixed)}
+    own = {script for loss in facts.losses if loss.average == "parts" for script in loss.scripts}
+    return replace(
+        facts,
+        losses=tuple(
+            replace(loss, problem=None) if loss.average and loss not in unknown else loss
+            for loss in facts.losses
+        ),
+        loaders=tuple(replace(loader, weighed=not loader.scripts & own) for loader in facts.loaders),
+    )
 
 
 def _groups(facts: Facts) -> list[frozenset[Path]]:

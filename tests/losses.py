@@ -78,6 +78,20 @@ class Pairs(nn.Linear):
 
 model = Pairs(8, 2).cuda()
 """
+OWN = """\
+class Judging(nn.Linear):
+    def forward(self, inputs, targets=None):
+        logits = super().forward(inputs)
+        if targets is None:
+            return logits
+        return RETURNED
+
+
+model = Judging(8, 2).cuda()
+"""
+UNEVEN = "F.cross_entropy(logits, targets, weight=torch.tensor([1.0, 3.0]))"
+UNKNOWN = "operator.methodcaller('mean')(F.cross_entropy(logits, targets, reduction='none'))"
+SEVERAL_GPUS = "if torch.cuda.device_count() > 1:\n            loss = loss.mean()"
 SCALING = """\
 class Scaling(torch.optim.SGD):
     def backward(self, value):
@@ -170,6 +184,38 @@ MEANS = {
     ),
 }
 
+
+def own(returned: str, forward: str, loss: str) -> str:
+    """A program whose model computes its loss, of its part of the batch."""
+    return program(
+        ("import torch\n", "import operator\n\nimport torch\n"),
+        (MODEL, OWN.replace("RETURNED", returned)),
+        (FORWARD, f"{forward} = model(inputs.cuda(), targets.cuda())"),
+        (LOSS, loss),
+    )
+
+
+# Losses that each replica computes of its part: DataParallel averages them as they are, whatever they are.
+OWN_LOSSES = {
+    "a number": own(UNEVEN, "loss", "loss = loss.mean()"),
+    "a number, where there are several": own(UNEVEN, "loss", SEVERAL_GPUS + "\n        loss = loss / 2"),
+    "beside the outputs": own(f"{UNEVEN}, logits", "loss, outputs", SEVERAL_GPUS),
+    "before the outputs": own(
+        f"{UNEVEN}, logits", "outputs", "loss = outputs[0]\n        loss = loss.mean()"
+    ),
+    "in a dict": own(f"{{'loss': {UNEVEN}, 'logits': logits}}", "outputs", "loss = outputs['loss'].mean()"),
+    "a sum over the part": own("(logits**2).sum()", "loss", "loss = 0.01 * loss.mean()"),
+    "a distance between samples": own("torch.cdist(logits, logits + 1).mean()", "loss", "loss = loss.mean()"),
+    "a number by its use": own(UNKNOWN, "loss", SEVERAL_GPUS),
+}
+# Those of which only parts of one size are known to average to the whole batch's.
+EVEN_LOSSES = {
+    "a mean of what is not known": own(UNKNOWN, "loss", "loss = loss.mean()"),
+    "two kinds": own(
+        f"{UNEVEN}, logits", "loss, outputs", "loss = loss.mean() + criterion(outputs, targets.cuda())"
+    ),
+}
+
 # Those that are not: only one number says so.
 OTHERS = {
     "a mean of squares, squared": program((LOSS, "loss = (outputs**2).mean() ** 2")),
@@ -195,6 +241,11 @@ OTHERS = {
     "a loss by what the batch has": program(
         (LOSS, LOSS + "\n        if outputs.mean() > 0:\n            loss = loss * 2")
     ),
+    "a sum of the replicas' own": own(UNEVEN, "loss", "loss = loss.sum()"),
+    "a sum of the replicas' own, where there are several": own(
+        UNKNOWN, "loss", SEVERAL_GPUS.replace("mean", "sum")
+    ),
+    "the first replica's own": own(UNEVEN, "loss", "loss = loss[0]"),
     "halves of the batch": program(
         (LOSS, "first, second = outputs.chunk(2)\n        loss = (first[:4] - second[:4]).pow(2).mean()")
     ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from losses import GATHERED, MEANS, OTHERS, UNGATHERED
+from losses import EVEN_LOSSES, GATHERED, MEANS, OTHERS, OWN_LOSSES, UNGATHERED
 from programs import (
     CHOSEN,
     CRITERION,
@@ -200,6 +200,52 @@ def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None
     after, conversion = converted(MEANS[name])
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
     assert "ddp.DistributedDataParallel(" in after
+
+
+SAMPLED = "loader = DataLoader(data, batch_size=16, sampler=torch.utils.data.RandomSampler(data))"
+
+
+@pytest.mark.parametrize("name", OWN_LOSSES)
+def test_a_loss_that_the_model_computes_weighs_the_same_in_all_parts(name: str) -> None:
+    """Parts that a DistributedSampler deals have one size; those that ``shard`` deals may have several."""
+    text = OWN_LOSSES[name] + "    print(loss.item())\n"
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "DistributedSampler(" in after and "ddp.print(ddp.batch_loss(loss).item())" in after
+    for dealt in (converted(text, exact=True)[0], converted(text.replace(LOADER, SAMPLED))[0]):
+        assert ", weighed=False)\n" in dealt and "DistributedDataParallel" in dealt
+
+
+@pytest.mark.parametrize("name", EVEN_LOSSES)
+def test_a_loss_of_which_it_is_not_known_how_parts_weigh_needs_equal_ones(name: str) -> None:
+    after, conversion = converted(EVEN_LOSSES[name])
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "DistributedSampler(" in after
+    for dealt in (
+        converted(EVEN_LOSSES[name], exact=True)[1],
+        converted(EVEN_LOSSES[name].replace(LOADER, SAMPLED))[1],
+    ):
+        assert dealt.scripts[0].tier == "whole batch"
+        assert "it can't be told how parts" in next(f for f in dealt.findings if not f.edits).message
+
+
+def test_losses_of_two_kinds_need_equal_parts() -> None:
+    """One that the model computes, and one that is a mean over the samples."""
+    text = OWN_LOSSES["a number, where there are several"].replace(LOADER, SAMPLED)
+    second = (
+        "        optimizer.zero_grad()\n        criterion(model(inputs.cuda()), targets.cuda()).backward()\n"
+    )
+    assert converted(text)[1].scripts[0].tier == "sharded"
+    _, conversion = converted(text + second)
+    assert conversion.scripts[0].tier == "whole batch"
+    assert converted(text.replace(SAMPLED, LOADER) + second)[1].scripts[0].tier == "sharded"
+
+
+def test_gradients_given_to_a_backward_pass_are_no_mean() -> None:
+    text = OWN_LOSSES["a number by its use"].replace(
+        "loss.backward()", "loss.backward(torch.ones_like(loss))"
+    )
+    assert converted(text)[1].scripts[0].tier == "whole batch"
 
 
 @pytest.mark.parametrize("name", GATHERED)

@@ -12,15 +12,16 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse import alike, kinds, losses
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import OPEN, Frame, Samples
+from dp2ddp.analyse.samples import OPEN, Frame
 
 ROWS = (*DEALT, Kind.PICKED)
 
 
-class Gathering(Samples):
+class Gathering(Forwards):
     """Follows the values of one loss, the rows of all processes gathered where that helps."""
 
     def __init__(self, context: Context, loops: list[BatchLoop]) -> None:

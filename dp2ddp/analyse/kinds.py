@@ -40,6 +40,14 @@ class Kind(Enum):
     """A number in proportion to that of the samples."""
     MEAN = auto()
     """A mean over the samples, or a sum of such means: the parts' average is the whole batch's."""
+    OWN = auto()
+    """A number that the model computes of what it is given, one for each replica, or the mean of these."""
+    EITHER = auto()
+    """The mean of what the model hands out: over its rows, or of such numbers of its own."""
+    EVEN = auto()
+    """One or the other of these three, or a sum of several: the parts' average, if all have one size."""
+    HANDED = auto()
+    """What the model hands out, or the mean of that; OWN, if a backward pass starts from it."""
     TOTAL = auto()
     """A sum over the samples."""
     WHOLE = auto()
@@ -73,6 +81,7 @@ Value = Kind | Held | Every | Unclear
 PLAIN = (Kind.ZERO, Kind.SAME)
 DEALT = (Kind.ROWS, Kind.BATCH, Kind.OUTPUT)
 BY_SAMPLE = (*DEALT, Kind.MOVED)
+AVERAGED = (Kind.MEAN, Kind.OWN, Kind.EITHER, Kind.EVEN)
 
 
 def join(values: list[Value], place: ast.AST) -> Value:
@@ -98,11 +107,15 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
             rest = one if other is Kind.SAME else other
             return (
                 rest
-                if rest in (*BY_SAMPLE, Kind.PICKED, Kind.EACH, Kind.MEAN, Kind.WHOLE)
+                if rest in (*BY_SAMPLE, *AVERAGED, Kind.PICKED, Kind.EACH, Kind.WHOLE, Kind.HANDED)
                 else Unclear(place)
             )
         if {one, other} == {Kind.MEAN, Kind.WHOLE}:
             return Kind.MEAN
+        if one in AVERAGED and other in AVERAGED:
+            return Kind.EVEN
+        if {one, other} <= {Kind.OUTPUT, Kind.HANDED, Kind.OWN, Kind.EITHER}:
+            return Kind.HANDED
         if one in BY_SAMPLE and other in BY_SAMPLE:
             order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
             return next(kind for kind in order if kind in (one, other))
@@ -152,22 +165,26 @@ def elementwise(values: list[Value], place: ast.AST) -> Value:
     if found is Kind.ZERO:
         return Kind.SAME
     if found in DEALT:
-        return Kind.ROWS
+        plain = all(tensor(value, place) in (*PLAIN, Kind.OUTPUT) for value in values)
+        return Kind.OUTPUT if plain else Kind.ROWS
     fine = found in (Kind.SAME, Kind.UNKNOWN, Kind.PICKED, Kind.MOVED, Kind.EACH, Kind.WHOLE)
     return found if fine or isinstance(found, Unclear) else Unclear(place)
 
 
 def mean(value: Value, place: ast.AST) -> Value:
     """What the mean over all numbers of a tensor is."""
+    if value in (Kind.OUTPUT, Kind.HANDED):
+        return Kind.EITHER
     if value in BY_SAMPLE:
         return Kind.MEAN
-    return (
-        value if value in (*PLAIN, Kind.MEAN, Kind.UNKNOWN) or isinstance(value, Unclear) else Unclear(place)
-    )
+    fine = value in (*PLAIN, *AVERAGED, Kind.UNKNOWN) or isinstance(value, Unclear)
+    return value if fine else Unclear(place)
 
 
 def total(value: Value, place: ast.AST) -> Value:
-    """What the sum of all numbers of a tensor is."""
+    """What the sum of all numbers of a tensor is; of each replica's, it is no mean of them."""
+    if value in (Kind.OWN, Kind.HANDED):
+        return Unclear(place)
     return Kind.TOTAL if value in (*BY_SAMPLE, Kind.PICKED) else mean(value, place)
 
 
@@ -206,7 +223,7 @@ def _numbers(operator: ast.operator, left: Value, right: Value) -> Value | None:
     pair = {left, right}
     adds, times = isinstance(operator, ast.Add | ast.Sub), isinstance(operator, ast.Mult)
     over = isinstance(operator, ast.Div)
-    for kind in (Kind.MEAN, Kind.TOTAL, Kind.COUNT):
+    for kind in (*AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT):
         if pair == {kind} and adds:
             return kind
         if kind in pair and Kind.ZERO in pair and adds:
@@ -214,8 +231,12 @@ def _numbers(operator: ast.operator, left: Value, right: Value) -> Value | None:
         if kind in pair and Kind.SAME in pair:
             if times or (over and left is kind):
                 return kind
-    if pair in ({Kind.MEAN, Kind.SAME}, {Kind.MEAN, Kind.WHOLE}) and adds:
+    if pair == {Kind.MEAN, Kind.WHOLE} and adds:
         return Kind.MEAN
+    if left in AVERAGED and right in AVERAGED and adds:
+        return Kind.EVEN
+    if Kind.SAME in pair and pair & {*AVERAGED, Kind.HANDED} and adds:
+        return left if right is Kind.SAME else right
     if over and right is Kind.COUNT and left in (Kind.TOTAL, Kind.COUNT):
         return Kind.MEAN if left is Kind.TOTAL else Kind.SAME
     return Kind.TOTAL if pair == {Kind.MEAN, Kind.COUNT} and times else None

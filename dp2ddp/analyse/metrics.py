@@ -11,6 +11,7 @@ from typing import Any
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
+from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import Kind, Unclear
 from dp2ddp.analyse.link import Scope
@@ -38,19 +39,22 @@ class Judged:
 
 def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     """Which losses are a mean over the samples of a batch, or can be computed from the rows of all processes."""
-    samples = Samples(context)
+    samples = Forwards(context)
     found: list[Loss] = []
     gathers: dict[int, Gather] = {}
     whole: set[int] = set()
     for node in context.backwards:
         if not context.runs_in_training(node):
             continue
-        problem = _reason(context, samples, node)
-        if problem is None:
+        average, problem = _average(context, samples, node)
+        if average or problem is None:
+            found.append(Loss(**context.place(node), average=average, problem=problem))
             continue
         gathering = Gathering(context, loops)
         drawn = any(loop.trains and id(node) in loop.runs for loop in loops)
-        if drawn and _reason(context, gathering, node) is None:
+        gathered, uneven = _average(context, gathering, node)
+        if drawn and (gathered or uneven is None):
+            found.append(Loss(**context.place(node), average=gathered, problem=uneven))
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
             whole |= gathering.gathered.keys()
@@ -71,25 +75,41 @@ def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any
     return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
 
 
-def _reason(context: Context, samples: Samples, backward: ast.Call) -> Problem | None:
-    """Why a loss is no mean over samples; None if it is one."""
+def _average(context: Context, samples: Samples, backward: ast.Call) -> tuple[str, Problem | None]:
+    """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
     shown = ast.unparse(_said(context, loss))
     unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
+    uneven = Problem(
+        f"it can't be told how parts of different sizes weigh in the loss `{shown}`: a mean over samples weighs them "
+        "by these, the models' own losses weigh the same",
+        "use a loss of the one kind",
+        SHARDED_ONLY,
+    )
+    given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
+    is_number = loss in given or not given
     match samples.of(loss):
-        case Kind.MEAN | Kind.WHOLE | Kind.SAME | Kind.ZERO:
-            return None
+        case Kind.WHOLE | Kind.SAME | Kind.ZERO:
+            return "", None
+        case Kind.MEAN:
+            return "samples", None
+        case Kind.OWN:
+            return "parts", uneven
+        case Kind.OUTPUT | Kind.HANDED if is_number:
+            return "parts", uneven
+        case Kind.EITHER | Kind.EVEN:
+            return "even", uneven
         case Kind.TOTAL:
-            return Problem(
+            return "", Problem(
                 f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
                 "use a mean (and scale the learning rate)",
             )
         case Unclear(problem=Problem() as problem):
-            return problem
+            return "", problem
         case Unclear(place=place) if ast.unparse(place) not in shown and id(place) in context.program.file_of:
             at = context.program.location(place)
             unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
-    return Problem(unknown, "use a mean-reduced loss of torch.nn")
+    return "", Problem(unknown, "use a mean-reduced loss of torch.nn")
 
 
 def _said(context: Context, node: ast.expr) -> ast.expr:

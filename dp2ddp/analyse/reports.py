@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import Gathering
-from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER
 from dp2ddp.analyse.loops import BatchLoop, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
@@ -190,7 +190,11 @@ class _Finder(Gathering):
 
     def _left(self, node: ast.AST) -> Iterator[ast.expr]:
         """Numbers made of a mean over the samples."""
-        if isinstance(node, ast.Call) and self._of(node) is Kind.MEAN and self._peeled(node) is not node:
+        if (
+            isinstance(node, ast.Call)
+            and self._of(node) in (*AVERAGED, Kind.HANDED)
+            and self._peeled(node) is not node
+        ):
             if not self._is_tensor(node):
                 yield node
 
@@ -214,7 +218,7 @@ class _Finder(Gathering):
             return
         if value in ADDITIVE:
             self._combine("sum", node)
-        elif self._of(base) is Kind.MEAN and self._is_tensor(base):
+        elif self._is_averaged(base) and self._is_tensor(base):
             self._combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
             self._combine("rows", base)
@@ -384,6 +388,10 @@ class _Finder(Gathering):
     def _of(self, node: ast.expr) -> Value:
         return self.of(node)
 
+    def _is_averaged(self, node: ast.expr) -> bool:
+        """Whether an expression is a loss of this process's part."""
+        return self._of(node) in AVERAGED or (self._of(node) is Kind.HANDED and self._is_trained(node))
+
     def _peeled(self, node: ast.expr) -> ast.expr:
         """The tensor that a number, or a tensor without graph, is made of."""
         match node:
@@ -393,7 +401,7 @@ class _Finder(Gathering):
                 return self._peeled(inner)
             case ast.Attribute(value=inner, attr="data"):
                 return self._peeled(inner)
-            case ast.Subscript(value=inner, slice=ast.Constant(value=0)) if self._of(inner) is Kind.MEAN:
+            case ast.Subscript(value=inner, slice=ast.Constant(value=0)) if self._of(inner) in AVERAGED:
                 return self._peeled(inner)
         return node
 

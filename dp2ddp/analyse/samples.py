@@ -10,13 +10,12 @@ from functools import cached_property
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import WRAPPERS, Context
-from dp2ddp.analyse.kinds import BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import (
     LOADER,
     Bound,
     Call,
     Cls,
-    Coll,
     Const,
     Ext,
     Func,
@@ -78,6 +77,8 @@ LAYERS = frozenset("""
     """.split())
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
 OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
+GIVEN = "something of the batch"
+"""What stands for an argument that is no literal, and not None."""
 DEPTH = 120
 CALLS = 8
 FUEL = 4000
@@ -85,7 +86,7 @@ FUEL = 4000
 
 @dataclass(eq=False)
 class Frame:
-    """What the parameters of a function are in one call of it, and those that are given a literal."""
+    """What the parameters of a function are in one call of it, and those that are given a literal, or ``GIVEN``."""
 
     given: dict[int, Value] = field(default_factory=dict)
     literals: dict[int, object] = field(default_factory=dict)
@@ -109,10 +110,10 @@ class Samples:
         self._assumed = 0
         self._fuel = FUEL
 
-    def of(self, node: ast.AST) -> Value:
+    def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
         """What an expression is to the samples of the batch."""
         self._fuel = FUEL
-        return self._value(node, OPEN)
+        return self._value(node, frame)
 
     # Expressions
 
@@ -502,7 +503,7 @@ class Samples:
             case ast.Constant():
                 return False
         value = self._value(test, frame)
-        return value in (*BY_SAMPLE, Kind.MEAN, Kind.TOTAL, Kind.COUNT)
+        return value in (*BY_SAMPLE, *AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT)
 
     def _opened(self, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:
         for item in statement.items:
@@ -684,6 +685,12 @@ class Samples:
         if hidden or any(keyword.arg is None for keyword in call.node.keywords):
             return {id(arg): Unclear(call.node) for arg in named.values() if arg not in own}, {}
         literals = {key: node.value for key, (node, _) in chosen.items() if isinstance(node, ast.Constant)}
+        nothing = Const(None)
+        literals |= {
+            key: GIVEN
+            for key, (node, _) in chosen.items()
+            if given[key] in DEALT and nothing not in self.program.values(node)
+        }
         return given, literals
 
     def _returned(self, call: Call, index: int, bound: bool, frame: Frame) -> Value:
@@ -741,47 +748,8 @@ class Samples:
         return Unclear(node)
 
     def _forward(self, call: Call, frame: Frame) -> Value:
-        """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
-        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
-            value = kinds.tensor(self._value(given, frame), given)
-            if value not in (*DEALT, *PLAIN):
-                return value if isinstance(value, Unclear) else Unclear(given)
-        returned = [
-            values
-            for callee in call.callees
-            for module in self._modules(callee)
-            for index in self.program.methods(module, "forward", call.node)
-            for values in self._results(call, self.program.scopes[index], frame)
-        ]
-        lists = all(values and all(isinstance(value, Coll) for value in values) for values in returned)
-        return Every(Kind.OUTPUT) if returned and lists else Kind.OUTPUT
-
-    def _results(self, call: Call, scope: Scope, frame: Frame) -> Iterator[frozenset[object]]:
-        """What a model's forward may return to a call that chooses by literals: the values of each such place."""
-        given, literals = self._arguments(call, scope, True, frame)
-        inner = Frame(given, literals, frame.depth + 1)
-        for node in self.program.body(scope):
-            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, inner):
-                places = self._definitions(node.value, inner) if isinstance(node.value, ast.Name) else []
-                statements = [
-                    None if isinstance(it, ast.arg) else self.program.statement(it) for it in places
-                ]
-                plain = all(
-                    isinstance(it, ast.Assign) and it.targets == [place]
-                    for it, place in zip(statements, places, strict=True)
-                )
-                sources = [it.value for it in statements] if places and plain else [node.value]  # type: ignore[union-attr]
-                yield from (self.program.values(source) for source in sources)
-
-    def _modules(self, callee: object) -> Iterator[Inst]:
-        """The models of the project that a wrapped one is made of."""
-        made = self.program.call(self.program.node(callee.site)) if isinstance(callee, Made) else None
-        module = made.argument("module", 0) if made is not None else None
-        for value in self.program.values(module) if module is not None else ():
-            if isinstance(value, Inst):
-                yield value
-            elif self.context.is_wrapped(frozenset([value])) and value != callee:
-                yield from self._modules(value)
+        """A wrapped model."""
+        return Kind.OUTPUT
 
     def _loss(self, call: Call, frame: Frame) -> Value:
         """A loss of torch.nn."""
@@ -856,11 +824,11 @@ class Samples:
         if name in ("stack", "cat", "concat"):
             return self._joined(name, value, given[1:], keywords, node)
         if name in REDUCING and self._dimensions(given[1:], keywords, name) is None:
-            if isinstance(value, Every) and value.element in (Kind.MEAN, Kind.TOTAL, Kind.WHOLE):
+            if isinstance(value, Every) and value.element in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
                 return value.element
             return Unclear(node) if isinstance(value, Held | Every) else REDUCING[name](value, node)
         if name in HANDED_ON:
-            return Kind.ROWS if value in DEALT and name != "to" else value
+            return Kind.ROWS if value in (Kind.ROWS, Kind.BATCH) and name != "to" else value
         if value in PLAIN and all(kinds.tensor(it, node) in PLAIN for it in rest):
             return Kind.SAME
         if name in OWN_DEFAULT and self._dimensions(given[1:], keywords, name) is None:
@@ -904,7 +872,7 @@ class Samples:
         """``torch.cat`` and ``torch.stack``."""
         inner = kinds.tensor(value, node)
         dimensions = self._dimensions(rest, keywords, name)
-        if name == "stack" and inner in (Kind.MEAN, Kind.TOTAL, Kind.WHOLE):
+        if name == "stack" and inner in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
             return Every(inner)
         if inner in DEALT:
             return inner if dimensions and 0 not in dimensions else Kind.MOVED

@@ -6,7 +6,8 @@ A DistributedSampler deals each process its part: ``shuffle`` and ``drop_last`` 
 see at most as many samples twice as there are processes, less one.
 
 A loader with a sampler of its own keeps it: ``ddp.shard(loader)`` gives each process its part of every batch that the
-loader draws. So it is with a loader whose arguments can't be seen, and with all loaders if ``--exact`` is given.
+loader draws. So it is with a loader whose arguments can't be seen, and with all loaders if ``--exact`` is given. Where
+the model returns its own loss, parts weigh the same, as the replicas do (``weighed=False``).
 """
 
 from collections.abc import Iterator
@@ -72,10 +73,11 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _shard(loader: Loader) -> Iterator[Edit]:
     yield runtime_import(loader.path, loader.ddp)
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "loader": loader.at}
+    more = "" if loader.weighed else ", weighed=False"
     if loader.target is None:
-        yield Replace(loader.at, "{ddp}.shard({loader})", holes)
+        yield Replace(loader.at, f"{{ddp}}.shard({{loader}}{more})", holes)
     else:
-        template = "{target} = {ddp}.shard({target})"
+        template = f"{{target}} = {{ddp}}.shard({{target}}{more})"
         yield Insert(loader.statement, template, {"ddp": loader.ddp, "target": loader.target}, after=True)
 
 

@@ -25,15 +25,21 @@ class Part:
     Args:
         size: its number of samples; 0 for a rank that only stands by, on samples of rank 0's.
         total: the number of samples in the global batch.
+        weighed: whether it counts by its size; else all parts with samples count the same.
     """
 
     size: int
     total: int
+    weighed: bool = True
 
     @cached_property
     def weight(self) -> float:
-        """What a mean over this part counts in the ranks' average: W * size / total; 1 where all parts are equal."""
-        return ranks.get_world_size() * self.size / self.total
+        """What this part's mean counts in the ranks' average: W * size / total; 1 where all parts are equal."""
+        world = ranks.get_world_size()
+        if self.weighed:
+            return world * self.size / self.total
+        used = -(-self.total // -(-self.total // world))  # ranks with samples, as torch.chunk cuts them
+        return world / used if self.size else 0.0
 
     @property
     def rows(self) -> int:

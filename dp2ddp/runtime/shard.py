@@ -24,7 +24,7 @@ from . import dealing, parts, ranks
 _numbers = itertools.count(1)
 
 
-def shard(loader: DataLoader, training: bool = True) -> DataLoader:
+def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> DataLoader:
     """Deal each rank its part of every global batch that ``loader`` would have drawn.
 
     A batch of N samples is cut as nn.DataParallel cuts it, ``torch.chunk(batch, W)``: ranks get ceil(N / W) samples in
@@ -40,6 +40,9 @@ def shard(loader: DataLoader, training: bool = True) -> DataLoader:
         training: what a rank gets of a batch with fewer samples than ranks, if none of them is its own. True: rank
             0's chunk, which then weighs 0, since every rank must take part in the step. False, for evaluation: no
             batch.
+        weighed: whether parts weigh by their numbers of samples, for a mean over the samples. False for a model that
+            returns its own loss, ``model(inputs, targets).mean()``: nn.DataParallel averages its replicas' losses as
+            they are, so all parts with samples count the same.
 
     Returns:
         A DataLoader, an instance of ``loader``'s class, with a method ``set_epoch(epoch)``: a sampler or data set that
@@ -66,7 +69,7 @@ def shard(loader: DataLoader, training: bool = True) -> DataLoader:
     problem = _problem(loader)
     if problem:
         raise ValueError(f"shard() can't divide {_name(loader)}: {problem}")
-    return _become_sharded(object.__new__(_class(type(loader))), loader, training)
+    return _become_sharded(object.__new__(_class(type(loader))), loader, training, weighed)
 
 
 def positions(loader: DataLoader) -> list[list[int | None]]:
@@ -156,6 +159,7 @@ class _State:
     original: DataLoader
     plan: dealing.Plan
     iterates_itself: bool  # its class does not leave iterating to DataLoader
+    weighed: bool = True
     handed: deque[_Handed] = field(default_factory=deque)  # by its last iterator of torch's
     totals: list[int] = field(default_factory=list)  # sizes of the global batches in the last epoch
 
@@ -217,7 +221,7 @@ def _set_epoch_alone(loader: Any, epoch: int) -> None:
     _become_sharded(loader, loader, training=True).set_epoch(epoch)
 
 
-def _become_sharded(loader: Any, original: DataLoader, training: bool) -> DataLoader:
+def _become_sharded(loader: Any, original: DataLoader, training: bool, weighed: bool = True) -> DataLoader:
     """Make ``loader`` the sharded copy of ``original``."""
     name = f"{_name(original)} (number {next(_numbers)} of those sharded)"
     if isinstance(original.dataset, IterableDataset):  # the workers are part of what is drawn
@@ -225,7 +229,7 @@ def _become_sharded(loader: Any, original: DataLoader, training: bool) -> DataLo
     plan = dealing.Plan(name, dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training))
     kind = type(original)
     iterates_itself = (kind.__iter__, kind._get_iterator) != (DataLoader.__iter__, DataLoader._get_iterator)
-    state = _State(original, plan, iterates_itself)
+    state = _State(original, plan, iterates_itself, weighed)
     # past DataLoader.__setattr__, which refuses some of these
     loader.__dict__.update(original.__dict__, _shard=state, _iterator=None, in_order=True)
     for attribute, value in vars(original).items():
@@ -321,7 +325,8 @@ class _Epoch:
         if totals:
             self._total = totals[-1]
         if self._total:
-            parts.handed(self._loader, _part(self._total, cut.rank, cut.world), cut.training)
+            part = _part(self._total, cut.rank, cut.world, self._state.weighed)
+            parts.handed(self._loader, part, cut.training)
         return batch
 
     def __del__(self) -> None:
@@ -356,6 +361,6 @@ class _Epoch:
 
 
 @functools.lru_cache
-def _part(total: int, rank: int, world: int) -> parts.Part:
+def _part(total: int, rank: int, world: int, weighed: bool) -> parts.Part:
     own = dealing.chunk(total, rank, world)
-    return parts.Part(own.stop - own.start, total)
+    return parts.Part(own.stop - own.start, total, weighed)

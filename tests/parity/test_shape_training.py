@@ -62,7 +62,6 @@ PROGRAMS = [
         "--gradient_accumulation_steps 2",
         "output/pytorch_model.bin",
         says="",
-        losses=True,
     ),
     Program("identity_sampler", "--sampler identity", "checkpoint.pth.tar", says="^Rank|^Epoch"),
     Program(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from losses import GATHERED, MEANS
+from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES
 from programs import CHOSEN, DEALT, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
 
 from dp2ddp.convert import convert, convert_paths
@@ -99,6 +99,29 @@ def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: s
     """With an uneven last batch, in the original's batches."""
     text = MEANS[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, 2, exact=True)
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", OWN_LOSSES)
+def test_losses_that_the_model_computes_make_dataparallel_s_steps_in_parts(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """With an uneven last batch, and one of fewer samples than processes."""
+    text = OWN_LOSSES[name].replace("batch_size=16", "batch_size=15")
+    text = text.replace(
+        "torch.randn(64, 8), torch.randint(2, (64,))", "torch.randn(61, 8), torch.arange(61) % 2"
+    )
+    before, after = runs(lab, text, processes, exact=True)
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("name", EVEN_LOSSES)
+def test_losses_of_equal_parts_make_dataparallel_s_steps(lab: Lab, name: str) -> None:
+    """Dealt one by one in turn, by a DistributedSampler; the classes are, too."""
+    text = EVEN_LOSSES[name].replace(", shuffle=True", "")
+    text = text.replace("torch.randint(2, (64,))", "torch.arange(64) // 2 % 2")
+    before, after = runs(lab, text, 2)
     assert differences(before, after, losses=False) == []
 
 

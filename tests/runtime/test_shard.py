@@ -90,6 +90,73 @@ def test_a_plain_loop_trains_as_one_process_does(lab, tmp_path, processes):
     assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "the same\n"
 
 
+OWN_LOSS = """
+import copy
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+torch.set_default_dtype(torch.float64)
+torch.set_num_threads(1)
+ddp.init()
+
+class Judging(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+    def forward(self, x, y):
+        logits = self.layer(x)
+        return nn.functional.cross_entropy(logits, y, weight=torch.tensor([1.0, 2.0, 5.0])), logits
+
+data = TensorDataset(torch.randn(50, 6), torch.randint(3, (50,)))
+start = Judging()
+
+def parallel(model, x, y):  # nn.DataParallel's replicas, one for each chunk
+    chunks = zip(x.chunk(ddp.get_world_size()), y.chunk(ddp.get_world_size()))
+    return torch.stack([model(*chunk)[0] for chunk in chunks]).mean()
+
+def train(model, loader, loss_of, accumulate):
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9)
+    losses = []
+    for epoch in range(2):
+        for step, (x, y) in enumerate(loader):
+            loss = loss_of(model, x, y)
+            (loss / accumulate).backward()
+            losses.append(ddp.batch_loss(loss).item())
+            if (step + 1) % accumulate == 0:
+                optimizer.step()
+                optimizer.zero_grad()
+    return torch.cat([p.detach().flatten() for p in model.parameters()]), torch.tensor(losses)
+
+def differ(one, other):
+    return max((a - b).abs().max().item() for a, b in zip(one, other))
+
+for size in (8, 7, 1):  # an uneven last batch, uneven ones, ranks without a sample
+    for accumulate in (1, 3):
+        made = []
+        for weighed in (None, False, True):
+            torch.manual_seed(5)
+            loader = DataLoader(data, size, shuffle=True)
+            model = copy.deepcopy(start)
+            if weighed is None:
+                made.append(train(model, loader, parallel, accumulate))
+            else:
+                sharded = ddp.shard(loader, weighed=weighed)
+                step = lambda net, x, y: net(x, y)[0].mean()
+                made.append(train(ddp.DistributedDataParallel(model), sharded, step, accumulate))
+        plain, same, by_size = made
+        assert differ(plain, same) < 1e-12, (size, accumulate, differ(plain, same))
+        if size == 7:
+            assert differ(plain, by_size) > 1e-3
+ddp.print("the same")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_model_that_returns_its_own_loss_trains_as_dataparallel_does(lab, tmp_path, processes):
+    """nn.DataParallel averages its replicas' losses as they are, whatever their parts of the batch."""
+    script = write(tmp_path, OWN_LOSS)
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "the same\n"
+
+
 WRONG = """
 from torch.utils.data import DataLoader
 ddp.init()

@@ -1,0 +1,104 @@
+"""What the wrapped models hand out: rows, lists of them, or numbers that each replica computes of its part."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from functools import cached_property
+
+from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Scope
+from dp2ddp.analyse.samples import LAYERS, Frame, Samples
+
+
+class Forwards(Samples):
+    """Follows the values of one program through the models that it wraps."""
+
+    @cached_property
+    def _inside(self) -> _Inside:
+        return _Inside(self.context)
+
+    def _forward(self, call: Call, frame: Frame) -> Value:
+        """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
+        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+            value = kinds.tensor(self._value(given, frame), given)
+            if value not in (*DEALT, *PLAIN):
+                return value if isinstance(value, Unclear) else Unclear(given)
+        models = [model for callee in call.callees for model in self._models(callee)]
+        found = [value for model in models for value in self._handed(model, call, frame)]
+        return _known(kinds.join(found, call.node)) if found else Kind.OUTPUT
+
+    def _models(self, callee: object) -> Iterator[object]:
+        """The models that a wrapped one is made of."""
+        made = self.program.call(self.program.node(callee.site)) if isinstance(callee, Made) else None
+        module = made.argument("module", 0) if made is not None else None
+        for value in self.program.values(module) if module is not None else ():
+            if not self.context.is_wrapped(frozenset([value])):
+                yield value
+            elif value != callee:
+                yield from self._models(value)
+
+    def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
+        """What a model hands out to one call, by each place of its forward that returns."""
+        if not isinstance(model, Inst):
+            yield Kind.ROWS if is_layer(model) else Kind.OUTPUT
+            return
+        for index in self.program.methods(model, "forward", call.node):
+            scope = self.program.scopes[index]
+            yield from self._inside.returned(scope, *self._arguments(call, scope, True, frame))
+
+
+class _Inside(Samples):
+    """Follows the values of a forward, where all that it is given are a replica's own samples."""
+
+    def returned(self, scope: Scope, given: dict[int, Value], literals: dict[int, object]) -> Iterator[Value]:
+        """What a forward returns to a call that gives it so much."""
+        key = scope.index, frozenset(given.items()), frozenset(literals.items())
+        frame = self._frames.setdefault(key, Frame(given, literals))
+        for node in self.program.body(scope):
+            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, frame):
+                yield self._shape(node.value, frame)
+
+    def _shape(self, node: ast.expr, frame: Frame) -> Value:
+        """What an expression is as an output: a collection, a number, rows, or OUTPUT."""
+        value = _known(self.of(node, frame))
+        places = self._definitions(node, frame) if isinstance(node, ast.Name) else []
+        statements = [self.program.statement(it) for it in places if not isinstance(it, ast.arg)]
+        plain = all(isinstance(it, ast.Assign) and len(it.targets) == 1 for it in statements)
+        sources = [it.value for it in statements] if statements and plain else [node]  # type: ignore[attr-defined]
+        held = [self.program.values(source) for source in sources]
+        lists = all(values and all(isinstance(it, Coll) for it in values) for values in held)
+        return Every(value) if lists and value is Kind.OUTPUT else value
+
+    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+        """What may look at several samples is the replica's own all the same."""
+        value = super()._compute(node, frame)
+        if value in (*AVERAGED, Kind.TOTAL):
+            return Kind.OWN
+        return Kind.OUTPUT if isinstance(value, Unclear) or value is Kind.HANDED else value
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        call = self.program.call(node)
+        if call is not None and losses.is_any_loss(self.context, call):
+            how, _ = losses.reduction(self.context, call)
+            return Kind.OWN if how in ("mean", "sum") else Kind.OUTPUT
+        return super()._call(node, frame)
+
+    def _layer(self, call: Call, frame: Frame) -> Value:
+        return Kind.ROWS if all(map(is_layer, call.callees)) else Kind.OUTPUT
+
+
+def is_layer(value: object) -> bool:
+    """Whether an object is a layer of torch.nn that hands out one tensor with a row for each sample."""
+    return isinstance(value, Made) and value.name.removeprefix("torch.nn.") in LAYERS
+
+
+def _known(value: Value) -> Value:
+    """OUTPUT in the place of what is not known."""
+    match value:
+        case Held():
+            return Held(tuple((key, _known(entry)) for key, entry in value.entries))
+        case Every():
+            return Every(_known(value.element))
+    return value if value in (Kind.OWN, Kind.ROWS) else Kind.OUTPUT
