@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import re
 import subprocess
@@ -13,7 +14,7 @@ import pytest
 from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 
-from dp2ddp.verify import compare
+from dp2ddp.verify import compare, outputs
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.folders import mirror
 from dp2ddp.verify.page import page
@@ -95,6 +96,13 @@ def test_nothing_of_the_user_s_is_written(lab: Lab, tmp_path: Path) -> None:
     result = verified(lab, tmp_path, RIGHT["the program"])
     assert result.verdict is Verdict.MATCH, report(result)
     assert (tmp_path / "model.pt").read_text() == "mine"
+
+
+def test_standard_input_is_a_terminal_at_which_nobody_types(lab: Lab, tmp_path: Path) -> None:
+    """Progress bars ask for its width, and what is asked of a person ends at once."""
+    script = tmp_path / "asks.py"
+    script.write_text("import os, sys\nprint(os.popen('stty size').read(), repr(sys.stdin.read()))\n")
+    assert lab.run(script).ok().printed == "24 80\n ''\n"
 
 
 def test_curves_are_compared_as_they_are(lab: Lab, tmp_path: Path) -> None:
@@ -226,11 +234,20 @@ def test_exit_codes(tmp_path: Path) -> None:
     [
         ("epoch 1: accuracy 0.5 took 0:00:01.71", "epoch #: accuracy # took T"),
         ("loss 1.5e-3 in 2.25s, 3 s and 14 min", "loss # in T, T and T"),
+        ("Step: 5s396ms | Tot: 1h2m", "Step: T | Tot: T"),
         ("model_2 has 3 heads", "model_2 has # heads"),
     ],
 )
 def test_times_are_no_results(text: str, shown: str) -> None:
     assert compare._NUMBER.sub("#", compare._TIME.sub("T", text)) == shown
+
+
+def test_progress_bars_leave_what_they_end_with() -> None:
+    lines: list[str] = []
+    stream = outputs._Lines(io.StringIO(), lines.append)
+    stream.write("[>...] loss 9.1\b\b\b8.5\r")
+    stream.write("[=>..] loss 7.5\b\b\b\b\b\b\bacc  99\r\n")
+    assert lines == ["[=>..] lacc  99"]
 
 
 # The fixtures

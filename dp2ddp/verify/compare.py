@@ -384,7 +384,9 @@ def _masked(path: str) -> str:
 
 _NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
 _TIME = re.compile(
-    r"\d+(?::\d+)+(?:\.\d+)?|\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b"
+    r"\d+(?::\d+)+(?:\.\d+)?"
+    r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
+    r"|\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b"
 )
 
 

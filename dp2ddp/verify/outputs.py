@@ -125,11 +125,24 @@ class _Lines:
         """Write, and tell of the lines that ended."""
         *lines, self._begun = (self._begun + text).split("\n")
         for one in lines:
-            self._note(one.strip("\r").rpartition("\r")[2])  # of a progress bar, what it ends with
+            self._note(_left_standing(one))
         return self._stream.write(text)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_stream"], name)
+
+
+def _left_standing(line: str) -> str:
+    """What a terminal shows at last of a line in which progress bars went back."""
+    shown: list[str] = []
+    place = 0
+    for character in line.strip("\r").rpartition("\r")[2]:
+        if character == "\b":
+            place = max(0, place - 1)
+        else:
+            shown[place : place + 1] = character
+            place += 1
+    return "".join(shown)
 
 
 def keys_of(value: Any, prefix: str = "", depth: int = 0) -> Any:

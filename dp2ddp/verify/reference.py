@@ -7,6 +7,8 @@ the outputs.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -40,17 +42,37 @@ class DataParallel(nn.Module):
         positional += [()] * (parts - len(positional))
         named += [{}] * (parts - len(named))
         # Every replica starts from the buffers as they are now; only replica 0, the module itself, keeps its own.
-        copies = [
-            {name: buffer.clone() for name, buffer in self.module.named_buffers()} for _ in range(parts - 1)
-        ]
+        copies = [_copied_buffers(self.module) for _ in range(parts - 1)]
         outputs = [self.module(*positional[0], **named[0])]
         try:
             for buffers, arguments, keywords in zip(copies, positional[1:], named[1:], strict=True):
                 DataParallel.running += 1
-                outputs.append(torch.func.functional_call(self.module, buffers, arguments, keywords))
+                with _in_place_of_buffers(self.module, buffers):
+                    outputs.append(self.module(*arguments, **keywords))
         finally:
             DataParallel.running = 0
         return _gather(outputs, self.dim)
+
+
+def _copied_buffers(module: nn.Module) -> dict[int, torch.Tensor]:
+    """Copies of a module's buffers, by the ids of the originals."""
+    return {id(buffer): buffer.clone() for buffer in module.buffers()}
+
+
+@contextmanager
+def _in_place_of_buffers(module: nn.Module, copies: dict[int, torch.Tensor]) -> Iterator[None]:
+    """Have ``module`` use other buffers for a while.
+
+    By module and not by name: one that has two names would be given its own back under the first of them only.
+    """
+    own = [(part, dict(part._buffers)) for part in module.modules()]
+    for part, buffers in own:
+        part._buffers.update((name, copies.get(id(buffer), buffer)) for name, buffer in buffers.items())
+    try:
+        yield
+    finally:
+        for part, buffers in own:
+            part._buffers.update(buffers)
 
 
 def _scatter(value: Any, parts: int, dim: int) -> list[Any]:

@@ -13,11 +13,14 @@ Its arguments are names of further modules to import, where they are there.
 from __future__ import annotations
 
 import atexit
+import fcntl
 import importlib
 import json
 import os
 import signal
+import struct
 import sys
+import termios
 import threading
 import time
 from collections.abc import Callable
@@ -30,6 +33,8 @@ import torch.nn.parallel
 from dp2ddp.verify import record
 
 PRELOADED = [torch.distributed, torch.nn.parallel]
+_LINES_AND_COLUMNS = (24, 80)
+_END_OF_INPUT = b"\x04"
 
 
 def rank(job: dict[str, Any], number: int) -> None:
@@ -44,7 +49,7 @@ def rank(job: dict[str, Any], number: int) -> None:
             opened = os.open(job[name].format(rank=number), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(opened, descriptor)
             os.close(opened)
-        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+        os.dup2(_idle_terminal(), 0)
         sys.argv = ["record", *job["command"]]
         record.main()
         code = 0
@@ -62,6 +67,14 @@ def rank(job: dict[str, Any], number: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
+
+
+def _idle_terminal() -> int:
+    """A terminal at which nobody types: progress bars ask standard input for its width, and reading ends at once."""
+    typing, terminal = os.openpty()
+    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_LINES_AND_COLUMNS, 0, 0))
+    os.write(typing, _END_OF_INPUT * 16)
+    return terminal
 
 
 def wait(pids: list[int], timeout: float, ended: Callable[[int, int], None]) -> list[int]:

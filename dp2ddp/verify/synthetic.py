@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-TRAIN, TEST = 256, 64
+TRAIN, TEST = 256, 160
 """How many samples there are."""
 
 

@@ -53,6 +53,30 @@ def test_batch_norm_sees_a_chunk_and_keeps_replica_zero_s_statistics() -> None:
     assert compare.checkpoints(first.state_dict(), module.state_dict(), tolerance=0) == []
 
 
+class TwoNames(nn.Module):
+    """Calls a layer by one of its names."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm1d(3)
+        self.layers = nn.Sequential(self.norm, nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        """Normalised."""
+        return self.layers(x)
+
+
+def test_a_layer_with_two_names_keeps_replica_zero_s_statistics() -> None:
+    """As `self.norm` and inside of a Sequential: it has one state."""
+    torch.manual_seed(0)
+    x = torch.randn(10, 3)
+    module, first = TwoNames(), nn.BatchNorm1d(3)
+    wrap(module, 2)(x)
+    first(x[:5])
+    assert module.layers[0].running_mean is module.norm.running_mean
+    assert compare.checkpoints(first.state_dict(), module.norm.state_dict(), tolerance=0) == []
+
+
 def test_gradients_are_those_of_the_whole_batch() -> None:
     """Replicas share the parameters, so their gradients add up."""
     torch.manual_seed(0)
