@@ -98,6 +98,15 @@ class Noisy(TensorDataset):
 data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
 DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
 
+PRINT = 'print(f"epoch {epoch}: accuracy {correct / 30:.4f}")'
+WRITE = """\
+with open("results.csv", "a") as results:
+        print(epoch, correct / 30, time.time(), sep=",", file=results)"""
+PART = (
+    "test_loader = DataLoader(test, batch_size=10)",
+    "test_loader = ddp.shard(DataLoader(test, batch_size=10), training=False)",
+)
+
 Changes = tuple[tuple[str, str], ...]
 
 
@@ -169,6 +178,17 @@ RIGHT = {
     ),
     "torch's own wrapper": Pair(after=((WRAP, TORCHS),)),
     "Adam": Pair(both=(("optim.SGD", "optim.Adam"),)),
+    "numbers in files": Pair(
+        both=(("import torch\n", "import time\n\nimport torch\n"),),
+        before=(
+            (PRINT, WRITE),
+            (SAVE, SAVE.replace("model.state_dict()", '{"model": model.state_dict(), "accuracy": correct}')),
+        ),
+        after=(
+            ("ddp." + PRINT, "if ddp.is_main_process():\n        " + WRITE.replace("\n", "\n    ")),
+            ("model.module.state_dict()", '{"model": model.module.state_dict(), "accuracy": correct}'),
+        ),
+    ),
 }
 
 WRONG = {
@@ -305,16 +325,26 @@ WRONG = {
         cause="checkpoint keys",
     ),
     "every process saves": Pair(after=(("ddp.save", "torch.save"),), step=4, what="files", cause="files"),
-    "the evaluation is of a part": Pair(
+    "the evaluation is of a part": Pair(after=(PART,), step=4, what="evaluation", cause="evaluation"),
+    "a number in a file is of a part": Pair(
+        both=(("import torch\n", "import time\n\nimport torch\n"),),
+        before=((PRINT, WRITE),),
         after=(
-            (
-                "test_loader = DataLoader(test, batch_size=10)",
-                "test_loader = ddp.shard(DataLoader(test, batch_size=10), training=False)",
-            ),
+            ("ddp." + PRINT, "if ddp.is_main_process():\n        " + WRITE.replace("\n", "\n    ")),
+            PART,
         ),
+        step=8,
+        what="contents",
+        cause="contents",
+        tensor="results.csv",
+    ),
+    "a saved number is of a part": Pair(
+        before=((PRINT, ""), (SAVE, SAVE.replace("model.state", '{"best": correct} | model.state'))),
+        after=(("ddp." + PRINT, ""), ("model.module.state", '{"best": correct} | model.module.state'), PART),
         step=4,
-        what="evaluation",
-        cause="evaluation",
+        what="checkpoint",
+        cause="contents",
+        tensor="model.pt",
     ),
     "a collective is guarded": Pair(
         after=(

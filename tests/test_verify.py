@@ -7,20 +7,25 @@ import os
 import re
 import subprocess
 import sys
+import time
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
+import torch
 from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
+from torch import nn
 
-from dp2ddp.verify import compare, outputs
+from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
+from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.folders import mirror
+from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page
 from dp2ddp.verify.report import report
 from dp2ddp.verify.run import Request, verify
-from dp2ddp.verify.verdict import Result, Verdict
+from dp2ddp.verify.verdict import Result, Tolerance, Verdict
 
 
 def verified(lab: Lab, folder: Path, pair: Pair, **options: object) -> Result:
@@ -239,7 +244,7 @@ def test_exit_codes(tmp_path: Path) -> None:
     ],
 )
 def test_times_are_no_results(text: str, shown: str) -> None:
-    assert compare._NUMBER.sub("#", compare._TIME.sub("T", text)) == shown
+    assert printed.masked(text) == shown
 
 
 def test_progress_bars_leave_what_they_end_with() -> None:
@@ -248,6 +253,71 @@ def test_progress_bars_leave_what_they_end_with() -> None:
     stream.write("[>...] loss 9.1\b\b\b8.5\r")
     stream.write("[=>..] loss 7.5\b\b\b\b\b\b\bacc  99\r\n")
     assert lines == ["[=>..] lacc  99"]
+
+
+@pytest.mark.parametrize(
+    ("name", "before", "after", "found"),
+    [
+        ("a.csv", "epoch,test acc\n0,0.5\n", "epoch,test acc\n0,0.25\n", False),
+        ("a.csv", "epoch,train loss\n0,0.5\n", "epoch,train loss\n0,0.25\n", True),
+        ("a.csv", "epoch,time\n0,0.5\n", "epoch,time\n0,0.25\n", None),
+        ("a.csv", "epoch,loss\n0,0.5\n", "epoch,loss\n0,0.50000000004\n", None),
+        ("a.csv", "epoch,loss\n0,0.5\n", "epoch,loss\n0,0.5000004\n", False),
+        ("a.csv", "0,0.5\n1,0.5\n", "0,0.5\n", False),
+        ("a.tsv", "0\t0.5\n", "0\tnan\n", False),
+        ("a.json", '{"val": [1.5, 2.5], "seconds": 3}', '{"seconds": 4, "val": [1.5, 2.25]}', False),
+        ("a.json", '{"map": 0.5, "date": "2024-01-02"}', '{"map": 0.5, "date": "2024-01-03"}', None),
+        ("a.jsonl", '{"auc": 0.5}\n{"auc": 0.75}\n', '{"auc": 0.5}\n{"auc": 0.7}\n', False),
+        ("a.log", "Nov 21 10:11:12 Rank-1 0.5\n", "Nov 21 11:22:01 Rank-1 0.25\n", True),
+        ("a.log", "Train loss 1.5 Test loss 0.5", "Train loss 1.25 Test loss 0.25", False),
+        ("a.log", "Test: Time 0.1 (0.1) Acc@1 50.0 (50.0)", "Test: Time 0.2 (0.3) Acc@1 50.0 (25.0)", False),
+        ("a.log", "on 2 GPUs\nTest: 0.5 err\n", "on 1 process\nTest: 0.25 err\n", False),
+        ("a.log", "Marker 5, valid 3\n", "Marker 6, valid 3\n", True),
+        ("log-20240102-1.txt", "best 0.5", "best 0.25", False),
+        ("a.log", f"Test took 3m2s, at {time.time()}", f"Test took 3m5s, at {time.time() + 60}", None),
+    ],
+)
+def test_numbers_in_texts(name: str, before: str, after: str, found: bool | None) -> None:
+    """Whether the difference is about training; None where there is none."""
+    runs = [
+        Notes(0, texts={name.replace("0102", day): text}) for day, text in (("0102", before), ("0103", after))
+    ]
+    differences = list(contents.texts(*runs, Tolerance.of(float64=True)))
+    assert [one.trains for one in differences][-1:] == ([] if found is None else [found])
+
+
+ONES = torch.ones(3, dtype=torch.float64)
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ({"acc": 0.5}, {"acc": 0.5 + 1e-9}, None),
+        ({"acc": 0.5}, {"acc": 0.25}, False),
+        ({"log": {"train": [0.5, 1.5]}}, {"log": {"train": [0.5, 1.25]}}, True),
+        ({"epoch": 3}, {"epoch": 4}, False),
+        (
+            {"epoch_time": 3.5, "rng_state": torch.ones(3, dtype=torch.uint8), "gpu": 0},
+            {"epoch_time": 3.25, "rng_state": torch.zeros(3, dtype=torch.uint8), "gpu": 1},
+            None,
+        ),
+        ({"ema": ONES}, {"ema": ONES + 1e-9}, False),
+        ({"ema": ONES}, {"ema": ONES + 1e-13}, None),
+        ({"net": nn.Linear(2, 2)}, {"net": nn.Linear(2, 2)}, False),
+        ({"module.a": torch.ones(2)}, {"a": torch.ones(2)}, None),
+        ({"steps": torch.tensor(3)}, {"steps": torch.tensor(4)}, False),
+        (
+            {"optimizer": {"state": {0: {"exp_avg": torch.ones(2)}}}},
+            {"optimizer": {"state": {0: {"exp_avg": torch.zeros(2)}}}},
+            False,
+        ),
+        ({"arch": "small"}, {"arch": "large"}, False),
+    ],
+)
+def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) -> None:
+    runs = [Notes(0, saves=[Save(0, "a.pt", [], dict(values_of(value)))]) for value in (before, after)]
+    differences = list(contents.checkpoints(runs[0], runs[1:], Tolerance.of(float64=True)))
+    assert [one.trains for one in differences] == ([] if found is None else [found])
 
 
 # The fixtures

@@ -43,6 +43,8 @@ CAUSES = {
     "files": "Files are written otherwise: writing belongs to the main process (ddp.save, ddp.is_main_process()).",
     "evaluation": "The evaluation computes something else with the same weights: on its part of the data only, or "
     "with buffers that are not rank 0's.",
+    "contents": "What is written is computed otherwise: of one process's part of the data (an evaluation, a sum "
+    "or mean that is not combined: ddp.sum, ddp.mean, ddp.gather), or with buffers that are not rank 0's.",
     "collective": "A collective is called by some processes only: under a condition that differs between them "
     "(if ddp.is_main_process()), or after one of them has ended.",
     "curve": "The steps are others on average: batch size, reduction, learning rate, or a loss over the whole batch. "

@@ -7,13 +7,13 @@ at one kind of thing and says what differs; the earliest counts, and within one 
 from __future__ import annotations
 
 import math
-import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dp2ddp.verify.notes import Digest, Notes, Pass, Step, global_batches, parts_of
+from dp2ddp.verify import contents, printed
+from dp2ddp.verify.notes import Digest, Notes, Pass, Step, distance, global_batches, parts_of
 from dp2ddp.verify.verdict import Difference, Tolerance
 
 ORDER = (
@@ -32,6 +32,7 @@ ORDER = (
     "checkpoint",
     "files",
     "evaluation",
+    "contents",
 )
 _ROWS_MEET = {"Mm", "Bmm", "CdistBackward", "Cdist", "EuclideanDist", "Addmm", "Baddbmm", "Topk", "Sort"}
 
@@ -45,7 +46,8 @@ def differences(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> 
         *counts(before, after),
         *checkpoints(before, after),
         *files(before, after),
-        *evaluations(before, after),
+        *evaluations(before, after, tolerance),
+        *values(before, after, tolerance),
     ]
     return sorted(found, key=lambda one: (one.step, ORDER.index(one.what)))
 
@@ -145,8 +147,8 @@ def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Itera
                 return
             far = _farthest(one.digests, other.digests, one.sizes, tolerance.parameters)
             if far is not None:
-                place, distance = far
-                detail = f"rank {notes.rank} begins with other parameters ({distance:.2g} apart)"
+                place, apart = far
+                detail = f"rank {notes.rank} begins with other parameters ({apart:.2g} apart)"
                 yield Difference(0, "start", detail, "start", one.names[place])
                 return
 
@@ -199,15 +201,13 @@ def _step(
     if any(not _alike(one.rates, other.rates) for other in others):
         rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
         yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
-    allowed = tolerance.adaptive if optimizer.adaptive else tolerance.parameters
-    if optimizer.adaptive and tolerance.adaptive >= 1e-5:
-        allowed += 2 * spent
+    allowed = tolerance.stepped(optimizer.adaptive, spent)
     for rank, other in enumerate(others):
         far = _farthest(one.digests, other.digests, optimizer.sizes, allowed)
         if far is not None:
-            place, distance = far
+            place, apart = far
             name = optimizer.names[place]
-            yield Difference(at, "parameter", f"rank {rank}: {distance:.2g} apart", "optimizer", name)
+            yield Difference(at, "parameter", f"rank {rank}: {apart:.2g} apart", "optimizer", name)
             break
     if buffers is not None:
         yield buffers
@@ -243,9 +243,9 @@ def _gradients(
             continue
         scale = max(scale, 1e-30)
         for place, (mine, theirs) in enumerate(zip(one.gradients, other.gradients, strict=True)):
-            distance = _distance(mine, theirs) / scale
-            if not distance <= tolerance.gradients:
-                yield rank, place, distance
+            far = distance(mine, theirs) / scale
+            if not far <= tolerance.gradients:
+                yield rank, place, far
                 break
 
 
@@ -254,8 +254,8 @@ def _buffers(one: Step, other: Step, tolerance: Tolerance) -> Difference | None:
         theirs = other.buffers.get(name)
         if theirs is not None and mine is not None:
             scale = max(1.0, abs(mine[0]))
-            if not _distance(mine, theirs) <= max(tolerance.losses, 1e-9) * scale:
-                detail = f"rank 0: {_distance(mine, theirs):.2g} apart"
+            if not distance(mine, theirs) <= max(tolerance.losses, 1e-9) * scale:
+                detail = f"rank 0: {distance(mine, theirs):.2g} apart"
                 return Difference(one.number, "buffer", detail, "buffers", name)
     return None
 
@@ -285,7 +285,7 @@ def _cause_of_gradient(
         names[place]
         for other in others[1:]
         for place, (mine, theirs) in enumerate(zip(others[0].gradients, other.gradients, strict=True))
-        if not _distance(mine, theirs) / scale <= tolerance.gradients
+        if not distance(mine, theirs) / scale <= tolerance.gradients
     }
     if apart:
         bare = set(after[0].optimizers[one.optimizer].bare)
@@ -320,9 +320,9 @@ def largest_distance(before: Notes, after: Sequence[Notes]) -> tuple[float, str]
             for name, one, other in zip(optimizer.names, mine, theirs, strict=False):
                 if one.shape != other.shape or not one.numel():
                     continue
-                distance = (one.double() - other.double()).abs().max().item()
-                if worst is None or not distance <= worst[0]:
-                    worst = (distance, name)
+                apart = (one.double() - other.double()).abs().max().item()
+                if worst is None or not apart <= worst[0]:
+                    worst = (apart, name)
     return worst
 
 
@@ -331,17 +331,12 @@ def largest_distance(before: Notes, after: Sequence[Notes]) -> tuple[float, str]
 
 def checkpoints(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
     """The keys of what was saved under one name."""
-    theirs: dict[str, tuple[int, list[str]]] = {}
-    for notes in after:
-        for step, path, keys in notes.saves:
-            theirs.setdefault(_masked(path), (step, keys))
     seen = set()
-    for step, path, keys in before.saves:
-        name = _masked(path)
-        if name in seen or name not in theirs:
+    for one, other in contents.saves(before, after):
+        step, path, keys, found = one.step, one.path, one.keys, other.keys
+        if path in seen:
             continue
-        seen.add(name)
-        found = theirs[name][1]
+        seen.add(path)
         if any("module." in key for key in found) and not any("module." in key for key in keys):
             detail = f"{path}: the keys begin with module., before's do not"
             yield Difference(step, "checkpoint", detail, "checkpoint keys")
@@ -367,71 +362,43 @@ def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
             detail = f"{path} is written by ranks {', '.join(map(str, sorted(ranks)))}"
             yield Difference(when[path], "files", detail, "files")
             return
-    mine, theirs = {_masked(path): step for step, path in before.files}, {_masked(path) for path in writers}
+    mine, theirs = {contents.without_times(path): step for step, path in before.files}, {
+        contents.without_times(path) for path in writers
+    }
     for path in sorted(mine.keys() - theirs):
         yield Difference(mine[path], "files", f"{path} is not written", "files")
         return
     for path in sorted(theirs - mine.keys()):
-        step = next(when[name] for name in when if _masked(name) == path)
+        step = next(when[name] for name in when if contents.without_times(name) == path)
         yield Difference(step, "files", f"{path} is written, and was not", "files")
         return
 
 
-def _masked(path: str) -> str:
-    """A path without what differs from run to run."""
-    return re.sub(r"\d{4,}.*", "#", path)
-
-
-_NUMBER = re.compile(r"(?<![\w.])[-+]?\d+(?:\.\d+)?(?:[eE][-+]?\d+)?")
-_TIME = re.compile(
-    r"\d+(?::\d+)+(?:\.\d+)?"
-    r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
-    r"|\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b"
-)
-
-
-def evaluations(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+def evaluations(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
     """The numbers that were printed after an evaluation, by the main process."""
-    mine = [(step, _TIME.sub("T", text)) for step, text, evaluated in before.lines if evaluated]
-    theirs = [(step, _TIME.sub("T", text)) for step, text, evaluated in after[0].lines if evaluated]
-    own = [_training_numbers(before), _training_numbers(after[0])]
-    for (step, one), (_, other) in zip(mine, theirs, strict=False):
-        if _NUMBER.sub("#", one) != _NUMBER.sub("#", other):
-            continue
-        for first, second in zip(_NUMBER.finditer(one), _NUMBER.finditer(other), strict=True):
-            label = one[: first.start()].lower().rsplit(",", 1)[-1]
-            if _same_printed(first[0], second[0]) or "train" in label or "time" in label:
+    mine, theirs = (
+        [(step, text) for step, text, evaluated in notes.lines if evaluated] for notes in (before, after[0])
+    )
+    training = printed.Training.of(before, after[0])
+    for (step, line), (_, another) in zip(mine, theirs, strict=False):
+        for one, other in printed.pairs(line, another):
+            if one.trains or one.is_clock or printed.same(one.text, other.text, tolerance.written):
                 continue
-            if _is_among(first[0], own[0]) and _is_among(second[0], own[1]):
+            if training.has(one.text, other.text):
                 continue  # a training loss: of the whole batch, and of the main process's part
-            detail = f"printed {other.strip()!r}, before {one.strip()!r}"
+            detail = f"printed {another.strip()!r}, before {line.strip()!r}"
             yield Difference(step, "evaluation", detail[:300], "evaluation")
             return
 
 
-def _same_printed(one: str, other: str) -> bool:
-    digits = len(one.partition(".")[2].partition("e")[0])
-    unit = 10.0**-digits if "." in one else 0.0
-    first, second = float(one), float(other)
-    return first == second or abs(first - second) <= max(1.01 * unit, 1e-4 * abs(first) if unit else 0.0)
-
-
-def _training_numbers(notes: Notes) -> list[float]:
-    """What a script may print of its training losses: their means and sums since any step, and themselves."""
-    values = [v for v in notes.losses if math.isfinite(v)]
-    found = list(values)
-    ends = sorted({step for step, _, evaluated in notes.lines if evaluated} | {len(values)})
-    for start in [0, *ends]:
-        for end in ends:
-            part = values[start:end]
-            if part:
-                found += [sum(part) / len(part), sum(part)]
-    return found
-
-
-def _is_among(printed: str, numbers: list[float]) -> bool:
-    digits = len(printed.partition(".")[2])
-    return digits > 0 and any(abs(float(printed) - number) <= 0.51 * 10.0**-digits for number in numbers)
+def values(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
+    """What stands in the files and checkpoints."""
+    for one in contents.checkpoints(before, after, tolerance):
+        if not one.trains:
+            yield Difference(one.step, "checkpoint", f"{one.path}: {one.detail}", "contents", one.path)
+    for one in contents.texts(before, after[0], tolerance):
+        if not one.trains:
+            yield Difference(one.step, "contents", one.detail, "contents", one.path)
 
 
 # Distances
@@ -449,13 +416,6 @@ def _alike(one: list[float], other: list[float]) -> bool:
     )
 
 
-def _distance(one: Digest, other: Digest) -> float:
-    mine, theirs = one or [0.0, 0.0], other or [0.0, 0.0]
-    if any(map(math.isnan, mine)) and any(map(math.isnan, theirs)):
-        return 0.0
-    return max(abs(a - b) for a, b in zip(mine, theirs, strict=True))
-
-
 def norm(digests: list[Digest]) -> float:
     """The norm of all tensors together."""
     return math.sqrt(sum(digest[0] ** 2 for digest in digests if digest is not None))
@@ -468,7 +428,7 @@ def _farthest(
     for place, (mine, theirs, size) in enumerate(zip(one, other, sizes, strict=False)):
         elements = 4 * math.sqrt(max(size, 1))
         scale = max(1.0, (mine or [0.0])[0] / math.sqrt(max(size, 1)))
-        distance = _distance(mine, theirs) / elements
-        if not distance <= tolerance * scale:
-            return place, distance
+        far = distance(mine, theirs) / elements
+        if not far <= tolerance * scale:
+            return place, far
     return None

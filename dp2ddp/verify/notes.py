@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import chain
@@ -77,6 +78,17 @@ class Step:
 
 
 @dataclass
+class Save:
+    """A checkpoint."""
+
+    step: int
+    path: str
+    keys: list[str]
+    values: dict[str, Any]
+    """What stands in it, by its path: numbers and words, tensors as their digests."""
+
+
+@dataclass
 class Notes:
     """What one process did."""
 
@@ -88,7 +100,9 @@ class Notes:
     lines: list[tuple[int, str, bool]] = field(default_factory=list)
     """What was printed: after which step, what, and whether an evaluation had run since the last batch."""
     files: list[tuple[int, str]] = field(default_factory=list)
-    saves: list[tuple[int, str, list[str]]] = field(default_factory=list)
+    saves: list[Save] = field(default_factory=list)
+    texts: dict[str, str] = field(default_factory=dict)
+    """The texts that the run left, whoever wrote them: the first rank's notes have them."""
     bypasses: list[tuple[int, str, str]] = field(default_factory=list)
     """Modules that trained past their wrapper: after which step, which, at what line."""
     collective: str = ""
@@ -191,8 +205,8 @@ class _Reader:
     def file(self, path: str) -> None:
         self.notes.files.append((self._now, path))
 
-    def save(self, path: str | None, keys: list[str]) -> None:
-        self.notes.saves.append((self._now, path or "", keys))
+    def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
+        self.notes.saves.append(Save(self._now, path or "", keys, values))
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))
@@ -219,6 +233,14 @@ def global_batches(ranks: Sequence[Notes], key: str) -> list[list[Any] | None]:
         None if any(part is None for part in column) else list(chain.from_iterable(column))
         for column in zip(*parts, strict=False)
     ]
+
+
+def distance(one: Digest, other: Digest) -> float:
+    """How far apart two tensors are, by their digests."""
+    mine, theirs = one or [0.0, 0.0], other or [0.0, 0.0]
+    if any(map(math.isnan, mine)) and any(map(math.isnan, theirs)):
+        return 0.0
+    return max(abs(a - b) for a, b in zip(mine, theirs, strict=True))
 
 
 def parts_of(ranks: Sequence[Notes], key: str) -> list[list[Any]]:

@@ -7,11 +7,13 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.journal import Journal
 
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -40,7 +42,7 @@ class Outputs:
         )
         self._process = os.getpid()
         self._seen: set[str] = set()
-        self._saved: list[str] | None = None
+        self._saved: dict[str, Any] | None = None
         self._inside = threading.local()
 
     def patch(self) -> None:
@@ -60,14 +62,17 @@ class Outputs:
             self.journal.add("line", text=text[:2000], evaluated=self.evaluated())
 
     def _save(self, obj: Any, f: Any) -> None:
-        keys = list(keys_of(obj))[:_MOST]
+        saved = {
+            "keys": list(islice(keys_of(obj), _MOST)),
+            "values": dict(islice(values_of(obj), _MOST)),
+        }
         name = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if isinstance(name, (str, os.PathLike)):
             self._check(name)
             self._note_file(name)
-            self.journal.add("save", path=self._shown(name), keys=keys)
+            self.journal.add("save", path=self._shown(name), **saved)
         else:  # a file without a name yet
-            self._saved = keys
+            self._saved = saved
 
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
         if event not in ("open", "os.rename") or getattr(self._inside, "busy", False):
@@ -85,7 +90,7 @@ class Outputs:
             else:
                 self._note_file(args[1])
                 if self._saved is not None:
-                    self.journal.add("save", path=self._shown(args[1]), keys=self._saved)
+                    self.journal.add("save", path=self._shown(args[1]), **self._saved)
                     self._saved = None
         finally:
             self._inside.busy = False

@@ -36,6 +36,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from dp2ddp.verify import cuda, draws, reference, synthetic
+from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.loaders import Loaders
@@ -221,24 +222,6 @@ class Recorder:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-
-
-@functools.lru_cache(maxsize=512)
-def _signs(count: int) -> torch.Tensor:
-    generator = torch.Generator().manual_seed(count)
-    return torch.randint(2, (count,), generator=generator, dtype=torch.int8, device="cpu") * 2 - 1
-
-
-def digest(tensor: torch.Tensor | None) -> list[float] | None:
-    """A tensor in two numbers, of which one shows any change: its norm, and its sum with fixed random signs."""
-    if tensor is None:
-        return None
-    with torch.no_grad():
-        flat = tensor.detach()
-        flat = (flat.to_dense() if flat.is_sparse else flat).flatten()
-        flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
-        flat = flat.double().cpu()
-        return [flat.norm().item(), torch.dot(flat, _signs(flat.numel()).double()).item()]
 
 
 def _looks(loss: torch.Tensor) -> dict[str, Any]:

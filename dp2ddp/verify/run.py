@@ -21,7 +21,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, notes
+from dp2ddp.verify import compare, contents, notes
 from dp2ddp.verify.folders import OWN, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
@@ -172,6 +172,9 @@ class _Bench:
         ended = self.server.run(job, patience=request.patience, tick=self._progress(what, out))
         errors = {path.stem: path.read_text(errors="replace") for path in sorted(out.glob("*.stderr"))}
         ranks = notes.read(out)
+        if ranks:
+            written = {path for one in ranks for _, path in one.files}
+            ranks[0].texts = contents.read(work, sorted(written))
         errors |= {str(one.rank): one.error["trace"] for one in ranks if one.error}
         shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
         shutil.rmtree(work, ignore_errors=True)
@@ -228,7 +231,7 @@ def _aligned(bench: _Bench) -> Result:
                 one
                 for one in compare.differences(first, ranks, tolerance)
                 if one.step <= made
-                and one.what not in ("number of steps", "files", "evaluation", "checkpoint")
+                and one.what not in ("number of steps", "files", "evaluation", "contents", "checkpoint")
             ]
         result.differences = sorted(found, key=lambda one: one.step)
         result.verdict, result.errors = Verdict.DIFFERS, _said(after)
@@ -237,7 +240,7 @@ def _aligned(bench: _Bench) -> Result:
     result.differences = compare.differences(first, ranks, tolerance)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks)
-    result.notes = _remarks(first, ranks, result.steps, request)
+    result.notes = _remarks(first, ranks, result.steps, request, tolerance)
     return result
 
 
@@ -331,12 +334,20 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
     rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
     lines = [text for _, text, evaluated in before.lines if evaluated]
     rows.append(("printed after evaluations", f"{len(lines)} lines"))
-    rows.append(("checkpoints", ", ".join(sorted({path for _, path, _ in before.saves})) or "none saved"))
-    rows.append(("files", ", ".join(sorted({path for _, path in before.files})[:8]) or "none written"))
+    saved = {one.path: f"{one.path} ({len(one.values)} values)" for one in before.saves}
+    rows.append(("checkpoints", ", ".join(saved.values()) or "none saved"))
+    numbers = contents.count(before, after[0])
+    named = [
+        f"{path} ({numbers[path]} numbers)" if path in numbers else path
+        for path in sorted({path for _, path in before.files} - saved.keys())
+    ]
+    rows.append(("other files", ", ".join(named[:8]) or "none written"))
     return rows
 
 
-def _remarks(before: Notes, after: Sequence[Notes], made: int, request: Request) -> list[str]:
+def _remarks(
+    before: Notes, after: Sequence[Notes], made: int, request: Request, tolerance: Tolerance
+) -> list[str]:
     found = []
     if made < request.steps:
         found.append(f"the programs end after {made} steps by themselves")
@@ -346,6 +357,14 @@ def _remarks(before: Notes, after: Sequence[Notes], made: int, request: Request)
         found.append("nothing was printed after an evaluation")
     if any(notes.gathers for notes in after):
         found.append("whole batches: every process draws all samples, and the wrapper cuts them")
+    found += [
+        f"{one.path}: a number about training is another, of the main process's part as it seems: {one.detail}"
+        for one in (
+            *contents.checkpoints(before, after, tolerance),
+            *contents.texts(before, after[0], tolerance),
+        )
+        if one.trains
+    ]
     adaptive = any(optimizer.adaptive for optimizer in before.optimizers)
     if adaptive and not request.float64:
         found.append(

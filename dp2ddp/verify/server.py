@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import atexit
 import fcntl
+import gc
 import importlib
 import json
 import os
@@ -64,6 +65,7 @@ def rank(job: dict[str, Any], number: int) -> None:
             threading._shutdown()
         with suppress(BaseException):
             atexit._run_exitfuncs()
+        gc.collect()  # files that are left open are written then
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

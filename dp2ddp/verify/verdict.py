@@ -41,6 +41,17 @@ class Tolerance:
     adaptive: float
     """Of parameters, where the optimizer divides gradients by their size."""
 
+    @property
+    def written(self) -> float:
+        """Of a number that is printed or saved, relative to its size."""
+        return max(self.losses, self.adaptive)
+
+    def stepped(self, adaptive: bool, spent: float) -> float:
+        """Of parameters after steps whose learning rates come to ``spent``."""
+        if not adaptive:
+            return self.parameters
+        return self.adaptive + (2 * spent if self.adaptive >= 1e-5 else 0.0)
+
     @staticmethod
     def of(float64: bool) -> Tolerance:
         """Those of a type: rounding is all that may differ."""

@@ -1,0 +1,259 @@
+"""What stands in the files that both programs wrote: numbers in text, values in checkpoints."""
+
+from __future__ import annotations
+
+import csv
+import difflib
+import json
+import math
+import re
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.verify import printed
+from dp2ddp.verify.notes import Notes, Save, distance
+from dp2ddp.verify.verdict import Tolerance
+
+_TABLES = {".csv": ",", ".tsv": "\t"}
+_TREES = (".json", ".jsonl", ".ndjson")
+_TEXTS = ("", ".txt", ".log", ".out", ".yaml", ".yml", *_TABLES, *_TREES)
+_LARGEST = 2**20
+_LONGEST = 2000
+"""Lines of a text whose lines are not the same ones, up to which they are matched."""
+_OF_A_PROCESS = frozenset("rng rank world size gpu gpus device devices".split())
+
+
+@dataclass(frozen=True)
+class Found:
+    """A value that is another in the converted program's file."""
+
+    step: int
+    path: str
+    detail: str
+    trains: bool = False
+    """Whether it is about training only: it may be of the main process's part."""
+
+
+def read(folder: Path, paths: Sequence[str]) -> dict[str, str]:
+    """The texts among the files that a run wrote, without the name of the folder that it ran in."""
+    texts = {}
+    for path in paths:
+        file = folder / path
+        if file.suffix.lower() in _TEXTS and file.is_file() and file.stat().st_size <= _LARGEST:
+            try:
+                text = file.read_text()
+            except UnicodeDecodeError:
+                continue
+            if "\0" not in text:
+                texts[path] = text.replace(f"{folder}/", "").replace(str(folder), "")
+    return texts
+
+
+# Text
+
+
+def texts(before: Notes, after: Notes, tolerance: Tolerance) -> Iterator[Found]:
+    """The first number that differs in each text that both wrote, and the first about training."""
+    training = printed.Training.of(before, after)
+    for path, one, other in _both(before.texts, after.texts):
+        is_log = Path(path).suffix.lower() not in (*_TABLES, *_TREES)
+        mine, theirs = _lines(path, one), _lines(path, other)
+        matched = list(_matched(mine, theirs))
+        if not is_log and len(matched) < max(len(mine), len(theirs)):
+            detail = (
+                f"{len(theirs)} rows or values, of which {len(matched)} are those of before's {len(mine)}"
+            )
+            yield Found(len(before.steps), path, detail)
+            continue
+        about = set()
+        for line, another in matched:
+            trains = _first_other(line, another, tolerance, training, is_log)
+            if trains is not None and trains not in about:
+                about.add(trains)
+                detail = f"{another.strip()!r}, before {line.strip()!r}"
+                yield Found(len(before.steps), path, detail[:300], trains)
+
+
+def count(before: Notes, after: Notes) -> dict[str, int]:
+    """How many numbers of each text were compared."""
+    found = {}
+    for path, one, other in _both(before.texts, after.texts):
+        matched = _matched(_lines(path, one), _lines(path, other))
+        found[path] = sum(len(printed.numbers(line)) for line, _ in matched)
+    return found
+
+
+def _both(mine: dict[str, Any], theirs: dict[str, Any]) -> Iterator[tuple[str, Any, Any]]:
+    """What has one name in both, but for times in it."""
+    named: defaultdict[str, list[str]] = defaultdict(list)
+    for path in sorted(theirs):
+        named[without_times(path)].append(path)
+    for path in sorted(mine):
+        if named[without_times(path)]:
+            yield path, mine[path], theirs[named[without_times(path)].pop(0)]
+
+
+def without_times(path: str) -> str:
+    """A path without what differs from run to run."""
+    return re.sub(r"\d{4,}.*", "#", path)
+
+
+def _lines(path: str, text: str) -> list[str]:
+    """A text as lines in which words stand before their numbers."""
+    suffix = Path(path).suffix.lower()
+    if suffix in _TABLES:
+        return _rows(list(csv.reader(text.splitlines(), delimiter=_TABLES[suffix])))
+    if suffix in _TREES:
+        try:
+            trees = [json.loads(line) for line in ([text] if suffix == ".json" else text.splitlines())]
+        except ValueError:
+            return text.splitlines()
+        return [line for tree in trees for line in _leaves(tree, "")]
+    return text.splitlines()
+
+
+def _rows(rows: list[list[str]]) -> list[str]:
+    if not rows or any(printed.numbers(cell) for cell in rows[0]):
+        return [", ".join(row) for row in rows]
+    return [
+        ", ".join(f"{name} {cell}" for name, cell in zip(rows[0], row, strict=len(row) == len(rows[0])))
+        for row in rows[1:]
+    ]
+
+
+def _leaves(tree: Any, path: str) -> Iterator[str]:
+    if isinstance(tree, (dict, list)):
+        items = tree.items() if isinstance(tree, dict) else enumerate(tree)
+        for key, item in items:
+            yield from _leaves(item, f"{path}/{key}")
+    else:
+        yield f"{path}: {tree}"
+
+
+def _matched(mine: list[str], theirs: list[str]) -> Iterator[tuple[str, str]]:
+    """The lines that are the same ones, but for their numbers."""
+    one, other = [printed.masked(line) for line in mine], [printed.masked(line) for line in theirs]
+    if one == other:
+        yield from zip(mine, theirs, strict=True)
+    elif max(len(one), len(other)) <= _LONGEST:
+        for block in difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
+            yield from zip(mine[block.a :][: block.size], theirs[block.b :][: block.size], strict=True)
+
+
+def _first_other(
+    line: str, another: str, tolerance: Tolerance, training: printed.Training, is_log: bool
+) -> bool | None:
+    """Whether the first number that differs is about training; None where none does."""
+    found = None
+    for one, other in printed.pairs(line, another):
+        if printed.same(one.text, other.text, tolerance.written) or one.is_clock:
+            continue
+        if training.has(one.text, other.text):
+            continue
+        if not one.trains and (one.is_result or not is_log):
+            return False
+        found = True
+    return found
+
+
+# Checkpoints
+
+
+def checkpoints(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Found]:
+    """The first value that differs in each checkpoint that both saved, and the first about training."""
+    training = printed.Training.of(before, after[0])
+    for one, other in saves(before, after):
+        allowed = _Allowed.of(before, one, tolerance)
+        theirs, about = _bare(other.values), set()
+        for key, mine in _bare(one.values).items():
+            if key not in theirs or _is_of_the_run(key, mine) or allowed.same(key, mine, theirs[key]):
+                continue
+            if isinstance(mine, float) and training.has(repr(mine), repr(theirs[key])):
+                continue
+            trains = printed.trains(_words(key))
+            if trains not in about:
+                about.add(trains)
+                yield Found(one.step, one.path, f"{key}: {_difference(mine, theirs[key])}", trains)
+
+
+def saves(before: Notes, after: Sequence[Notes]) -> Iterator[tuple[Save, Save]]:
+    """The checkpoints of one name, in the order in which they were saved."""
+    named: defaultdict[str, list[Save]] = defaultdict(list)
+    for notes in after:
+        for save in notes.saves:
+            named[without_times(save.path)].append(save)
+    for save in before.saves:
+        if named[without_times(save.path)]:
+            yield save, named[without_times(save.path)].pop(0)
+
+
+def _bare(values: dict[str, Any]) -> dict[str, Any]:
+    return {key.replace("module.", "", 1): value for key, value in values.items()}
+
+
+def _words(key: str) -> list[str]:
+    """The words of what a value is called by, for one in a list of the list."""
+    names = [name for name in key.split("/") if not name.isdigit()]
+    return printed.words(names[-1]) if names else []
+
+
+def _is_of_the_run(key: str, value: Any) -> bool:
+    """Whether it is a time, a random generator's state, or about processes and devices."""
+    is_trained = isinstance(value, dict) and not value["whole"]
+    words = {*_words(key), *printed.words(key.split("/")[0])}
+    return not is_trained and (printed.is_clock(words) or bool(words & _OF_A_PROCESS))
+
+
+def _difference(mine: Any, theirs: Any) -> str:
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        return "another tensor"
+    return f"{theirs!r}, before {mine!r}"
+
+
+@dataclass(frozen=True)
+class _Allowed:
+    """How far values of a checkpoint may be apart."""
+
+    tolerance: Tolerance
+    parameters: float
+    states: float
+    """An optimizer's: its gradients' norm, which rounding is relative to."""
+
+    @staticmethod
+    def of(before: Notes, save: Save, tolerance: Tolerance) -> _Allowed:
+        """Those at the step of ``save``."""
+        allowed, spent = tolerance.parameters, 0.0
+        for step in before.steps[: save.step]:
+            if before.optimizers[step.optimizer].adaptive:
+                spent += max(step.rates, default=0.0)
+                allowed = tolerance.stepped(adaptive=True, spent=spent)
+        tensors = [value for key, value in save.values.items() if _is_state(key) and isinstance(value, dict)]
+        norm = math.sqrt(sum(value["digest"][0] ** 2 for value in tensors))
+        return _Allowed(tolerance, allowed, tolerance.gradients * norm if math.isfinite(norm) else 0.0)
+
+    def same(self, key: str, mine: Any, theirs: Any) -> bool:
+        """Whether two values are one."""
+        if isinstance(mine, dict) and isinstance(theirs, dict):
+            return self._same_tensors(key, mine, theirs)
+        if isinstance(mine, str) and isinstance(theirs, str):
+            return printed.masked(mine) == printed.masked(theirs)
+        if isinstance(mine, float) and isinstance(theirs, (int, float)):
+            return printed.same(repr(mine), repr(float(theirs)), self.tolerance.written)
+        return mine == theirs
+
+    def _same_tensors(self, key: str, mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
+        if mine["size"] != theirs["size"]:
+            return False
+        far = distance(mine["digest"], theirs["digest"])
+        if mine["whole"] or not far:
+            return not far
+        roots = math.sqrt(max(mine["size"], 1))
+        close = far / (4 * roots) <= self.parameters * max(1.0, mine["digest"][0] / roots)
+        return close or (_is_state(key) and far <= self.states)
+
+
+def _is_state(key: str) -> bool:
+    return bool(re.search(r"(?:^|/)state/\d+/", key))

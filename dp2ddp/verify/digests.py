@@ -1,0 +1,60 @@
+"""Tensors, and what else is saved, in a few numbers each."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+_DEEPEST, _LONGEST = 6, 1000
+
+
+@functools.lru_cache(maxsize=512)
+def _signs(count: int) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(count)
+    return torch.randint(2, (count,), generator=generator, dtype=torch.int8, device="cpu") * 2 - 1
+
+
+def digest(tensor: torch.Tensor | None) -> list[float] | None:
+    """A tensor in two numbers, of which one shows any change: its norm, and its sum with fixed random signs."""
+    if tensor is None:
+        return None
+    with torch.no_grad():
+        flat = tensor.detach()
+        flat = (flat.to_dense() if flat.is_sparse else flat).flatten()
+        flat = torch.view_as_real(flat).flatten() if flat.is_complex() else flat
+        flat = flat.double().cpu()
+        return [flat.norm().item(), torch.dot(flat, _signs(flat.numel()).double()).item()]
+
+
+def values_of(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """What stands in a saved value, by its path: numbers, words, and tensors as their sizes and digests."""
+    numpy = sys.modules.get("numpy")
+    if numpy is not None and isinstance(value, (numpy.ndarray, numpy.generic)):
+        if value.dtype.kind not in "biuf":
+            return
+        value = torch.as_tensor(value) if value.ndim else value.item()
+    if isinstance(value, torch.Tensor):
+        yield path, {
+            "size": value.numel(),
+            "whole": not value.dtype.is_floating_point,
+            "digest": digest(value),
+        }
+    elif isinstance(value, (bool, int, float, str)):
+        yield path, value
+    elif depth < _DEEPEST:
+        for key, item in _items(value):
+            yield from values_of(item, f"{path}/{key}" if path else str(key), depth + 1)
+
+
+def _items(value: Any) -> Any:
+    if isinstance(value, torch.nn.Module):
+        return value.state_dict().items()
+    if isinstance(value, dict):
+        return value.items()
+    if isinstance(value, (list, tuple)) and len(value) <= _LONGEST:
+        return enumerate(value)
+    return ()
