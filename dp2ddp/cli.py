@@ -276,10 +276,12 @@ def _verify(options: argparse.Namespace) -> int:
         after = options.after.resolve()
     scripts = (before, after, *overlay)
     root = cwd if all(path.is_relative_to(cwd) for path in scripts) else _common(scripts)
+    start = cwd.relative_to(root) if cwd.is_relative_to(root) else Path()
     request = Request(
         before=before,
         after=after,
         root=root,
+        start=start,
         overlay=overlay,
         processes=options.processes,
         steps=options.steps,

@@ -20,7 +20,8 @@ from torch import nn
 from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
-from dp2ddp.verify.folders import mirror
+from dp2ddp.verify.folders import link_neighbours, mirror
+from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page
 from dp2ddp.verify.report import report
@@ -197,13 +198,48 @@ def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def test_the_command_converts_what_has_no_after(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(BEFORE)
-    done = run(tmp_path, "train.py", "--steps", "6", "--float64", "--report", "out.html")
+    """A program that is started in a folder of its project, and reads what lies beside the project."""
+    folder = tmp_path / "project" / "scripts"
+    folder.mkdir(parents=True)
+    (tmp_path / "data").mkdir()
+    (tmp_path / "data" / "size").write_text("64")
+    text = BEFORE.replace("nn.DataParallel(net).cuda()", "wrapped(net)").replace("64", "size")
+    begin = "import sys\nsys.path.append('..')\nfrom wrapping import wrapped\nsize = int(open('../../data/size').read())\n"
+    (folder / "train.py").write_text(begin + text)
+    wrapping = folder.parent / "wrapping.py"
+    wrapping.write_text(
+        "from torch import nn\n\n\ndef wrapped(net):\n    return nn.DataParallel(net).cuda()\n"
+    )
+    done = run(folder, "train.py", "--steps", "6", "--float64", "--report", "out.html")
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("MATCH over 6 steps")
     assert "step" in done.stderr
-    assert "ddp.DistributedDataParallel" in (tmp_path / "out.html").read_text()
-    assert (tmp_path / "train.py").read_text() == BEFORE
+    assert "ddp.DistributedDataParallel" in (folder / "out.html").read_text()
+    assert (folder / "train.py").read_text() == begin + text
+    assert "ddp" not in wrapping.read_text()
+
+
+def test_imports_are_of_the_copy(lab: Lab, tmp_path: Path) -> None:
+    """What PYTHONPATH has of the user's folder is there only as it was before the conversion."""
+    script = tmp_path / "paths.py"
+    script.write_text("import sys\nprint(*sys.path, sep='\\n')\n")
+    copy = str(tmp_path / "work" / "project")
+    paths = lab.run(script, moved=[str(REPOSITORY), copy]).ok().printed.splitlines()
+    assert copy in paths and str(REPOSITORY) not in paths
+
+
+@pytest.mark.parametrize("name", ["mine", "data/mine"])
+def test_what_lies_beside_the_folder_is_not_written(tmp_path: Path, name: str) -> None:
+    source, place = tmp_path / "source", tmp_path / "dp2ddp_verify_place"
+    for folder in (source, place, tmp_path / "data"):
+        folder.mkdir()
+    for path in ("mine", "data/mine"):
+        (tmp_path / path).write_text("mine")
+    neighbours = [str(path) for path in link_neighbours(source, place)]
+    watch = outputs.Outputs(Journal(tmp_path), bool, neighbours, str(place / "source"))
+    with pytest.raises(PermissionError, match="nothing of yours"):
+        watch._check(place / name)
+    watch._check(place / "new")
 
 
 def test_data_that_is_not_there_is_made(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ import csv
 import difflib
 import json
 import math
+import os
 import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
@@ -37,8 +38,8 @@ class Found:
     """Whether it is about training only: it may be of the main process's part."""
 
 
-def read(folder: Path, paths: Sequence[str]) -> dict[str, str]:
-    """The texts among the files that a run wrote, without the name of the folder that it ran in."""
+def read(folder: Path, paths: Sequence[str], place: Path) -> dict[str, str]:
+    """The texts among the files that a run wrote in ``folder``, without the names of its own ``place``."""
     texts = {}
     for path in paths:
         file = folder / path
@@ -48,7 +49,7 @@ def read(folder: Path, paths: Sequence[str]) -> dict[str, str]:
             except UnicodeDecodeError:
                 continue
             if "\0" not in text:
-                texts[path] = text.replace(f"{folder}/", "").replace(str(folder), "")
+                texts[path] = text.replace(f"{folder}{os.sep}", "").replace(str(place), "")
     return texts
 
 

@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,14 +26,18 @@ class Outputs:
     Args:
         journal: gets it.
         evaluated: tells whether an evaluation has run since the last step.
-        protected: a folder in which nothing may be written: the user's own, where links lead.
+        protected: what may not be written: the user's own, where links lead.
+        work: the copy of it to work in.
     """
 
-    def __init__(self, journal: Journal, evaluated: Callable[[], bool], protected: str | None) -> None:
+    def __init__(
+        self, journal: Journal, evaluated: Callable[[], bool], protected: Sequence[str], work: str | None
+    ) -> None:
         self.journal = journal
         self.evaluated = evaluated
         self.protected = protected
-        self._own = os.path.realpath(os.getcwd())
+        self._start = os.path.realpath(os.getcwd())
+        self._own = (os.path.dirname(os.path.realpath(work)) if work else self._start) + os.sep
         self._passing = (
             tempfile.gettempdir() + os.sep,
             "/dev/",
@@ -97,8 +101,8 @@ class Outputs:
 
     def _check(self, path: Any) -> None:
         real = os.path.realpath(os.fsdecode(path))
-        ours = os.path.dirname(self._own) + os.sep
-        if self.protected and real.startswith(self.protected + os.sep) and not real.startswith(ours):
+        theirs = any(real == one or real.startswith(one + os.sep) for one in self.protected)
+        if theirs and not real.startswith(self._own):
             raise PermissionError(f"dp2ddp verify changes nothing of yours: {real} is not to be written")
 
     def _note_file(self, path: Any) -> None:
@@ -113,8 +117,8 @@ class Outputs:
         name = os.path.basename(real)
         if name.endswith((".tmp", ".pyc", ".lock")) or "__pycache__" in real:
             return None
-        if real.startswith(self._own + os.sep):
-            return os.path.relpath(real, self._own)
+        if real.startswith(self._own):
+            return os.path.relpath(real, self._start)
         return None if real.startswith(self._passing) else real
 
 

@@ -16,7 +16,8 @@ the same command again, brings the patches along. The variable is a JSON object:
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
-    protected  a folder in which nothing may be written
+    protected  files and folders in which nothing may be written
+    moved      the user's folder, and the copy of it that is worked in
 """
 
 from __future__ import annotations
@@ -62,13 +63,16 @@ class Recorder:
         self.settings = settings
         self.out = Path(settings["out"]).resolve()
         self.journal = Journal(self.out)
+        self.root, self.work = settings.get("moved") or (None, None)
         self.steps = 0
         self.limit: int | None = settings.get("steps")
         plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
         align = bool(settings.get("align"))
         self.loaders = Loaders(self.journal, plan, align, lambda: self.steps, self.limit)
         self.forwards = Forwards(self.journal, align, current_rank)
-        self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, settings.get("protected"))
+        self.outputs = Outputs(
+            self.journal, lambda: self.loaders.evaluated, settings.get("protected", ()), self.work
+        )
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer] = []
@@ -252,6 +256,12 @@ def current_rank() -> int:
     return int(os.environ.get("RANK", "0"))
 
 
+def _moved(path: str, root: str, work: str) -> str:
+    """A place to import from: in the copy where it is in the folder that was copied."""
+    within = path == root or path.startswith(root + os.sep)
+    return work + path.removeprefix(root) if within else path
+
+
 def main() -> None:
     """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
     script = sys.argv[1]
@@ -266,6 +276,8 @@ def main() -> None:
             faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     sys.argv = sys.argv[1:]
     sys.path[0] = str(Path(script).resolve().parent)
+    if recorder is not None and recorder.root:
+        sys.path[1:] = [_moved(path, recorder.root, recorder.work) for path in sys.path[1:]]
     if recorder is None:
         runpy.run_path(script, run_name="__main__")
         return

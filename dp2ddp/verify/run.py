@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from dp2ddp.verify import compare, contents, notes
-from dp2ddp.verify.folders import OWN, mirror
+from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
@@ -46,6 +46,7 @@ class Request:
     Args:
         before, after: the scripts.
         root: the folder that both are run in a copy of.
+        start: the folder in it that they are started in.
         overlay: contents that files of the converted program's copy get.
         processes: how many, and how many replicas.
         steps: optimizer steps.
@@ -61,6 +62,7 @@ class Request:
     before: Path
     after: Path
     root: Path
+    start: Path = Path()
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
     processes: int = 2
     steps: int = 20
@@ -142,8 +144,11 @@ class _Bench:
         self.count += 1
         request, out = self.request, self.folder / f"notes{self.count}"
         out.mkdir()
-        work = self.folder / f"run{self.count}"
+        place = self.folder / f"run{self.count}"
+        work = place / (request.root.name or "root")
         mirror(request.root, work, overlay)
+        neighbours = link_neighbours(request.root, place)
+        start = work / request.start
         settings = {
             "out": str(out),
             "float64": request.float64,
@@ -151,7 +156,8 @@ class _Bench:
             "align": not request.as_is,
             "synthetic": request.synthetic,
             "prepare": str(request.prepare) if request.prepare else None,
-            "protected": str(request.root),
+            "moved": [str(request.root), str(work)],
+            "protected": [str(path) for path in (request.root, *neighbours)],
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }
@@ -162,7 +168,7 @@ class _Bench:
         base |= {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": str(request.patience)}
         job = {
             "command": [str(work / script.relative_to(request.root)), *request.arguments],
-            "cwd": str(work),
+            "cwd": str(start),
             "ranks": [{**base, **place} for place in ranks_environment(processes)],
             "timeout": 3600,
             "stdout": str(out / "{rank}.stdout"),
@@ -174,11 +180,11 @@ class _Bench:
         ranks = notes.read(out)
         if ranks:
             written = {path for one in ranks for _, path in one.files}
-            ranks[0].texts = contents.read(work, sorted(written))
+            ranks[0].texts = contents.read(start, sorted(written), place)
         errors |= {str(one.rank): one.error["trace"] for one in ranks if one.error}
         shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
-        shutil.rmtree(work, ignore_errors=True)
-        return _Run(ranks, ended, shown.replace(str(work) + os.sep, ""))
+        shutil.rmtree(place, ignore_errors=True)
+        return _Run(ranks, ended, shown.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", ""))
 
     def _device(self) -> str:
         return "cpu" if self.request.device == "cpu" else "cuda:0"
