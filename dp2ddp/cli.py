@@ -129,7 +129,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     command.add_argument("before", type=Path, metavar="BEFORE", help="the script with DataParallel")
     command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted script")
     command.add_argument(
-        "--processes", type=_count, default=2, metavar="N", help="processes and replicas (2)"
+        "--processes", type=_processes, default=2, metavar="N", help="processes and replicas (2)"
     )
     command.add_argument("--steps", type=_count, default=20, metavar="N", help="optimizer steps (20)")
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both are run (cpu)")
@@ -149,15 +149,26 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     command.add_argument(
         "--timeout", type=_count, default=120, metavar="S", help="seconds of silence that are a hang (120)"
     )
+    command.add_argument(
+        "--exact", action="store_true", help="without AFTER: convert as convert --exact does"
+    )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
-    command.set_defaults(run=_verify, error=command.error)
+    own = frozenset(name for action in command._actions for name in action.option_strings)
+    command.set_defaults(run=_verify, error=command.error, own=own)
 
 
 def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise ValueError
-    return number
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+    return int(text)
+
+
+def _processes(text: str) -> int:
+    if _count(text) == 1:
+        raise argparse.ArgumentTypeError(
+            "one process is the original once more and proves nothing; take 2 or more"
+        )
+    return int(text)
 
 
 def _config(options: argparse.Namespace) -> Config:
@@ -246,26 +257,35 @@ def _explain(options: argparse.Namespace) -> int:
 
 def _verify(options: argparse.Namespace) -> int:
     for path in (options.before, options.after, options.prepare):
-        if path is not None and not path.is_file():
-            options.error(f"{path} is no file")
+        if path is not None and (reason := _unreadable(path)):
+            _say(f"{path}: cannot be read: {reason}")
+            return UNREADABLE
+    if options.exact and options.after:
+        options.error("argument --exact: not allowed with AFTER, which is converted already")
+    own = [word for word in options.scripts if word.partition("=")[0] in options.own]
+    if own:
+        _say(f"dp2ddp: {', '.join(own)} after -- is for the scripts: verify's own options stand before it")
     try:
         from dp2ddp.verify.run import Request, verify
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         options.error("torch is needed to run the scripts: install dp2ddp[train]")
+    from dp2ddp.convert import convert_paths, is_converted
     from dp2ddp.verify.report import report
     from dp2ddp.verify.verdict import Verdict
 
     before = options.before.resolve()
+    if is_converted(before):
+        _say(f"INCONCLUSIVE: {options.before} is converted already; BEFORE is the script with DataParallel")
+        return KEPT
     after, cwd, overlay, diff = before, Path.cwd().resolve(), {}, b""
     if options.after is None:
-        from dp2ddp.convert import convert_paths
         from dp2ddp.emit.diff import base_of
         from dp2ddp.emit.diff import diff as differences
         from dp2ddp.emit.text import report as findings
 
-        conversion = convert_paths([str(before)])
+        conversion = convert_paths([str(before)], exact=options.exact)
         if conversion.unreadable or conversion.errors or not conversion.changes:
             sys.stderr.write(findings(conversion, written=False))
             _say("INCONCLUSIVE: the script was not converted")
@@ -303,6 +323,14 @@ def _verify(options: argparse.Namespace) -> int:
         options.report.write_text(page(result))
         _say(f"dp2ddp: the report is in {options.report}")
     return {Verdict.MATCH: DONE, Verdict.DIFFERS: WOULD_CHANGE, Verdict.INCONCLUSIVE: KEPT}[result.verdict]
+
+
+def _unreadable(path: Path) -> str:
+    try:
+        path.open("rb").close()
+    except OSError as error:
+        return (error.strerror or str(error)).lower()
+    return ""
 
 
 def _common(paths: Sequence[Path]) -> Path:

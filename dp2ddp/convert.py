@@ -19,7 +19,7 @@ from dp2ddp.format import format_like
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Rule, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import RULES, check
-from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, read
+from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, load, read
 from dp2ddp.tiers import decide
 
 INTERNAL = "DDP000"
@@ -159,6 +159,12 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Start]) -> Iterable[
                 yield Idle(path, "already converted")
             else:
                 yield Idle(path, "no script trains with it" if path in wraps else "no DataParallel")
+
+
+def is_converted(path: Path) -> bool:
+    """Whether a script uses the runtime already."""
+    file = load(path, path.read_bytes())
+    return isinstance(file, SourceFile) and _is_converted(file)
 
 
 def _is_converted(file: SourceFile) -> bool:

@@ -17,6 +17,7 @@ from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
+from dp2ddp.cli import main
 from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
@@ -77,14 +78,19 @@ def test_a_hang_is_reported_with_where_the_ranks_are(lab: Lab, tmp_path: Path) -
 
 def test_a_death_is_reported_with_rank_and_traceback(lab: Lab, tmp_path: Path) -> None:
     shown = report(verified(lab, tmp_path, WRONG["it fails"]))
-    assert "rank 1 ends with AssertionError" in shown
+    assert "rank 1 ends: AssertionError" in shown
     assert "assert ddp.get_rank() == 0" in shown
 
 
 @pytest.mark.parametrize(
     ("before", "reason"),
     [
-        (BEFORE.replace("    model.train()", "    raise ValueError('no')"), "ValueError: no"),
+        (BEFORE.replace("    model.train()", "    raise ValueError('no')"), "ends: ValueError: no"),
+        (BEFORE.replace("    model.train()", "    raise SystemExit('no data')"), "ends: no data"),
+        (
+            "import argparse\nargparse.ArgumentParser(prog='p').error('no data')\n",
+            "ends: p: error: no data (exit code 2)",
+        ),
         ("print('nothing')\n", "no optimizer step"),
     ],
 )
@@ -95,6 +101,17 @@ def test_what_cannot_be_compared_is_inconclusive(lab: Lab, tmp_path: Path, befor
     result = verify(request, server=lab.warm)
     assert result.verdict is Verdict.INCONCLUSIVE
     assert reason in result.reason
+    assert "runpy" not in result.errors
+    assert "ends" not in reason or "no" in result.errors
+
+
+@pytest.mark.parametrize("as_is", [False, True])
+def test_a_batch_that_is_not_divided_is_inconclusive(lab: Lab, tmp_path: Path, as_is: bool) -> None:
+    pair = Pair(before=(("batch_size=16", "batch_size=15"),), after=(("size(16)", "size(15)"),))
+    result = verified(lab, tmp_path, pair, as_is=as_is)
+    assert result.verdict is Verdict.INCONCLUSIVE
+    assert "a batch size of 15 can't be divided among 2 processes" in result.reason
+    assert "--exact" in result.reason and "--processes" in result.reason
 
 
 def test_nothing_of_the_user_s_is_written(lab: Lab, tmp_path: Path) -> None:
@@ -263,11 +280,52 @@ def test_exit_codes(tmp_path: Path) -> None:
     (tmp_path / "before.py").write_text(BEFORE)
     (tmp_path / "after.py").write_text(WRONG["the batch size is not divided"].texts[1])
     (tmp_path / "idle.py").write_text("print('nothing')\n")
-    assert run(tmp_path, "before.py", "after.py", "--steps", "4").returncode == 1
+    done = run(tmp_path, "before.py", "after.py", "--steps", "4", "--", "--steps=3", "--seed", "1")
+    assert done.returncode == 1
+    assert (
+        "dp2ddp: --steps=3 after -- is for the scripts: verify's own options stand before it" in done.stderr
+    )
     assert run(tmp_path, "idle.py", "idle.py").returncode == 3
-    assert run(tmp_path, "idle.py").returncode == 3
-    assert run(tmp_path, "missing.py").returncode == 2
-    assert run(tmp_path, "before.py", "--steps", "0").returncode == 2
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "said"),
+    [
+        ("idle.py", 3, "INCONCLUSIVE: the script was not converted"),
+        ("after.py", 3, "INCONCLUSIVE: after.py is converted already"),
+        ("after.py before.py", 3, "INCONCLUSIVE: after.py is converted already"),
+        ("missing.py", 4, "missing.py: cannot be read: no such file or directory"),
+        ("before.py missing.py", 4, "missing.py: cannot be read: no such file or directory"),
+        ("before.py --prepare .", 4, ".: cannot be read: is a directory"),
+        ("before.py --steps 0", 2, "--steps: 0 is not a whole number from 1 on"),
+        ("before.py --steps two", 2, "--steps: two is not a whole number from 1 on"),
+        (
+            "before.py --processes 1",
+            2,
+            "--processes: one process is the original once more and proves nothing",
+        ),
+        ("before.py after.py --exact", 2, "--exact: not allowed with AFTER"),
+    ],
+)
+def test_what_is_not_run_is_said_in_a_line(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    arguments: str,
+    code: int,
+    said: str,
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for name, text in (("before", BEFORE), ("after", AFTER), ("idle", "print('nothing')\n")):
+        (tmp_path / f"{name}.py").write_text(text)
+    assert main(["verify", *arguments.split()]) == code
+    assert said in capsys.readouterr().err
+
+
+def test_batches_of_any_size_convert_exactly(tmp_path: Path) -> None:
+    (tmp_path / "train.py").write_text(BEFORE.replace("batch_size=16", "batch_size=15"))
+    done = run(tmp_path, "train.py", "--exact", "--steps", "4", "--float64")
+    assert done.returncode == 0, done.stdout + done.stderr
 
 
 @pytest.mark.parametrize(

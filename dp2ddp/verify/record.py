@@ -31,6 +31,7 @@ import signal
 import sys
 import traceback
 from pathlib import Path
+from types import TracebackType
 from typing import Any
 
 import torch
@@ -205,7 +206,7 @@ class Recorder:
     def fail(self, error: BaseException) -> None:
         """Note that the script ended in ``error``."""
         code = error.code if isinstance(error, SystemExit) else 1
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(error.with_traceback(_from_script(error.__traceback__))))
         self.journal.add("error", kind=type(error).__name__, text=str(error), code=code, trace=text)
         self.journal.open(current_rank())
 
@@ -254,6 +255,14 @@ def current_rank() -> int:
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
     return int(os.environ.get("RANK", "0"))
+
+
+def _from_script(trace: TracebackType | None) -> TracebackType | None:
+    """A traceback from where the script begins; all of it where none of it is the script's."""
+    frame = trace
+    while frame is not None and frame.tb_frame.f_globals.get("__name__") in (__name__, "runpy"):
+        frame = frame.tb_next
+    return frame or trace
 
 
 def _moved(path: str, root: str, work: str) -> str:

@@ -37,6 +37,8 @@ _WAITED = (
     "has ended, but",
 )
 """What a process says that waited for another one."""
+_INDIVISIBLE = "can't be divided among"
+"""What the runtime says of a batch size."""
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,8 @@ class _Run:
     ranks: list[Notes]
     ended: Ended
     errors: str
+    last_lines: dict[int, str]
+    """What each rank said last on standard error."""
 
     @property
     def failed(self) -> bool:
@@ -181,10 +185,16 @@ class _Bench:
         if ranks:
             written = {path for one in ranks for _, path in one.files}
             ranks[0].texts = contents.read(start, sorted(written), place)
-        errors |= {str(one.rank): one.error["trace"] for one in ranks if one.error}
+        last_lines = {int(rank): _tail(text).rpartition("\n")[2] for rank, text in errors.items()}
+        errors |= {
+            str(one.rank): one.error["trace"]
+            for one in ranks
+            if one.error and not (_exits(one) and last_lines.get(one.rank))
+        }
         shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
         shutil.rmtree(place, ignore_errors=True)
-        return _Run(ranks, ended, shown.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", ""))
+        shown = shown.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", "")
+        return _Run(ranks, ended, shown, last_lines)
 
     def _device(self) -> str:
         return "cpu" if self.request.device == "cpu" else "cuda:0"
@@ -204,6 +214,21 @@ class _Bench:
         return tick
 
 
+def _exits(notes: Notes) -> bool:
+    """Whether a rank ends by saying so itself: what it says is on standard error."""
+    return notes.error is not None and notes.error["kind"] == "SystemExit"
+
+
+def _end_of(run: _Run, notes: Notes) -> str:
+    """How a rank has ended, in words."""
+    error = notes.error
+    if not _exits(notes):
+        return f"{error['kind']}: {error['text']}"
+    said = run.last_lines.get(notes.rank, "")
+    code = f"exit code {error['code']}"
+    return error["text"] if not isinstance(error["code"], int) else f"{said} ({code})" if said else code
+
+
 def _tail(text: str) -> str:
     """The last lines of an output, without those of torch's C++ stacks."""
     lines = [
@@ -219,6 +244,8 @@ def _aligned(bench: _Bench) -> Result:
     request = bench.request
     tolerance = Tolerance.of(request.float64)
     after = bench.run_after()
+    if reason := _cannot_be_run(after):
+        return Result(Verdict.INCONCLUSIVE, reason)
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     before = bench.run_before(plan)
@@ -255,12 +282,19 @@ def _why_not(before: _Run) -> str:
     if before.ended.stopped:
         return f"the original hangs: {before.ended.stopped}"
     if any(before.ended.codes):
-        error = next((one.error for one in before.ranks if one.error), None)
-        shown = f": {error['kind']}: {error['text']}" if error else f" with exit code {before.ended.codes[0]}"
-        return f"the original ends{shown}"
+        first = next((one for one in before.ranks if one.error), None)
+        return (
+            f"the original ends: {_end_of(before, first) if first else f'exit code {before.ended.codes[0]}'}"
+        )
     if not before.ranks or not before.ranks[0].steps:
         return "the original makes no optimizer step: nothing to compare"
     return ""
+
+
+def _cannot_be_run(after: _Run) -> str:
+    """Why the converted program is not for so many processes, in the runtime's words."""
+    said = next((line for line in after.last_lines.values() if _INDIVISIBLE in line), "")
+    return f"{said.removeprefix('dp2ddp: ')}. Verify with --exact, or with other --processes" if said else ""
 
 
 def _failure(after: _Run) -> Difference:
@@ -270,7 +304,7 @@ def _failure(after: _Run) -> Difference:
     own = [one for one in errors if not any(sign in one.error["text"] for sign in _WAITED)]
     if own:
         first = own[0]
-        detail = f"rank {first.rank} ends with {first.error['kind']}: {first.error['text']}"[:400]
+        detail = f"rank {first.rank} ends: {_end_of(after, first)}"[:400]
         return Difference(made + 1, "end", detail, "error")
     if after.ended.stopped or errors or any(sign in after.errors for sign in _WAITED):
         where = [f"rank {one.rank} last called {one.collective}" for one in after.ranks if one.collective]
@@ -414,6 +448,8 @@ def _as_is(bench: _Bench) -> Result:
             return Result(Verdict.INCONCLUSIVE, reason, errors=before.errors)
         befores.append(before.ranks[0])
         after = bench.run_after(seeds=seeds)
+        if reason := _cannot_be_run(after):
+            return Result(Verdict.INCONCLUSIVE, reason)
         if after.failed:
             return Result(
                 Verdict.DIFFERS,
