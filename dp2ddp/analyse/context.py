@@ -16,7 +16,14 @@ RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
 # What asks whether a file is there, what gets one from elsewhere, and what keeps it.
 THERE = {"os.path.exists", "os.path.isfile", "pathlib.Path.exists", "pathlib.Path.is_file"}
 DOWNLOADS = {"requests.get", "urllib.request.urlopen"}
-KEEPING = {"builtins.open", "io.open", "pathlib.Path.open", "shutil.copyfileobj", "shutil.copy", "shutil.move"}
+KEEPING = {
+    "builtins.open",
+    "io.open",
+    "pathlib.Path.open",
+    "shutil.copyfileobj",
+    "shutil.copy",
+    "shutil.move",
+}
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 
 
