@@ -34,6 +34,8 @@ class Kind(Enum):
     """Every sample computed by itself, in dimensions that are not followed."""
     PICKED = auto()
     """Some of the rows, or of their numbers, as many as the data say."""
+    PLACES = auto()
+    """Where such rows stand, in one dimension: `torch.where(mask)[0]`."""
     SHAPE = auto()
     """The shape of rows: its first number is that of the samples."""
     COUNT = auto()

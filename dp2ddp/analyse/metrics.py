@@ -153,7 +153,8 @@ def measured(context: Context, loops: list[BatchLoop], whole: Callable[[ast.AST]
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and isinstance(loop.node, ast.For):
-            waiting += follow.measured(loop)
+            within = (it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
+            waiting += follow.measured(loop, loop.runs.difference(*within))
     found: dict[int, Number] = {}
     entered: set[int] = set()
     while waiting:
@@ -265,8 +266,11 @@ class _Followed:
         self.counted: set[int] = set()  # those of them that are counted sample by sample
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
 
-    def measured(self, loop: BatchLoop) -> list[tuple[Scope, set[int]]]:
-        """Where a training loop, and each function that it runs, is given its losses and outputs."""
+    def measured(self, loop: BatchLoop, runs: frozenset[int]) -> list[tuple[Scope, set[int]]]:
+        """Where a training loop, and each function that it runs, is given its losses and outputs.
+
+        ``runs`` is what it runs itself, no evaluation within it.
+        """
         node: ast.For = loop.node  # type: ignore[assignment]
         call = self.program.call(node.iter)
         counted = call is not None and "builtins.enumerate" in call.names
@@ -274,11 +278,11 @@ class _Followed:
         self.rows |= self._bound([target])
         found: dict[int, set[int]] = defaultdict(set, {self.program.scope(node).index: set()})
         for backward in self.context.backwards:
-            if id(backward) in loop.runs and not self.whole(backward):
+            if id(backward) in runs and not self.whole(backward):
                 found[self.program.scope(backward).index] |= self._defined(self.context.loss(backward))
         for it in self.program.calls:
             statement = self.program.parent(it.node)
-            if id(it.node) in loop.runs and isinstance(statement, ast.Assign) and statement.value is it.node:
+            if id(it.node) in runs and isinstance(statement, ast.Assign) and statement.value is it.node:
                 if self.context.is_wrapped(self.program.values(it.node.func)):
                     found[self.program.scope(it.node).index] |= self._bound(statement.targets)
         return [(self.program.scopes[index], names) for index, names in found.items()]

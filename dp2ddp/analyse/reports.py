@@ -81,6 +81,7 @@ class _Finder(Gathering):
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._summed: set[int] = set()
+        self._own: set[int] = set()  # the functions of the training loop
 
     def search(self) -> None:
         home = {self.program.scope(call).index for call in self.context.backwards}
@@ -89,11 +90,12 @@ class _Finder(Gathering):
             for call in self.program.calls
             if self.context.is_wrapped(self.program.values(call.node.func))
         }
+        self._own = home | self._helpers(home)
         nodes = [self._nodes(index) for index in sorted(home)]
         self._trained = self._graph()
         for part in nodes:
             self._add_up(part)
-        helpers = [self._nodes(index) for index in sorted(self._helpers(home))]
+        helpers = [self._nodes(index) for index in sorted(self._own - home)]
         for value in self._added([node for part in nodes for node in part]):
             self._visit(value)
         for step, places in ((self._given, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
@@ -255,11 +257,27 @@ class _Finder(Gathering):
                 statement
             ) is not self.program.scope(name):
                 continue
-            target, value = statement.targets[0], statement.value
-            if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and definition in target.elts:
-                value = value.elts[target.elts.index(definition)]
-            if not self._evaluates(value):
-                yield value
+            target, place = statement.targets[0], None
+            if isinstance(target, ast.Tuple) and definition in target.elts:
+                place = target.elts.index(definition)
+            if self._gather(statement.value):
+                continue
+            for value in self._handed_back(statement.value):
+                if place is not None and isinstance(value, ast.Tuple) and len(value.elts) > place:
+                    value = value.elts[place]
+                if not self._evaluates(value):
+                    yield value
+
+    def _handed_back(self, value: ast.expr) -> list[ast.expr]:
+        """What a function of the training loop returns, in the place of its call."""
+        entered = self.program.entered(value) if isinstance(value, ast.Call) else frozenset()
+        returned = [
+            node.value
+            for index in entered & self._own
+            for node in self.program.body(self.program.scopes[index])
+            if isinstance(node, ast.Return) and node.value is not None
+        ]
+        return returned or [value]
 
     def _gather(self, node: ast.expr) -> bool:
         """Have a function of rows given those of all processes."""
@@ -280,7 +298,9 @@ class _Finder(Gathering):
         return isinstance(kinds.tensor(self._of(node), node), Unclear)
 
     def _combine(self, kind: str, node: ast.expr) -> None:
-        if self._meet(node):
+        statement = self.program.parent(node)
+        several = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple)
+        if not several and self._meet(node):
             self.combined[id(node)] = Combined(kind, node)
             self.whole.add(id(node))
             self._known.clear()

@@ -239,6 +239,8 @@ class Samples:
             return Kind.SAME
         value = self._value(node.value, frame)
         match node.attr:
+            case "shape" if value is Kind.PLACES:
+                return Held(((0, Kind.TOTAL),))
             case "shape":
                 return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
             case "T" | "mT":
@@ -372,7 +374,8 @@ class Samples:
                 return Every(value)
             if self._keeps_all(index) or (at in PLAIN and self._is_list(node.value)):
                 return value
-            return Kind.PICKED if at in BY_SAMPLE and self._is_mask(index) else Unclear(node)
+            picks = at is Kind.PLACES or (at in BY_SAMPLE and self._is_mask(index))
+            return Kind.PICKED if picks else Unclear(node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
         return value if at in PLAIN else Unclear(node)
@@ -538,6 +541,8 @@ class Samples:
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         """What a loop over ``source`` gets in each round."""
         loaders = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        named = assigned(self.context, source) if isinstance(source, ast.Name) and not loaders else []
+        source = named[0] if len(named) == 1 and isinstance(named[0], ast.Call) else source
         call = self.program.call(source) if isinstance(source, ast.Call) else None
         names = call.names if call is not None else set()
         given = source.args if isinstance(source, ast.Call) else []
@@ -778,7 +783,8 @@ class Samples:
                 return Kind.SAME
             if self._is_list(node.args[0]):
                 return Kind.SAME
-            return Kind.COUNT if value is Kind.ROWS else Unclear(node)
+            counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL}
+            return counted[value] if value in counted else Unclear(node)
         if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
             return Kind.SAME
         if (
@@ -821,6 +827,10 @@ class Samples:
             value, Held | Every | Kind
         ):
             return kinds.element(value, node) if name in ("get", "pop") else value
+        if name == "where" and len(given) == 1:
+            return Every(Kind.PLACES) if value in BY_SAMPLE else Unclear(node)
+        if name == "sum" and value is Kind.PICKED and self._dimensions(given[1:], keywords, name) == [0]:
+            return Kind.TOTAL
         if name in ("stack", "cat", "concat"):
             return self._joined(name, value, given[1:], keywords, node)
         if name in REDUCING and self._dimensions(given[1:], keywords, name) is None:
@@ -901,6 +911,8 @@ class Samples:
     def _size(self, name: str, value: Value, rest: list[ast.expr], node: ast.Call) -> Value:
         if name in ("dim", "ndimension") or value in PLAIN:
             return Kind.SAME
+        if value is Kind.PLACES:
+            return Kind.TOTAL
         if value not in DEALT:
             return Kind.COUNT if name == "numel" and value is Kind.MOVED else Unclear(node)
         if name == "numel":

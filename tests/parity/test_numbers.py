@@ -114,6 +114,48 @@ for epoch in range(2):
     print("%.6f" % run(epoch))
     print("%.3f" % test())
 """,
+    "some samples of each batch, under an iterator with a name": """\
+rounds = reversed(range(2))
+for epoch in rounds:
+    correct = 0
+    seen = 0
+    others_seen = 0
+"""
+    + LOOP
+    + STEP
+    + """\
+        chosen = torch.where(targets != 2)[0]
+        correct += (outputs.argmax(1)[chosen] == targets[chosen]).sum(0).item()
+        seen += chosen.shape[0]
+        others_seen += len(chosen)
+        print("%.9f" % loss.item())
+    print("%d %d %d" % (correct, seen, others_seen))
+""",
+    "what a step hands back beside the loss": """\
+def step(inputs, targets):
+    outputs = model(inputs.cuda())
+    targets = targets.cuda()
+    loss = criterion(outputs, targets)
+    (prec,) = accuracy(outputs.data, targets.data)
+    prec = prec[0]
+    return loss, prec
+
+
+def run():
+    losses, precisions = Meter(), Meter()
+    for i, (inputs, targets) in enumerate(loader):
+        loss, prec1 = step(inputs, targets)
+        losses.update(loss.item(), targets.size(0))
+        precisions.update(prec1, targets.size(0))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("{:.6f} {:.3f} {:.3f}".format(losses.avg, precisions.val, precisions.avg))
+
+
+for epoch in range(2):
+    run()
+""",
     "sums that are shown in the loop": """\
 for epoch in range(2):
     shown = 0
