@@ -64,19 +64,22 @@ class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
-    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does, and
-    ``imports`` what it needs; ``moved`` are statements that choose them too late, with their text, and go before the
-    start. ``tier`` is
-    decided last, and ``reasons`` are the facts that keep the program from being sharded.
+    only ranks may run; ``after`` the one before it, where that decides the place). ``devices`` is the expression that
+    chooses the devices, if the program does, and ``imports`` what it needs; ``moved`` are statements that choose them
+    too late, with their text, and go before the start. ``enabled`` is the condition under which ranks start, where the
+    program may start others by itself. ``tier`` is decided last, and ``reasons`` are the facts that keep the program
+    from being sharded.
     """
 
     form: str
     reaches: frozenset[Path]
+    after: Anchor | None = None
     function: Anchor | None = None
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     moved: tuple[tuple[Anchor, str], ...] = ()
     imports: tuple[str, ...] = ()
+    enabled: str = ""
     done: bool = False
     tier: Tier = Tier.SHARDED
     reasons: tuple[Fact, ...] = ()
@@ -87,15 +90,19 @@ class Condition:
     """An ``if`` that decides whether the model is wrapped.
 
     ``whole`` if it does nothing else; ``alternative`` if it has an ``else``; ``option`` if an option of the user's
-    has a part in it, which also decides the device: then moves to the device stay under it.
+    has a part in it, which also decides the device: then moves to the device stay under it. ``guard`` is the condition
+    under which it is wrapped after that, where it has another wrap in a distributed branch; ``part`` if DataParallel
+    wraps only a part of it here.
     """
 
     at: Anchor
     statement: Anchor
-    target: Anchor
+    target: Anchor | str
     whole: bool
     alternative: bool
     option: bool
+    guard: str = ""
+    part: bool = False
 
 
 @dataclass(frozen=True)
@@ -103,7 +110,8 @@ class Wrap(Fact):
     """A model given to DataParallel. ``at`` is the whole expression, with the moves chained to it.
 
     ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
-    a move is chained to the wrap.
+    a move is chained to the wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name
+    ``target`` ``after`` a statement.
     """
 
     module: Anchor
@@ -114,6 +122,20 @@ class Wrap(Fact):
     condition: Condition | None = None
     call: Anchor | None = None
     dim: Anchor | None = None
+    after: Anchor | None = None
+    target: str = ""
+
+
+@dataclass(frozen=True)
+class Functional(Fact):
+    """A call of ``data_parallel()`` that becomes a plain one, now that the whole network is wrapped.
+
+    ``at`` is a condition that chooses between both, ``value`` the plain call, ``target`` what that is assigned to; or
+    ``at`` is the call, ``value`` the module and ``target`` its input.
+    """
+
+    value: Anchor
+    target: Anchor | None
 
 
 @dataclass(frozen=True)
@@ -122,7 +144,8 @@ class Loader(Fact):
 
     ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
-    lines. ``weighed`` is decided with the tier: whether parts weigh by their numbers of samples.
+    lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
+    tier: whether parts weigh by their numbers of samples.
     """
 
     statement: Anchor
@@ -137,6 +160,7 @@ class Loader(Fact):
     sampler_import: str | None
     shard: str = ""
     target: Anchor | None = None
+    empty: Anchor | None = None
     weighed: bool = True
 
 
@@ -286,6 +310,7 @@ class Facts:
 
     scripts: tuple[Script, ...] = ()
     wraps: tuple[Wrap, ...] = ()
+    functional: tuple[Functional, ...] = ()
     loaders: tuple[Loader, ...] = ()
     workers: tuple[Workers, ...] = ()
     loops: tuple[EpochLoop, ...] = ()

@@ -103,7 +103,7 @@ class Remove:
 
 @dataclass(frozen=True)
 class Unwrap:
-    """Put the body of an ``if`` in its place."""
+    """Put the body of an ``if`` in its place; an ``elif`` becomes ``else``."""
 
     at: Anchor
 

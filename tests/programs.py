@@ -256,3 +256,34 @@ CHOSEN = {
     "a parameter": "\n\ndef wrapped(model, several=VALUE):\n    if several > 1:\n        model = nn.DataParallel(model)\n"
     "    return model\n\n\nmodel = wrapped(model)",
 }
+
+# A network that replicates its part at every call, and the same one wrapped once.
+FUNCTIONAL = PROGRAM.replace(
+    "\ndata = ",
+    """
+
+class Net(nn.Module):
+    def __init__(self, ngpu):
+        super().__init__()
+        self.ngpu = ngpu
+        self.main = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Linear(8, 2))
+
+    def forward(self, x):
+        if isinstance(x.data, torch.cuda.FloatTensor) and self.ngpu > 1:
+            x = nn.parallel.data_parallel(self.main, x, range(self.ngpu))
+        else:
+            x = self.main(x)
+        return x.view(-1, 2)
+
+
+def double(module):
+    if isinstance(module, nn.Linear):
+        module.weight.data *= 2
+
+
+data = """,
+    1,
+).replace(
+    "model = nn.Linear(8, 2).cuda()\nmodel = nn.DataParallel(model)\n",
+    "ngpu = GPUS\nmodel = Net(ngpu).cuda()\nmodel.apply(double)\n",
+)

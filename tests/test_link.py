@@ -63,3 +63,20 @@ def test_what_makes_an_object_is_followed(name: str) -> None:
     value = program.modules[path].body[-1].value
     found = [it for it in program.values(value) if isinstance(it, Inst)]
     assert [program.scopes[it.cls.scope].node.name for it in found] == ["Net"]
+
+
+def test_the_other_branch_of_a_condition_reaches_a_place_only_round_a_loop() -> None:
+    choice = "if ready:\n    net = First()\n    net = Other(net)\nelse:\n    net = Other(net)\n"
+    classes = "class First:\n    pass\n\n\nclass Other:\n    def __init__(self, inner):\n        pass\n\n\n"
+    path = Path("/example/a.py")
+
+    def inner(text: str) -> list[str]:
+        project = Project.of({path: f"{classes}net = First()\n{text}"})
+        program = Program(project, project.files.values())
+        last = [call for call in program.calls if call.node.args][-1]
+        found = {program.scopes[it.cls.scope].node.name for it in program.values(last.node.args[0])}
+        return sorted(found)
+
+    assert inner(choice) == ["First"]
+    loop = "for _ in range(2):\n" + "".join(f"    {line}\n" for line in choice.splitlines())
+    assert inner(loop) == ["First", "Other"]

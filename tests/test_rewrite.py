@@ -851,11 +851,24 @@ def test_unwrapping_what_cannot_be() -> None:
     source = "if a:\n    b\nelif c:\n    d\n"
     with pytest.raises(RewriteError, match="without else"):
         rewrite(source, [Unwrap(stmt(source, "if a:"))])
-    elif_ = Anchor(PATH, "stmt", Span(3, 0, 4, 5))
-    with pytest.raises(RewriteError, match="elif"):
-        rewrite(source, [Unwrap(elif_)])
     source = "if a: b; c  # d\n"
     assert rewrite(source, [Unwrap(stmt(source, "if a: b; c"))]) == "b; c  # d\n"
+
+
+def test_an_elif_that_is_unwrapped_is_an_else() -> None:
+    source = "if a:\n    b\n# why\nelif c:  # how\n    # what\n    d\n"
+    elif_ = Anchor(PATH, "stmt", Span(4, 0, 6, 5))
+    assert rewrite(source, [Unwrap(elif_)]) == source.replace("elif c:", "else:")
+    with pytest.raises(RewriteError, match="elif"):
+        rewrite(source, [Remove(elif_)])
+
+
+def test_an_argument_that_makes_a_line_long_gets_one_of_its_own() -> None:
+    short = "x = f(first,\n      second=2, third=3)\n"
+    long = short.replace("third=3", "third=" + 60 * "3")
+    for source, gap in ((short, " "), (long, "\n      ")):
+        edit = SetArgument(expr(source, source[4:-1]), "fourth", "name_of_it_which_is_long")
+        assert rewrite(source, [edit]) == source.replace(")", f",{gap}fourth=name_of_it_which_is_long)")
 
 
 def test_removing_and_unwrapping_the_same_if() -> None:

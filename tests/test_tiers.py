@@ -71,6 +71,29 @@ def test_the_wrap_keeps_what_still_means_something() -> None:
     assert "model = ddp.DataParallel(Turned(8, 2).to(ddp.device()), dim=1)" in ast.unparse(ast.parse(after))
 
 
+@pytest.mark.parametrize("move", ['model = nn.DataParallel(model).to("cuda")', WRAP + '\nmodel.to("cuda:0")'])
+def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> None:
+    text, _ = converted(PROGRAM.replace("nn.Linear(8, 2).cuda()\n" + WRAP, "nn.Linear(8, 2)\n" + move))
+    assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\ncriterion" in text
+
+
+def test_a_model_that_every_branch_puts_on_its_device_is_there() -> None:
+    made = "size = 2\nif size == 2:\n    model = nn.Linear(8, 2).cuda()\nelse:\n    raise ValueError(size)\n"
+    text, _ = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", made))
+    assert "\nmodel = ddp.DistributedDataParallel(model)\n" in text
+
+
+def test_a_sampler_that_is_none_gives_its_name() -> None:
+    empty = "sampler = None\nloader = DataLoader(data, 16, shuffle=(sampler is None), sampler=sampler)"
+    text, _ = converted(PROGRAM.replace(LOADER, empty))
+    assert "sampler = None" not in text and "_2" not in text
+    assert "sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed())\nloader = " in text
+    text, _ = converted(PROGRAM.replace(LOADER, empty + "\nprint(sampler)"))
+    assert (
+        "sampler = None\n" in text and "sampler_2 = DistributedSampler(data, shuffle=sampler is None" in text
+    )
+
+
 def test_a_model_that_may_be_bare_is_asked() -> None:
     text = WHOLE_BATCH["a wrap by option"].text + 'torch.save(model.state_dict(), "model.pt")\n'
     assert 'ddp.save(getattr(model, "module", model).state_dict(), "model.pt")' in converted(text)[0]

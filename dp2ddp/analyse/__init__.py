@@ -8,10 +8,12 @@ from pathlib import Path
 
 from dp2ddp.analyse import (
     alike,
+    branches,
     checkpoints,
     devices,
     effects,
     entry,
+    functional,
     loaders,
     loops,
     metrics,
@@ -28,6 +30,12 @@ from dp2ddp.source import Project, SourceFile
 def analyse(project: Project) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel."""
     context = Context(Program(project, _concerned(project)))
+    calls = functional.find(context)
+    if calls:
+        context = functional.wrapped_once(context, calls)
+    beside = branches.find(context)
+    if beside is not None:
+        context = branches.without_own_ranks(context, beside)
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
@@ -48,6 +56,7 @@ def analyse(project: Project) -> Facts:
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
+        functional=tuple(functional.collect(context)),
         loaders=made,
         workers=loaders.workers(context),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
@@ -61,6 +70,7 @@ def analyse(project: Project) -> Facts:
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *measured.numbers),
         obstacles=(
+            *branches.obstacles(context),
             *models.obstacles(context),
             *models.untracked(context),
             *loops.obstacles(context, batch_loops),

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.entry import given
@@ -55,8 +56,10 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     ``perhaps``: the wraps that may not happen.
     """
     values = context.program.values(node)
-    bare = bool(context.made(values, WRAP) & perhaps) or any(
-        context.module_class(value) for value in values if not context.is_wrapped(frozenset([value]))
+    bare = (
+        is_shared(context, node)
+        or bool(context.made(values, WRAP) & perhaps)
+        or any(context.module_class(value) for value in values if not context.is_wrapped(frozenset([value])))
     )
     return _state(context, "either" if bare else kind, node)
 

@@ -9,6 +9,7 @@ from dp2ddp.analyse.link import Const, full_name
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
+DEVICES = {"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"}
 # Where options come from, and what may be asked of them.
 OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
 ANSWERED = {
@@ -36,6 +37,11 @@ def is_main_guard(test: ast.expr) -> bool:
         ):
             return True
     return False
+
+
+def is_true(test: ast.expr) -> bool:
+    """``if True``: what is left of a condition that has only one answer."""
+    return isinstance(test, ast.Constant) and test.value is True
 
 
 def is_cuda_string(node: ast.AST | None) -> bool:
@@ -194,7 +200,7 @@ def is_device(context: Context, node: ast.expr) -> bool:
     values = context.program.values(node)
     return any(
         (isinstance(value, Const) and isinstance(value.value, str) and value.value.split(":")[0] == "cuda")
-        or getattr(value, "name", "") in ("torch.device", "dp2ddp.runtime.device")
+        or getattr(value, "name", "") in DEVICES
         for value in values
     )
 

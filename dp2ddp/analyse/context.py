@@ -6,11 +6,14 @@ import ast
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Coll, Inst, Made, Program, Value, Values, full_name
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
-from dp2ddp.source import SourceFile
+from dp2ddp.source import SourceFile, parse
+
+if TYPE_CHECKING:
+    from dp2ddp.analyse.branches import Branches
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
 # What asks whether a file is there, what gets one from elsewhere, and what keeps it.
@@ -32,6 +35,7 @@ class Context:
     """A linked program with what the collectors ask of it again and again."""
 
     program: Program
+    branches: Branches | None = None
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
@@ -273,6 +277,11 @@ def _is_module(name: str) -> bool:
     )
 
 
+def is_inserted(node: ast.AST) -> bool:
+    """Whether a node is not the program's own: a wrap that stands for calls of ``data_parallel()``, or part of one."""
+    return getattr(node, "inserted", False)
+
+
 WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
 WRAPPERS |= {f"builtins.{name}" for name in ("list", "tuple", "sorted", "reversed", "zip")}
 
@@ -295,7 +304,7 @@ def _runtime_name(file: SourceFile) -> str:
 
 def _identifiers(file: SourceFile) -> set[str]:
     found: set[str] = set()
-    for node in ast.walk(file.tree):
+    for node in ast.walk(parse(file.text)):  # the tree may be without branches that are not converted
         match node:
             case ast.Name():
                 found.add(node.id)

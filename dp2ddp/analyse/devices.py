@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_cuda_string
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, full_name
@@ -20,7 +21,7 @@ def collect(context: Context, skipped: set[int]) -> tuple[Device, ...]:
         if not context.runs_in_training(node) or id(node) in skipped:
             continue
         for place, device in _devices(context, node):
-            if device.kind != "count" or id(node) not in choosing:
+            if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
                 found.setdefault(id(place), device)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
 
@@ -40,6 +41,38 @@ def _choosing(context: Context) -> set[int]:
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
+    """GPUs that have to be chosen by their numbers: for parts of a model, or in two branches."""
+    yield from _split(context)
+    yield from _shared(context)
+
+
+def _shared(context: Context) -> Iterator[Obstacle]:
+    """GPUs that are chosen for DataParallel and for the ranks of a distributed branch beside."""
+    program = context.program
+    if context.branches is None:
+        return
+    for node in list(program.nodes.values()):
+        if not context.runs_in_training(node) or not is_shared(context, node):
+            continue
+        for place, device in _devices(context, node):
+            numbered = device.kind in ("device", "name", "cuda") and _is_numbered(place)
+            if device.kind == "current" or (numbered and not context.branches.binds):
+                yield context.obstacle(
+                    place,
+                    "this chooses a GPU by its number for DataParallel and for the distributed branch beside",
+                    "choose it in the distributed branch alone, by torch.cuda.set_device",
+                )
+
+
+def _is_numbered(node: ast.AST) -> bool:
+    """Whether a place names one GPU of several, not the current one."""
+    if isinstance(node, ast.Attribute | ast.Constant):
+        return getattr(node, "value", None) != "cuda"
+    several = isinstance(node, ast.Call) and len(node.args) > (0 if _is_cuda(node) else 1)
+    return several or "cuda:" in ast.unparse(node)
+
+
+def _split(context: Context) -> Iterator[Obstacle]:
     """Parts of a model placed on different GPUs by their numbers."""
     numbers: dict[str, ast.AST] = {}
     for node in context.program.nodes.values():
@@ -107,13 +140,13 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     if "torch.device" in call.names and node.args:
         first = node.args[0]
         if isinstance(first, ast.IfExp):
-            if _is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
+            if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
                 yield node, _device(context, node, "device")
-            elif _is_gpu(context, first.body):
+            elif is_gpu(context, first.body):
                 yield first.body, _device(context, first.body, "device")
-            elif _is_gpu(context, first.orelse):
+            elif is_gpu(context, first.orelse):
                 yield first.orelse, _device(context, first.orelse, "device")
-        elif _is_gpu(context, first):
+        elif is_gpu(context, first):
             yield node, _device(context, node, "device")
     elif "torch.cuda.set_device" in call.names:
         statement = context.program.statement(node)
@@ -143,11 +176,11 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
     if "torch.load" in call.names:
         places += call.node.args[1:2]
     for place in places:
-        if _is_gpu(context, place) and not isinstance(place, ast.IfExp):
+        if is_gpu(context, place) and not isinstance(place, ast.IfExp):
             yield place, _device(context, place, "device")
 
 
-def _is_gpu(context: Context, node: ast.AST) -> bool:
+def is_gpu(context: Context, node: ast.AST) -> bool:
     """An expression that names a GPU: ``"cuda"``, ``f"cuda:{args.gpu}"``, a literal or an option that is its number."""
     if is_cuda_string(node) or _is_cuda_format(node):
         return True

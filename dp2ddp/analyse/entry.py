@@ -8,8 +8,9 @@ import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.branches import OPTION, condition, is_options, subject
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, is_inserted
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Scope, Value, full_name
 from dp2ddp.facts import Problem, Script
 from dp2ddp.plan import Anchor
@@ -48,6 +49,7 @@ PURE = (
     "sys.path.",
     "time.",
     "datetime.",
+    "torch.accelerator.",
     "torch.cuda.is_available",
     "torch.cuda.device_count",
     "torch.device",
@@ -76,6 +78,13 @@ SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdou
 FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 LEVELS = {"debug", "info", "warning", "warn", "error"}
 # Methods that set the entries of configurations.
+SEEDS = {
+    "random.seed",
+    "numpy.random.seed",
+    "torch.manual_seed",
+    "torch.cuda.manual_seed",
+    "torch.cuda.manual_seed_all",
+}
 CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -115,6 +124,8 @@ def _script(context: Context, file: SourceFile) -> Script:
         body = program.scopes[mains[begin.late][1]].body
         devices = _devices(context, file, scopes, _begin(context, body, devices))
     elif begin.late is not None:
+        inner = _only_call(context, begin.late) if context.branches is not None else None
+        scopes, statements = (scopes, statements) if inner is None else ([inner, *scopes], inner.body)
         devices = _devices(context, file, scopes, begin)
     begin = _begin(context, statements, devices)
     if hidden := _hidden(context, devices.expression, scopes):
@@ -126,9 +137,14 @@ def _script(context: Context, file: SourceFile) -> Script:
         return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
     chosen = _written(context, devices.expression, file)
     imports = _imports(context, devices.expression, file)
-    if call is None:
+    enabled = condition(context, begin.statement)
+    if enabled is None:
+        return _unchosen(fact(begin.statement, "init"))
+    if call is None or enabled:
         moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
-        return fact(begin.statement, "init", devices=chosen, moved=moved, imports=imports)
+        more = {"devices": chosen, "moved": moved, "imports": imports, "enabled": enabled}
+        after = program.anchor(begin.after) if begin.after is not None else None
+        return fact(begin.statement, "init", after=after, **more)
     function = call[0]
     arguments = tuple(
         [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
@@ -141,15 +157,51 @@ def _script(context: Context, file: SourceFile) -> Script:
     return fact(function, "launch", function=main, arguments=arguments, devices=chosen, imports=imports)
 
 
+def _only_call(context: Context, statement: ast.stmt) -> Scope | None:
+    """The function that a statement calls, if it is a call of it, and the program's only one."""
+    node = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    callees = [callee for callee in call.callees if isinstance(callee, Func)] if call is not None else []
+    if len(callees) != 1 or len(call.callees) != 1:  # type: ignore[union-attr]
+        return None
+    calls = [other for other in context.program.calls if callees[0] in other.callees]
+    return context.program.scopes[callees[0].scope] if len(calls) == 1 else None
+
+
+def _choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
+    """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
+    program, runs = context.program, context.program_runs(file)
+    if context.branches is None or file.path not in context.branches.scripts:
+        return
+    for call in program.calls:
+        if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
+            yield program.statement(call.node)
+    for literal in context.branches.assumed:
+        for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
+            if id(statement) in runs and is_options(context, target.value):
+                if subject(context, statement.value) != literal.subject:
+                    yield statement
+
+
+def _unchosen(script: Script) -> Script:
+    problem = Problem(
+        "the option that chooses the distributed branch beside has no name where the ranks start",
+        "parse the options before anything is printed, written, downloaded or drawn",
+    )
+    return replace(script, problem=problem)
+
+
 @dataclass(frozen=True)
 class _Begin:
     """The statement of a block that the ranks start before, and those that are moved above it.
 
-    ``late`` is one that chooses the devices, and runs only there or later; ``deciders`` are the parts of such ones.
+    ``after`` is the one before it, where that decides the place. ``late`` is one that chooses the devices, and runs
+    only there or later; ``deciders`` are the parts of such ones.
     """
 
     statement: ast.stmt
     moved: tuple[ast.stmt, ...] = ()
+    after: ast.stmt | None = None
     late: ast.stmt | None = None
     deciders: tuple[ast.stmt, ...] = ()
 
@@ -172,7 +224,7 @@ def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin
     if last + 1 < len(block) and not any(
         _is_first(context, it, devices, again=True) for it in block[: last + 1]
     ):
-        return _Begin(block[last + 1])
+        return _Begin(block[last + 1], after=block[last])
     return _Begin(first, late=late[0][1], deciders=tuple(it for it, _ in late))
 
 
@@ -266,7 +318,7 @@ def _holder(context: Context, decider: ast.stmt, block: list[ast.stmt]) -> ast.s
 def _pure(context: Context, statement: ast.stmt | ast.expr, again: bool = False) -> bool:
     """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched.
 
-    ``again``: it may print, and make folders that may be there.
+    ``again``: it may print, seed, and make folders that may be there.
     """
     if isinstance(
         statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
@@ -300,11 +352,11 @@ def _effect(context: Context, node: ast.AST, again: bool) -> bool:
 
 
 def _is_repeatable(name: str, call: Call) -> bool:
-    """Whether a call, by its full name, prints, logs or makes a folder that may be there."""
+    """Whether a call, by its full name, prints, logs, seeds, or makes a folder that may be there."""
     if name in FOLDERS:
         given = call.argument("exist_ok", 2)
         return isinstance(given, ast.Constant) and given.value is True
-    return name in SAYS or (name.startswith("logging.") and name.rpartition(".")[2] in LEVELS)
+    return name in SAYS | SEEDS or (name.startswith("logging.") and name.rpartition(".")[2] in LEVELS)
 
 
 def _impure(context: Context, callee: object, call: Call) -> bool:
@@ -367,7 +419,7 @@ def _devices(
     program = context.program
     runs = context.program_runs(file)
     expression: ast.expr | None = None
-    deciders: list[ast.stmt] = []
+    deciders: list[ast.stmt] = list(_choosing(context, file))
     for call in context.wraps:
         given = call.argument("device_ids", 1)
         if id(call.node) not in runs or given is None:
@@ -433,6 +485,12 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
             _all_devices(context, source) or is_call_of(context, source, COUNT) for source in sources
         )
     return inner is not given and is_call_of(context, inner, COUNT)
+
+
+def written_in(context: Context, given: ast.expr, scopes: list[Scope]) -> ast.expr | None:
+    """An expression with the names that some scopes have; None where they lack one."""
+    source = _source(context, given, scopes, None)
+    return source if _hidden(context, source, scopes) is None else None
 
 
 def _source(
@@ -576,7 +634,8 @@ def _written(context: Context, expression: ast.expr | None, file: SourceFile) ->
     """An expression where the ranks start: as it is edited, or as it is written in another file."""
     if expression is None:
         return None
-    written = id(expression) in context.program.nodes and context.program.file(expression) is file
+    known = id(expression) in context.program.nodes and not is_inserted(expression)
+    written = known and context.program.file(expression) is file
     return context.program.anchor(expression) if written else ast.unparse(expression)
 
 

@@ -28,6 +28,8 @@ CANONICAL = {
     "torch.utils.data.dataloader.DataLoader": "torch.utils.data.DataLoader",
     "torch.utils.data.dataset.Dataset": "torch.utils.data.Dataset",
     "torch.utils.data.distributed.DistributedSampler": "torch.utils.data.DistributedSampler",
+    "torch.accelerator.is_available": "torch.cuda.is_available",
+    "torch.accelerator.device_count": "torch.cuda.device_count",
     "six.moves.urllib": "urllib",
     "torch.utils.tensorboard.writer.SummaryWriter": "torch.utils.tensorboard.SummaryWriter",
     "tqdm.auto.tqdm": "tqdm.tqdm",
@@ -37,6 +39,7 @@ CANONICAL = {
     "tqdm.auto.trange": "tqdm.trange",
 }
 WRAP = "torch.nn.DataParallel"
+FUNCTION = "torch.nn.parallel.data_parallel"
 DDP_WRAPS = {
     "torch.nn.parallel.DistributedDataParallel",
     "dp2ddp.runtime.DistributedDataParallel",
@@ -591,6 +594,8 @@ class Program:
             case ast.BinOp(op=ast.Div()):
                 self._evaluate(node.right, scope)
                 left = self._evaluate(node.left, scope)  # a path and a name make a path
+                if _is_string(node.right):
+                    return frozenset([Made("pathlib.Path", id(node))])
                 return frozenset(value for value in left if full_name(value).startswith("pathlib."))
             case ast.BoolOp():
                 return frozenset().union(*[self._evaluate(value, scope) for value in node.values])
@@ -689,6 +694,8 @@ class Program:
             if self._is_later(node, holder, use, current):
                 later.append(node)
                 continue
+            if self._is_in_other_branch(holder, around):
+                continue
             if self._hides(holder, around):
                 kept, hiding = [], holder
             kept.append(node)
@@ -719,6 +726,20 @@ class Program:
             if isinstance(around, ast.comprehension):
                 return self.parent(around)
         return None
+
+    def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST]) -> bool:
+        """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""
+        inside = holder
+        for outer in self.ancestors(holder):
+            place = next((i for i, entry in enumerate(around) if entry is outer), None)
+            if place is not None:
+                if not isinstance(outer, ast.If) or around[place - 1] is outer.test:
+                    return False
+                here, there = (any(it is part for it in outer.body) for part in (inside, around[place - 1]))
+                loops = any(isinstance(it, ast.For | ast.While | ast.AsyncFor) for it in around[place:])
+                return here != there and not loops
+            inside = outer
+        return False
 
     def _is_later(self, node: ast.AST, holder: ast.AST, use: ast.AST, current: ast.stmt) -> bool:
         if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
@@ -995,8 +1016,8 @@ class Program:
         every = [*args.posonlyargs, *args.args]
         pairs = [*zip(reversed(every), reversed(args.defaults), strict=False)]
         pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
-        found = [default for arg, default in pairs if arg is parameter and default is not None]
-        called = False
+        default = next((default for arg, default in pairs if arg is parameter), None)
+        found: list[ast.expr | None] = []
         for call in self.calls:
             for callee in call.callees:
                 func = callee.func if isinstance(callee, Bound) else callee
@@ -1011,15 +1032,13 @@ class Program:
                     )
                 if scope.index not in entered:
                     continue
-                called = True
                 if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
                     keyword.arg is None for keyword in call.node.keywords
                 ):
                     return []
                 position = every.index(parameter) - bound if parameter in every else None
-                value = call.argument(parameter.arg, position)
-                found += [] if value is None else [value]
-        return found if called else []
+                found.append(call.argument(parameter.arg, position) or default)
+        return list(dict.fromkeys(it for it in found if it is not None))
 
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
@@ -1109,6 +1128,13 @@ def _asks_for_wrap(test: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
             return "DataParallel" in ast.unparse(kind)
     return False
+
+
+def _is_string(node: ast.expr) -> bool:
+    """``"name"``, ``f"{name}"`` and ``"{}".format(name)``."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "format" and _is_string(node.func.value)
+    return isinstance(node, ast.JoinedStr) or (isinstance(node, ast.Constant) and isinstance(node.value, str))
 
 
 def _is_tensor(name: str) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from typing import Any
 
+from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import fetches
@@ -157,6 +158,7 @@ def _loader(context: Context, call: Call) -> Loader:
         hoist = context.fresh(path, _beside(name, "set" if name.endswith("loader") else "dataset"))
     spelled, statement_import = _sampler_class(context, call)
     batch_size = call.argument("batch_size", 1)
+    empty = _empty_sampler(context, call)
     drop_last = call.argument("drop_last", 8)
     if isinstance(drop_last, ast.Constant) and drop_last.value is False:
         drop_last = None
@@ -166,13 +168,27 @@ def _loader(context: Context, call: Call) -> Loader:
         hoist=hoist,
         fetches=bool(fetches(context, dataset)),
         batch_size=program.anchor(batch_size) if batch_size is not None else None,
-        shuffle=_flag(context, call.argument("shuffle", 2)),
+        shuffle=_flag(context, call.argument("shuffle", 2), empty),
         drop_last=program.anchor(drop_last) if drop_last is not None else None,
-        sampler=context.fresh(path, _beside(name, "sampler")),
+        sampler=empty.targets[0].id if empty else context.fresh(path, _beside(name, "sampler")),  # type: ignore[attr-defined]
         sampler_class=spelled,
         sampler_import=statement_import,
         target=_target(context, statement, call),
+        empty=program.anchor(empty) if empty else None,
     )
+
+
+def _empty_sampler(context: Context, call: Call) -> ast.Assign | None:
+    """``sampler = None``, where this loader's call is all that reads the name."""
+    program = context.program
+    given = call.argument("sampler", 3)
+    found = program.definitions(given) if isinstance(given, ast.Name) else []
+    empty = program.statement(found[0]) if len(found) == 1 and not isinstance(found[0], ast.arg) else None
+    if not isinstance(empty, ast.Assign) or not _is_none(context, empty.value) or len(empty.targets) != 1:
+        return None
+    inside = {id(node) for node in ast.walk(call.node)} | {id(empty.targets[0])}
+    uses = [it for it in ast.walk(program.file(empty).tree) if isinstance(it, ast.Name) and it.id == given.id]  # type: ignore[union-attr]
+    return empty if all(id(it) in inside for it in uses) else None
 
 
 def _target(context: Context, statement: ast.stmt, call: Call) -> Anchor | None:
@@ -186,9 +202,14 @@ def _target(context: Context, statement: ast.stmt, call: Call) -> Anchor | None:
     return context.program.anchor(target) if plain else None
 
 
-def _flag(context: Context, node: ast.expr | None) -> Anchor | bool:
+def _flag(context: Context, node: ast.expr | None, empty: ast.Assign | None) -> Anchor | bool:
+    """Whether a loader shuffles; an expression may ask whether its sampler is ``empty``."""
     if node is None:
         return False
+    match node:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            if empty is not None and ast.unparse(empty.targets[0]) == name:
+                return True
     if isinstance(node, ast.Constant) and isinstance(node.value, bool | None):
         return bool(node.value)
     return context.program.anchor(node)
@@ -246,6 +267,8 @@ def _problem(context: Context, call: Call) -> Problem | None:
 def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> str:
     """Why no DistributedSampler can take the place of a loader's sampler."""
     program = context.program
+    if is_shared(context, call.node):
+        return "the distributed branch beside uses it, too"
     if dataset is None:
         return "its data set can't be seen in its call"
     for name in ("sampler", "batch_sampler"):

@@ -6,15 +6,23 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.conditions import asks_for_gpus, decides_device, is_choice, is_main_guard
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse import branches
+from dp2ddp.analyse.conditions import (
+    asks_for_gpus,
+    decides_device,
+    is_choice,
+    is_device,
+    is_main_guard,
+    is_true,
+)
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted
+from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
-from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
+from dp2ddp.analyse.link import DDP_WRAPS, FUNCTION, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
 from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
-FUNCTION = "torch.nn.parallel.data_parallel"
 # What a wrapped model has as a bare one has it.
 MODULE_NAMES = frozenset("""
     module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
@@ -152,7 +160,10 @@ def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iter
         around = program.parent(definition)
         if isinstance(around, ast.comprehension):
             yield from _owners(context, around.iter, depth + 1)
-        elif not isinstance(definition, ast.arg):
+        elif isinstance(definition, ast.arg):
+            for given in program.given(definition):
+                yield from _owners(context, given, depth + 1)
+        else:
             statement = program.statement(definition)
             if isinstance(statement, ast.Assign | ast.AugAssign):
                 yield from _owners(context, statement.value, depth + 1)
@@ -280,15 +291,30 @@ def _wrap(context: Context, call: Call) -> Wrap:
         return replace(
             wrap, problem=Problem("batches are split along another dimension than 0", "", SHARDED_ONLY)
         )
-    outer = _outermost(context, call.node)
     statement = program.statement(call.node)
+    if is_inserted(statement):
+        return _in_place_of_calls(context, wrap, module, statement)
+    outer = _outermost(context, call.node)
     condition = _condition(context, call.node, module, statement)
     if isinstance(condition, Problem):
         return replace(wrap, problem=condition)
     kept = isinstance(condition, Condition) and condition.option
     device, moves = _device(context, outer, module, statement, wrap.ddp, kept)
+    if isinstance(condition, Condition) and condition.part:
+        device, moves = None, ()
+    elif outer.moved and outer.device is None:
+        device = _asked_about(context, statement) or device
     at = program.anchor(outer.node)
     return replace(wrap, at=at, device=device, moves=moves, moved=outer.moved, condition=condition)
+
+
+def _in_place_of_calls(context: Context, wrap: Wrap, module: ast.expr, statement: ast.stmt) -> Wrap:
+    """The wrap of a network that calls ``data_parallel()``."""
+    block = context.program.block(statement)
+    last = block[block.index(statement) - 2]  # between them is the import
+    device = None if _is_moved(context, module, statement) else f"{wrap.ddp}.device()"
+    after = context.program.anchor(last)
+    return replace(wrap, imported="", device=device, after=after, target=_key(module))
 
 
 def is_move(node: ast.AST) -> bool:
@@ -335,13 +361,24 @@ def _device(
             return None, tuple(program.anchor(move) for move, _ in later)
     removed = tuple(program.anchor(move) for move, _ in later)
     if outer.moved:
-        return (program.anchor(outer.device) if outer.device is not None else here), removed
+        named = outer.device is None or is_gpu(context, outer.device)
+        return (here if named else program.anchor(outer.device)), removed  # type: ignore[arg-type]
     if _is_moved(context, module, statement):
         return None, removed
     for _, device in later:
-        if device is not None and _bound_before(context, device, statement):
+        if device is not None and not is_gpu(context, device) and _bound_before(context, device, statement):
             return program.anchor(device), removed
     return here, removed
+
+
+def _asked_about(context: Context, statement: ast.stmt) -> Anchor | None:
+    """The device that a condition asks about: ``device`` of ``if device.type == "cuda"``."""
+    match context.program.parent(statement):
+        case ast.If(
+            test=ast.Compare(left=ast.Attribute(attr="type", value=ast.Name() as device), ops=[ast.Eq()])
+        ):
+            return context.program.anchor(device) if is_device(context, device) else None
+    return None
 
 
 def _is_moved(context: Context, module: ast.expr, statement: ast.stmt) -> bool:
@@ -355,7 +392,21 @@ def _is_moved(context: Context, module: ast.expr, statement: ast.stmt) -> bool:
             return True
         if isinstance(before, ast.Assign) and any(_key(target) == text for target in before.targets):
             return moved
+        if isinstance(before, ast.If) and _is_made_there(before, text):
+            return True
     return False
+
+
+def _is_made_there(condition: ast.If, name: str) -> bool:
+    """Whether every branch of a condition makes a model on its device, or ends the program."""
+
+    def makes(statement: ast.stmt) -> bool:
+        if isinstance(statement, ast.If):
+            return _is_made_there(statement, name)
+        named = isinstance(statement, ast.Assign) and [_key(it) for it in statement.targets] == [name]
+        return isinstance(statement, ast.Raise) or (named and is_move(statement.value))  # type: ignore[attr-defined]
+
+    return all(bool(branch) and makes(branch[-1]) for branch in (condition.body, condition.orelse))
 
 
 def _chain(node: ast.expr) -> Iterator[ast.expr]:
@@ -452,6 +503,7 @@ def _condition(
         if isinstance(around, ast.stmt):
             break
     ifs: list[tuple[ast.If, ast.AST]] = []
+    outermost: ast.If | None = None
     inside: ast.AST = statement
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
@@ -463,11 +515,16 @@ def _condition(
         if isinstance(around, ast.If):
             if is_main_guard(around.test):
                 break
-            if not _wraps_always(context, around, statement):
+            outermost = around
+            if not is_true(around.test) and not _wraps_always(context, around, statement):
                 ifs.append((around, inside))
         inside = around
-    if not ifs:
+    alone = not branches.is_shared(context, statement)
+    if not ifs and alone:
         return None
+    beside = context.branches is not None and context.run_by(statement) & context.branches.scripts
+    if beside and not (alone and len(ifs) == 1 and _goes(context, ifs[0][0], statement)):
+        return _beside(context, ifs, outermost, statement)
     for condition, branch in ifs:
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
@@ -581,6 +638,78 @@ def _nested(
         alternative=False,
         option=False,
     )
+
+
+def _goes(context: Context, condition: ast.If, statement: ast.stmt) -> bool:
+    """Whether a condition is there for one statement alone, and asks for GPUs: the statement takes its place."""
+    alone = condition.body == [statement] and not condition.orelse
+    return alone and asks_for_gpus(context, condition.test, flags=False)
+
+
+def _beside(
+    context: Context, ifs: list[tuple[ast.If, ast.AST]], outermost: ast.If | None, statement: ast.stmt
+) -> Condition | Problem:
+    """The conditions that choose between DataParallel and a distributed branch: it is wrapped after them."""
+    guard = branches.condition(context, statement)
+    if guard is None or outermost is None or not isinstance(statement, ast.Assign):
+        return _unclear(
+            "a distributed branch stands beside, and its option has no name here", "take the option along"
+        )
+    target = statement.targets[0]
+    for around, branch in ifs:
+        if not _is_about_gpus(context, around, branch):
+            target = _whole(context, around, branch, target)
+        if target is None:
+            return _unclear(
+                f"whether the model is wrapped depends on `{ast.unparse(around.test)}`",
+                "wrap it under no condition but that of the distributed branch",
+            )
+    name = _key(target)
+    for around in (statement, *context.program.ancestors(statement)):
+        block = context.program.block(around) if isinstance(around, ast.stmt) else []
+        if around is outermost:
+            break
+        later = block[block.index(around) + 1 :] if around in block else []
+        if any(_uses(it, name) and not _only_moves(context, it, name) for it in later):
+            return _unclear(
+                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+            )
+    return Condition(
+        at=context.program.anchor(outermost),
+        statement=context.program.anchor(statement),
+        target=name,
+        whole=False,
+        alternative=False,
+        option=True,
+        guard=guard,
+        part=target is not statement.targets[0],
+    )
+
+
+def _is_about_gpus(context: Context, around: ast.If, branch: ast.AST) -> bool:
+    """Whether a branch of a condition is the one for GPUs."""
+    if branch in around.body:
+        return asks_for_gpus(context, around.test)
+    match around.test:
+        case ast.UnaryOp(op=ast.Not(), operand=test):
+            return asks_for_gpus(context, test)
+    return False
+
+
+def _whole(context: Context, around: ast.If, branch: ast.AST, target: ast.expr) -> ast.expr | None:
+    """The model that one branch of a condition wraps, and the other a part of."""
+    owner = target.value if isinstance(target, ast.Attribute) else target
+    names = {_key(target), _key(owner)}
+
+    def wraps(block: list[ast.stmt]) -> bool:
+        return any(
+            isinstance(it, ast.Assign)
+            and context.is_wrapped(context.program.values(it.value))
+            and names & {name for to in it.targets for name in (_key(to), _key(getattr(to, "value", to)))}
+            for it in block
+        )
+
+    return owner if wraps(around.body) and wraps(around.orelse) else None
 
 
 def _uses(part: ast.AST, target: str) -> bool:

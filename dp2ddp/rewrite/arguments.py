@@ -9,9 +9,11 @@ import libcst as cst
 
 from dp2ddp.plan import DropArgument, SetArgument
 from dp2ddp.rewrite.errors import RewriteError
-from dp2ddp.rewrite.parentheses import fit, parenthesised
+from dp2ddp.rewrite.parentheses import code, fit, parenthesised
 
 Space = cst.BaseParenthesizableWhitespace
+LONG = 100
+"""More columns than a line with arguments should have, the indentation of its block left aside."""
 
 
 @dataclass
@@ -122,7 +124,7 @@ def _append(layout: _Layout, new: cst.Arg) -> None:
     if not slots:
         slots.append(_Slot(None, new))
         return
-    between = _between(layout)
+    between = _between(layout, new)
     if slots[-1].arg.star == "**":
         slots.insert(len(slots) - 1, _Slot(None, new.with_changes(comma=cst.Comma(whitespace_after=between))))
         return
@@ -142,8 +144,8 @@ def _append(layout: _Layout, new: cst.Arg) -> None:
     slots.append(_Slot(None, _with_tail(bare, tail)))
 
 
-def _between(layout: _Layout) -> Space:
-    """What stands between this call's arguments: a line end if each has its own line."""
+def _between(layout: _Layout, new: cst.Arg) -> Space:
+    """What stands between this call's arguments: a line end if each has its own line, or the last line gets long."""
     gaps = [_tail(slot.arg) for slot in layout.slots[:-1]]
     last = layout.slots[-1].arg
     if (
@@ -154,6 +156,12 @@ def _between(layout: _Layout) -> Space:
         gaps = [layout.before]
     if gaps and all(isinstance(gap, cst.ParenthesizedWhitespace) for gap in gaps):
         return _without_words(gaps[-1])
+    line = [new]
+    for slot, gap in zip(reversed(layout.slots), reversed([layout.before, *gaps]), strict=False):
+        line.append(slot.arg)
+        if isinstance(gap, cst.ParenthesizedWhitespace):
+            width = len(gap.last_line.value) + sum(len(code(arg).strip()) + 2 for arg in line)
+            return _without_words(gap) if width > LONG else cst.SimpleWhitespace(" ")
     return cst.SimpleWhitespace(" ")
 
 

@@ -123,7 +123,7 @@ class Transformer(cst.CSTTransformer):
             case Remove():
                 self.removed[self._statement(edit.at)] = edit
             case Unwrap():
-                node = self._statement(edit.at)
+                node = self.index[edit.at]
                 if not isinstance(node, cst.If) or node.orelse is not None:
                     raise RewriteError("only an if without else can be unwrapped", edit.at.span)
                 self.unwrapped[node] = edit
@@ -284,7 +284,11 @@ class Transformer(cst.CSTTransformer):
     # -- statements
 
     def _compound(self, original: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
-        """See to a body that was left empty."""
+        """See to an ``elif`` that becomes ``else``, and to a body that was left empty."""
+        if isinstance(original, cst.If) and original.orelse in self.unwrapped:
+            assert isinstance(updated, cst.If) and isinstance(updated.orelse, cst.If)
+            last = updated.orelse
+            updated = updated.with_changes(orelse=cst.Else(body=last.body, leading_lines=last.leading_lines))
         if (
             isinstance(updated, cst.If)
             and isinstance(updated.orelse, cst.Else)

@@ -4,7 +4,8 @@ DistributedDataParallel runs one process for each GPU. ``ddp.launch(main)`` star
 where the training code is no function, or devices are chosen first, ``ddp.init()`` stands before the first side
 effect instead. Everything above that line runs in the starting process too, so only imports, definitions and
 options may stand there. Under ``torchrun`` both join the processes that are there, and with one GPU or none
-both just go on.
+both just go on. Where an option lets the program start ranks by itself, that distributed branch stays as it is, and
+``ddp.init(enabled=not args.distributed)`` stands aside for it.
 """
 
 from collections.abc import Iterator
@@ -59,12 +60,15 @@ def _edits(script: Script) -> tuple:
     if script.devices is not None:
         holes["devices"] = script.devices
         given.append("devices={devices}")
+    if script.enabled:
+        given.append(f"enabled={script.enabled}")
     imports = (AddImport(script.path, statement) for statement in script.imports)
     added = (runtime_import(script.path, script.ddp), *imports)
     if script.function is None:
         above = [text.replace("{", "{{").replace("}", "}}") for _, text in script.moved]
         start = "\n".join([*above, f"{{ddp}}.init({', '.join(given)})"])
-        return (Insert(script.at, start, holes), *(Remove(at) for at, _ in script.moved), *added)
+        place = Insert(script.after or script.at, start, holes, after=script.after is not None)
+        return (place, *(Remove(at) for at, _ in script.moved), *added)
     holes["main"] = script.function
     own = given[len(script.arguments) :]
     passed = given[: len(script.arguments)]

@@ -97,10 +97,14 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
         module = "{module}.to({device})"
     template = f"{{ddp}}.{name}({module}{more})"
     condition = wrap.condition
+    if wrap.after is not None:
+        made = {**holes, "module": wrap.target}
+        yield Insert(wrap.after, f"{wrap.target} = {template}", made, after=True)
+        return
     if condition is None:
         yield Replace(wrap.at, template, holes)
     elif condition.option:
-        yield from _after_option(wrap, condition, module, f"{{ddp}}.{name}({{target}}{more})", holes)
+        yield from _after_option(wrap, condition, module, name, more, holes)
     elif condition.whole and not condition.alternative:
         yield Replace(wrap.at, template, holes)
         yield Unwrap(condition.at)
@@ -113,13 +117,22 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
 
 
 def _after_option(
-    wrap: Wrap, condition: Condition, module: str, template: str, holes: dict[str, Anchor | str]
+    wrap: Wrap, condition: Condition, module: str, name: str, more: str, holes: dict[str, Anchor | str]
 ) -> Iterator[Edit]:
-    """The option goes on deciding whether the model is moved; it is wrapped either way."""
-    if wrap.device is not None:
+    """The option goes on deciding whether the model is moved, and it is wrapped either way.
+
+    Where a distributed branch stands beside, it is wrapped unless that is chosen.
+    """
+    wrapped, used = "{target}", ["ddp", "dim"]
+    if wrap.device is not None and condition.guard and not wrap.moved:
+        wrapped, used = "{target}.to({device})", [*used, "device"]
+        yield Remove(condition.statement)
+    elif wrap.device is not None:
         yield Replace(wrap.at, module, holes)
     else:
         yield Remove(condition.statement)
-    holes = {name: hole for name, hole in holes.items() if name in ("ddp", "dim")}
-    assignment = f"{{target}} = {template}"
+    holes = {key: hole for key, hole in holes.items() if key in used}
+    assignment = f"{{target}} = {{ddp}}.{name}({wrapped}{more})"
+    if condition.guard:
+        assignment = f"if {condition.guard}:\n    {assignment}"
     yield Insert(condition.at, assignment, {**holes, "target": condition.target}, after=True)

@@ -19,6 +19,7 @@ from dp2ddp.plan import (
     Edit,
     Finding,
     Insert,
+    Remove,
     Replace,
     SetArgument,
     finding,
@@ -101,6 +102,8 @@ def _edits(loader: Loader) -> Iterator[Edit]:
     if loader.drop_last is not None:
         holes["drop_last"] = loader.drop_last
         arguments.append("drop_last={drop_last}")
+    if loader.empty is not None:
+        yield Remove(loader.empty)
     lines.append(f"{loader.sampler} = {loader.sampler_class}({', '.join(arguments)})")
     yield Insert(loader.statement, "\n".join(lines), holes)
     size: Anchor | str = loader.batch_size if loader.batch_size is not None else "1"

@@ -16,6 +16,7 @@ from . import places
 
 AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once it has joined
+ASIDE = "DP2DDP_ASIDE"  # set where the program starts ranks in a way of its own: in it, and in what it starts
 
 _CPU = torch.device("cpu")
 
@@ -67,12 +68,15 @@ def device() -> torch.device:
 
     Returns:
         ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
-        local rank (modulo the number of GPUs); asking does not initialise CUDA.
+        local rank (modulo the number of GPUs); asking does not initialise CUDA. After ``init(enabled=False)`` it is
+        plain ``cuda``: whatever GPU the program makes the current one.
     """
     if _chosen is not None:
         return _chosen
     if not torch.cuda.is_available():
         return torch.device("cpu")
+    if stands_aside():
+        return torch.device("cuda")
     if get_local_world_size() == 1 and torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cuda", get_local_rank() % torch.cuda.device_count())
@@ -123,8 +127,21 @@ def take_seat(seats: list[places.Seat], address: str | None = None, port: int | 
 
 
 def has_group() -> bool:
-    """Whether this process is in a process group."""
-    return dist.is_available() and dist.is_initialized()
+    """Whether this process is in a process group that is the runtime's concern."""
+    return dist.is_available() and dist.is_initialized() and not stands_aside()
+
+
+def step_aside(aside: bool) -> None:
+    """Leave ranks and their group to the program, in this process and in those that it starts; or no longer."""
+    if aside:
+        os.environ[ASIDE] = "1"
+    else:
+        os.environ.pop(ASIDE, None)
+
+
+def stands_aside() -> bool:
+    """Whether the program has ranks of its own, so that everything works as in a plain process."""
+    return ASIDE in os.environ
 
 
 def talk_device(preferred: torch.device = _CPU) -> torch.device:
@@ -161,7 +178,7 @@ def place() -> places.Place | None:
     Raises:
         ValueError: a variable makes no sense.
     """
-    return None if is_foreign() else places.read(os.environ)
+    return None if stands_aside() or is_foreign() else places.read(os.environ)
 
 
 def is_foreign() -> bool:

@@ -115,6 +115,7 @@ def init(
     processes: int | None = None,
     backend: str | None = None,
     timeout: float | timedelta | None = None,
+    enabled: bool = True,
 ) -> None:
     """Make this process a rank, or start the ranks and never return; for scripts whose training code is top level.
 
@@ -124,11 +125,17 @@ def init(
 
     Args:
         devices, num_machines, machine_rank, dist_url, processes, backend, timeout: as in ``launch``.
+        enabled: False where the program starts ranks in a way of its own, or is to run alone: then nothing is started
+            or joined, and everything else of the runtime does what it does in a plain process, here and in the
+            processes that this one starts.
 
     Raises:
         RuntimeError, ValueError: as in ``launch``.
     """
     if ranks.is_helper():
+        return
+    ranks.step_aside(not enabled)
+    if not enabled:
         return
     if ranks.has_group():
         _take_place_in_given_group()

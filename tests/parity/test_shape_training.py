@@ -76,6 +76,12 @@ PROGRAMS = [
         planned=True,
     ),
     Program(
+        "ddp_branch",
+        "--data DATA --seed 3 --batch-size 24",
+        "checkpoint.pth.tar",
+        says="^ .*Acc|^Epoch|^=>",
+    ),
+    Program(
         "loader_factory",
         "--use-more --batch-size 16",
         "run/disks/segnet/model_best.pth.tar",

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 import torch
 from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES
-from programs import CHOSEN, DEALT, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
+from programs import CHOSEN, DEALT, FUNCTIONAL, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
 
 from dp2ddp.convert import convert, convert_paths
 from dp2ddp.source import Project
@@ -90,6 +90,19 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
 )
 def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
     before, after = runs(lab, PROGRAM.replace(LOADER, {**SHARDED_LOADERS, **DEALT}[name]), processes)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_networks_that_replicate_a_part_at_every_call_make_the_same_steps(lab: Lab, processes: int) -> None:
+    """The original is the network wrapped once: what ``data_parallel()`` computes is what nn.DataParallel does."""
+    text = seeded(FUNCTIONAL.replace("GPUS", str(processes)))
+    (change,) = convert(Project.of({PATH: text}), exact=True).changes
+    wrapped = text.replace("model.apply(double)\n", "model.apply(double)\nmodel = nn.DataParallel(model)\n")
+    assert wrapped != text
+    before = lab.run(write(lab, "before", wrapped), replicas=processes, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=processes, timeout=60).ok()
     assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
 

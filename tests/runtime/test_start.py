@@ -2,6 +2,7 @@
 
 import os
 import shutil
+import socket
 import sys
 from datetime import timedelta
 from pathlib import Path
@@ -378,3 +379,40 @@ def test_more_processes_than_gpus_share_them_and_say_so(tmp_path):
     result = run(["train.py"], tmp_path, processes=gpus + 1)
     assert result.code == 0 and result.err.count("share") == 1, result.err
     assert max(result.out.split("\n")) == f"cuda:{gpus - 1} [{gpus - 1}]"
+
+
+def test_a_program_that_starts_ranks_by_itself_is_left_to_it(tmp_path):
+    """Its group is not the runtime's concern, nor is that of the processes that it spawns."""
+    write(
+        tmp_path,
+        """
+        import torch.multiprocessing as mp
+        from torch.utils.data import DataLoader, DistributedSampler
+
+        def worker(index, port):
+            dist.init_process_group("gloo", init_method=f"tcp://127.0.0.1:{port}", rank=index, world_size=2)
+            assert (ddp.get_rank(), ddp.get_world_size(), ddp.is_main_process()) == (0, 1, True)
+            data = list(range(10))
+            loader = ddp.shard(DataLoader(data, sampler=DistributedSampler(data)))
+            assert len(loader) == 5 and ddp.local_batch_size(3) == 3 and ddp.sum(index) == index
+            with ddp.main_process_first():
+                ddp.barrier()
+            ddp.save({"index": index}, f"saved{index}")
+            ddp.print(f"worker {index}\\n", end="")
+            dist.destroy_process_group()
+
+        if __name__ == "__main__":
+            ddp.init(enabled=False)
+            assert ddp.device() == torch.device("cuda" if torch.cuda.is_available() else "cpu")
+            mp.spawn(worker, nprocs=2, args=(sys.argv[1],))
+            ddp.init(processes=1)
+            print("then", dist.is_initialized(), ddp.get_world_size())
+        """,
+    )
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    result = run(["train.py", port], tmp_path, processes=None)
+    assert (result.code, result.left) == (0, []), result.err
+    assert sorted(result.out.split("\n")) == ["", "then True 1", "worker 0", "worker 1"]
+    assert sorted(os.listdir(tmp_path)) == ["saved0", "saved1", "train.py"]

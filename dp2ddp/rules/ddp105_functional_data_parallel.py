@@ -1,0 +1,63 @@
+"""A network calls ``data_parallel()`` in its ``forward``.
+
+It is wrapped once instead, where it is made (DDP102), and calls its part plainly: where that part is all that it
+computes. Other calls of ``data_parallel()`` are left (DDP503).
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Functional
+from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self, ngpu):
+        super().__init__()
+        self.ngpu = ngpu
+        self.main = nn.Linear(8, 2)
+
+    def forward(self, inputs):
+        if inputs.is_cuda and self.ngpu > 1:
+            outputs = nn.parallel.data_parallel(self.main, inputs, range(self.ngpu))
+        else:
+            outputs = self.main(inputs)
+        return outputs.view(-1, 2)
+
+
+ngpu = 2
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = Net(ngpu).to(device)
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.to(device)), targets.to(device)).backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for call in facts.functional:
+        yield finding(call.at, "data_parallel() replicates the model at every call", "", tuple(_edits(call)))
+
+
+def _edits(call: Functional) -> Iterator[Edit]:
+    holes = {"value": call.value}
+    if call.at.kind == "expr" and call.target is not None:
+        yield Replace(call.at, "{value}({inputs})", {**holes, "inputs": call.target})
+        return
+    if call.target is None:
+        yield Insert(call.at, "return {value}", holes)
+    else:
+        yield Insert(call.at, "{target} = {value}", {**holes, "target": call.target})
+    yield Remove(call.at)

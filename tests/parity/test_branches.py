@@ -1,0 +1,79 @@
+"""A distributed branch beside DataParallel goes on as it was: its own command lines start its ranks, and no others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+from parity.harness import FIXTURES, REPOSITORY, Lab, environment, free_port
+
+OWN = {
+    "a process started by hand for each node": [],
+    "processes that each node spawns": ["--multiprocessing-distributed"],
+}
+
+
+def nodes(folder: Path, side: str, data: Path, *more: str) -> list[str]:
+    """What two nodes print that run a side of the fixture in its distributed branch, each in a folder of its own."""
+    url = f"tcp://127.0.0.1:{free_port()}"
+    running = []
+    for rank in range(2):
+        (folder / f"{side}{rank}").mkdir()
+        options = ["--world-size", "2", "--rank", str(rank), "--dist-url", url, "--dist-backend", "gloo"]
+        command = [sys.executable, FIXTURES / "ddp_branch" / side / "train.py", "--data", data, *options]
+        running.append(
+            subprocess.Popen(
+                [*command, "--seed", "3", *more],
+                cwd=folder / f"{side}{rank}",
+                env={**environment(), "PYTHONPATH": str(REPOSITORY), "DP2DDP_PROCESSES": "2"},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+            )
+        )
+    said = []
+    for process in running:
+        printed, _ = process.communicate(timeout=200)
+        assert process.returncode == 0, printed
+        said.append(printed)
+    return said
+
+
+def numbers(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith((" *", "Epoch"))]
+
+
+def weights(path: Path) -> dict[str, torch.Tensor]:
+    state = torch.load(path)["state_dict"]
+    return {name.removeprefix("module."): value for name, value in state.items()}
+
+
+@pytest.mark.parametrize("more", OWN.values(), ids=OWN)
+def test_the_distributed_branch_trains_as_it_did(lab: Lab, tmp_path: Path, more: list[str]) -> None:
+    before, after = (nodes(tmp_path, side, lab.data(), *more) for side in ("before", "after"))
+    assert list(map(numbers, after)) == list(map(numbers, before))
+    assert [len(numbers(text)) for text in before] == [4, 4]
+    for rank in range(2):
+        assert os.listdir(tmp_path / f"after{rank}") == os.listdir(tmp_path / f"before{rank}")
+        one, other = (
+            weights(tmp_path / f"{side}{rank}" / "checkpoint.pth.tar") for side in ("before", "after")
+        )
+        assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_checkpoints_of_both_branches_load_in_both(lab: Lab, tmp_path: Path) -> None:
+    script, data = FIXTURES / "ddp_branch" / "after" / "train.py", str(lab.data())
+    nodes(tmp_path, "after", lab.data())
+    own = str(tmp_path / "after0" / "checkpoint.pth.tar")
+    run = lab.run(script, ["--data", data, "--resume", own, "--epochs", "3"], processes=2).ok()
+    assert run.printed.count("Epoch 2") == 1 and "Epoch 1" not in run.printed
+    again = tmp_path / "again"
+    again.mkdir()
+    ours = str(run.folder / "checkpoint.pth.tar")
+    said = nodes(again, "after", lab.data(), "--resume", ours, "--epochs", "4")
+    assert all(text.count("Epoch 3") == 1 and "Epoch 2" not in text for text in said)

@@ -1,0 +1,72 @@
+"""``data_parallel()`` in a network's forward: the network is wrapped once, where that is the same."""
+
+from __future__ import annotations
+
+import pytest
+from programs import FUNCTIONAL, PATH
+
+from dp2ddp.convert import Conversion, convert
+from dp2ddp.source import Project
+
+PROGRAM = FUNCTIONAL.replace("GPUS", "2")
+CALL = "nn.parallel.data_parallel(self.main, x, range(self.ngpu))"
+CHOICE = PROGRAM[PROGRAM.index("        if isinstance(x") : PROGRAM.index("        return x.view")]
+
+
+def converted(text: str) -> Conversion:
+    return convert(Project.of({PATH: text}))
+
+
+def after(text: str) -> str:
+    conversion = converted(text)
+    assert not conversion.errors, conversion.errors
+    return conversion.changes[0].after
+
+
+def test_a_network_is_wrapped_when_it_is_ready() -> None:
+    text = after(PROGRAM)
+    assert "    def forward(self, x):\n        x = self.main(x)\n        return x.view(-1, 2)\n" in text
+    wrap = "model = Net(ngpu).to(ddp.device())\nmodel.apply(double)\nmodel = ddp.DistributedDataParallel(model)\n"
+    assert wrap in text and "data_parallel" not in text
+    assert "ddp.init(devices=range(2))\n" in text or "ddp.init(devices=range(ngpu))\n" in text
+
+
+@pytest.mark.parametrize(
+    ("forward", "plain"),
+    [
+        (f"        x = {CALL}\n", "        x = self.main(x)\n"),
+        (
+            f"        x = {CALL}\n        x = x.unsqueeze(1)\n",
+            "        x = self.main(x)\n        x = x.unsqueeze(1)\n",
+        ),
+    ],
+)
+def test_calls_without_a_choice(forward: str, plain: str) -> None:
+    assert "    def forward(self, x):\n" + plain in after(PROGRAM.replace(CHOICE, forward))
+
+
+def test_a_choice_of_two_returns() -> None:
+    forward = f"        if x.is_cuda:\n            return {CALL}\n        else:\n            return self.main(x)\n\n"
+    text = after(PROGRAM.replace(CHOICE + "        return x.view(-1, 2)\n", forward))
+    assert "    def forward(self, x):\n        return self.main(x)\n" in text
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("        return x.view(-1, 2)\n", "        return x - x.mean(0)\n"),
+        ("        return x.view(-1, 2)\n", "        return x.view(2, -1)\n"),
+        ("    def forward(self, x):\n", "    def forward(self, x):\n        x = x - x.mean(0)\n"),
+        ("            x = self.main(x)\n", "            x = self.main(2 * x)\n"),
+        ("(self.main, x, range(self.ngpu))", "(self.main, (x, x), range(self.ngpu))"),
+        ("(self.main, x, range(self.ngpu))", "(self.main, x, range(self.ngpu), dim=1)"),
+        ("model = Net(ngpu)", "model = nn.Sequential(Net(ngpu))"),
+        ("model = Net(ngpu).cuda()\n", "net = Net(ngpu)\nmodel = nn.Sequential(net, nn.ReLU()).cuda()\n"),
+        ("model = Net(ngpu)", "\n\nclass Other(Net):\n    pass\n\n\nmodel = Other(ngpu)"),
+        ("model = Net(ngpu).cuda()\n", "for _ in range(2):\n    model = Net(ngpu).cuda()\n"),
+    ],
+)
+def test_what_is_not_the_same_is_left(old: str, new: str) -> None:
+    assert old in PROGRAM
+    errors = converted(PROGRAM.replace(old, new)).errors
+    assert [error.rule for error in errors] == ["DDP503"] and "every call" in errors[0].message
