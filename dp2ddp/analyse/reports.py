@@ -430,8 +430,8 @@ class _Finder(Gathering):
         inside = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
         return self._peeled(node) is not node and any(it.attr in ("numpy", "tolist", "cpu") for it in inside)
 
-    def _is_tensor(self, node: ast.expr, depth: int = 0) -> bool:
-        """Whether an expression is a tensor, and no number of Python's."""
+    def _is_tensor(self, node: ast.expr, asked: frozenset[ast.AST] = frozenset()) -> bool:
+        """Whether an expression is a tensor, and no number of Python's; ``asked`` are definitions in question."""
         match node:
             case ast.Constant() | ast.Subscript(value=ast.Attribute(attr="shape")):
                 return False
@@ -440,24 +440,23 @@ class _Finder(Gathering):
             case ast.Call():
                 own = [self.program.scopes[index] for index in self.program.called_scopes(node.func)]
                 returned = [
-                    it.value for scope in own for it in self.program.body(scope) if isinstance(it, ast.Return)
+                    it
+                    for scope in own
+                    for it in self.program.body(scope)
+                    if isinstance(it, ast.Return) and it not in asked
                 ]
                 names = _names(self, node)
                 return not names & NUMBERS and all(
-                    it is None or self._is_tensor(it, depth + 1) for it in returned
+                    it.value is None or self._is_tensor(it.value, asked | {it}) for it in returned
                 )
             case ast.BinOp():
-                return self._is_tensor(node.left, depth) or self._is_tensor(node.right, depth)
+                return self._is_tensor(node.left, asked) or self._is_tensor(node.right, asked)
             case ast.UnaryOp():
-                return self._is_tensor(node.operand, depth)
+                return self._is_tensor(node.operand, asked)
             case ast.Name() | ast.Attribute():
-                found = self.program.definitions(node)
-                values = [self._right_side(it) for it in found]
-                return (
-                    bool(found)
-                    and depth < 6
-                    and all(it is None or self._is_tensor(it, depth + 1) for it in values)
-                )
+                found = frozenset(self.program.definitions(node))
+                values = [self._right_side(it) for it in found - asked]
+                return bool(found) and all(it is None or self._is_tensor(it, asked | found) for it in values)
         return True
 
     def _right_side(self, definition: ast.AST) -> ast.expr | None:

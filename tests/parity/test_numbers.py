@@ -131,6 +131,27 @@ for epoch in rounds:
         print("%.9f" % loss.item())
     print("%d %d %d" % (correct, seen, others_seen))
 """,
+    "a loss that is given to itself, under conditions": """\
+scale, kind = 2, "classes"
+for epoch in range(2):
+    running = 0
+    for i, (inputs, targets) in enumerate(loader):
+        outputs = model(inputs.cuda())
+        if kind == "classes":
+            loss = criterion(outputs, targets.cuda())
+        elif kind == "numbers":
+            loss = nn.MSELoss()(outputs[:, 0], targets.cuda().float())
+        if scale > 1:
+            loss = loss.mean()
+        if scale > 1:
+            loss = loss / scale
+        loss.backward()
+        running += loss.item()
+        if (i + 1) % scale == 0:
+            optimizer.step()
+            optimizer.zero_grad()
+            print("%.9f" % (running / (i + 1)))
+""",
     "what a step hands back beside the loss": """\
 def step(inputs, targets):
     outputs = model(inputs.cuda())
