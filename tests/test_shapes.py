@@ -293,6 +293,31 @@ def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None
     assert after.count("main_process_first") == 1 and "gather" not in after
 
 
+DERIVED = """
+class More(Pictures):
+    def __init__(self, root):
+        SUPER.__init__(root)
+
+
+"""
+
+
+@pytest.mark.parametrize("base", ["super()", "super(More, self)"])
+def test_so_is_one_that_is_derived_from_such_a_class(base: str) -> None:
+    text = HEAD.replace("import torchvision\n", "import urllib.request\n") + (
+        "class Pictures:\n    def __init__(self, root):\n        if not os.path.isdir(root):\n"
+        "            os.makedirs(root)\n"
+        "            urllib.request.urlretrieve('https://example.org/a', os.path.join(root, 'a'))\n\n"
+    )
+    text += DERIVED.replace("SUPER", base) + (
+        "pictures = More('a')\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    )
+    conversion = convert(Project.of({Path("/example/train.py"): text + LOOP}))
+    assert not conversion.errors, conversion.errors
+    assert "with ddp.main_process_first():\n    pictures = More('a')\n" in conversion.changes[0].after
+
+
 CACHE = """\
 import os
 import shutil

@@ -869,7 +869,8 @@ class Program:
             self._evaluate(argument, scope)
         for keyword in node.keywords:
             self._evaluate(keyword.value, scope)
-        if isinstance(node.func, ast.Name) and node.func.id == "super" and not node.args:
+        if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
+            self._calls[id(node)] = Call(node, scope, NOTHING)
             return self._super(scope, node)
         self._calls[id(node)] = Call(node, scope, callees)
         found: set[Value] = set()
@@ -922,12 +923,15 @@ class Program:
         return frozenset().union(*(self._attribute(owner, key.value, node) for owner in owners))
 
     def _super(self, scope: Scope, node: ast.Call) -> Values:
+        """``super()``, or ``super(Own, self)``, in a method of a class."""
         current: Scope | None = scope
         while current is not None and not current.is_class:
             current = current.parent
         if current is None:
             return NOTHING
         own = Cls(current.index)
+        if node.args and own not in self._values.get(id(node.args[0]), NOTHING):
+            return NOTHING
         bases = [base for base in self.bases(own) if base != own]
         return frozenset(
             Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
