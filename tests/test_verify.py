@@ -8,6 +8,8 @@ import re
 import subprocess
 import sys
 import time
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -157,32 +159,30 @@ for epoch in range(2):
 
 
 SHAPES = {
-    "MNIST": (1, 28, 28),
-    "FashionMNIST": (1, 28, 28),
-    "CIFAR10": (3, 32, 32),
-    "CIFAR100": (3, 32, 32),
-    "SVHN": (3, 32, 32),
-    "STL10": (3, 96, 96),
-    "ImageFolder": (3, 224, 224),
-    "ImageNet": (3, 224, 224),
+    "MNIST(ROOT, True, AS, None, False)": (1, 28, 28),
+    "FashionMNIST(ROOT, transform=AS)": (1, 28, 28),
+    "CIFAR10(ROOT, True, AS, None, False)": (3, 32, 32),
+    "CIFAR100(root=ROOT, transform=AS, download=True)": (3, 32, 32),
+    "SVHN(ROOT, 'train', AS, None, True)": (3, 32, 32),
+    "STL10(ROOT, 'train', None, AS)": (3, 96, 96),
+    "STL10(ROOT, split='train', transform=AS)": (3, 96, 96),
+    "ImageFolder(ROOT, AS, None)": (3, 224, 224),
+    "ImageNet(ROOT, 'train', transform=AS)": (3, 224, 224),
 }
 
 
-def test_synthetic_data_has_the_shapes() -> None:
-    """In a process of its own: what it replaces is torchvision's."""
-    code = (
-        "from dp2ddp.verify import synthetic; synthetic.replace()\n"
-        "from torchvision import datasets, transforms\n"
-        f"for kind in {list(SHAPES)}:\n"
-        "    data = getattr(datasets, kind)('nowhere', transform=transforms.ToTensor())\n"
+def test_synthetic_data_has_the_shapes(lab: Lab, tmp_path: Path) -> None:
+    """However their arguments are given."""
+    lines = (f"show(datasets.{made})" for made in SHAPES)
+    (tmp_path / "shapes.py").write_text(
+        "from torchvision import datasets, transforms\n\n"
+        "ROOT, AS = 'nowhere', transforms.ToTensor()\n\n"
+        "def show(data):\n"
         "    image, label = data[len(data) - 1]\n"
-        "    print(kind, tuple(image.shape), int(label) >= 0, len(data))"
+        "    print(tuple(image.shape), int(label) >= 0, len(data))\n\n" + "\n".join(lines)
     )
-    command = [sys.executable, "-c", code]
-    done = subprocess.run(command, capture_output=True, text=True, cwd=REPOSITORY, timeout=60)
-    assert done.stdout.splitlines() == [
-        f"{kind} {shape} True 256" for kind, shape in SHAPES.items()
-    ], done.stderr
+    done = lab.run(tmp_path / "shapes.py", synthetic=True).ok()
+    assert done.printed.splitlines() == [f"{shape} True 256" for shape in SHAPES.values()]
 
 
 # The pictures
@@ -208,13 +208,33 @@ def test_the_page_is_one_file_that_shows_both_curves(lab: Lab, tmp_path: Path) -
 # The command
 
 
-def run(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "dp2ddp", "verify", *arguments]
-    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run(command, cwd=folder, env=env, capture_output=True, text=True, timeout=280)
+@dataclass
+class Done:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
 
 
-def test_the_command_converts_what_has_no_after(lab: Lab, tmp_path: Path) -> None:
+@pytest.fixture
+def command(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """Runs ``dp2ddp verify`` in this process, with the tests' own server to start runs."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(lab.warm, "close", lambda: None)
+    monkeypatch.setattr("dp2ddp.verify.run.Server", lambda *_: lab.warm)
+
+    def run(*arguments: str) -> Done:
+        code = main(["verify", *arguments])
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run
+
+
+def test_the_command_converts_what_has_no_after(tmp_path: Path) -> None:
     """A program that is started in a folder of its project, and reads what lies beside the project."""
     folder = tmp_path / "project" / "scripts"
     folder.mkdir(parents=True)
@@ -227,7 +247,11 @@ def test_the_command_converts_what_has_no_after(lab: Lab, tmp_path: Path) -> Non
     wrapping.write_text(
         "from torch import nn\n\n\ndef wrapped(net):\n    return nn.DataParallel(net).cuda()\n"
     )
-    done = run(folder, "train.py", "--steps", "6", "--float64", "--report", "out.html")
+    command = [sys.executable, "-m", "dp2ddp", "verify", "train.py", "--steps", "6", "--float64"]
+    env = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    done = subprocess.run(
+        [*command, "--report", "out.html"], cwd=folder, env=env, capture_output=True, text=True, timeout=280
+    )
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("MATCH over 6 steps")
     assert "step" in done.stderr
@@ -252,40 +276,38 @@ def test_what_lies_beside_the_folder_is_not_written(tmp_path: Path, name: str) -
         folder.mkdir()
     for path in ("mine", "data/mine"):
         (tmp_path / path).write_text("mine")
-    neighbours = [str(path) for path in link_neighbours(source, place)]
-    watch = outputs.Outputs(Journal(tmp_path), bool, neighbours, str(place / "source"))
+    link_neighbours(source, place)
+    watch = outputs.Outputs(Journal(tmp_path), bool, str(source), str(place / "source"))
     with pytest.raises(PermissionError, match="nothing of yours"):
         watch._check(place / name)
     watch._check(place / "new")
 
 
-def test_data_that_is_not_there_is_made(tmp_path: Path) -> None:
+def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., Done]) -> None:
     """torchvision's by an option, the user's own by a file of theirs; augmentation is aligned."""
     (tmp_path / "train.py").write_text(SYNTHETIC)
-    done = run(tmp_path, "train.py", "--steps", "4", "--synthetic", "--float64")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "small synthetic ones" in done.stdout
+    done = command("train.py", "--steps", "4", "--synthetic", "--float64")
+    assert done.code == 0, done.out + done.err
+    assert "small synthetic ones" in done.out
     text = BEFORE.replace(
         "data = TensorDataset(torch.randn(64, 8)", "data = TensorDataset(torch.load('gone.pt')"
     )
     (tmp_path / "train.py").write_text(text)
     (tmp_path / "own.py").write_text("import torch\ntorch.load = lambda *_, **__: torch.randn(64, 8)\n")
-    assert run(tmp_path, "train.py", "--steps", "4").returncode == 3
-    done = run(tmp_path, "train.py", "--steps", "4", "--prepare", "own.py")
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert "own.py" in done.stdout
+    assert command("train.py", "--steps", "4").code == 3
+    done = command("train.py", "--steps", "4", "--prepare", "own.py")
+    assert done.code == 0, done.out + done.err
+    assert "own.py" in done.out
 
 
-def test_exit_codes(tmp_path: Path) -> None:
+def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
     (tmp_path / "before.py").write_text(BEFORE)
     (tmp_path / "after.py").write_text(WRONG["the batch size is not divided"].texts[1])
     (tmp_path / "idle.py").write_text("print('nothing')\n")
-    done = run(tmp_path, "before.py", "after.py", "--steps", "4", "--", "--steps=3", "--seed", "1")
-    assert done.returncode == 1
-    assert (
-        "dp2ddp: --steps=3 after -- is for the scripts: verify's own options stand before it" in done.stderr
-    )
-    assert run(tmp_path, "idle.py", "idle.py").returncode == 3
+    done = command("before.py", "after.py", "--steps", "4", "--", "--steps=3", "--seed", "1")
+    assert done.code == 1
+    assert "--steps=3 after -- is for the scripts: verify's own options stand before it" in done.err
+    assert command("idle.py", "idle.py").code == 3
 
 
 @pytest.mark.parametrize(
@@ -308,24 +330,19 @@ def test_exit_codes(tmp_path: Path) -> None:
     ],
 )
 def test_what_is_not_run_is_said_in_a_line(
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: pytest.CaptureFixture[str],
-    arguments: str,
-    code: int,
-    said: str,
+    tmp_path: Path, command: Callable[..., Done], arguments: str, code: int, said: str
 ) -> None:
-    monkeypatch.chdir(tmp_path)
     for name, text in (("before", BEFORE), ("after", AFTER), ("idle", "print('nothing')\n")):
         (tmp_path / f"{name}.py").write_text(text)
-    assert main(["verify", *arguments.split()]) == code
-    assert said in capsys.readouterr().err
+    done = command(*arguments.split())
+    assert done.code == code
+    assert said in done.err
 
 
-def test_batches_of_any_size_convert_exactly(tmp_path: Path) -> None:
+def test_batches_of_any_size_convert_exactly(tmp_path: Path, command: Callable[..., Done]) -> None:
     (tmp_path / "train.py").write_text(BEFORE.replace("batch_size=16", "batch_size=15"))
-    done = run(tmp_path, "train.py", "--exact", "--steps", "4", "--float64")
-    assert done.returncode == 0, done.stdout + done.stderr
+    done = command("train.py", "--exact", "--steps", "4", "--float64")
+    assert done.code == 0, done.out + done.err
 
 
 @pytest.mark.parametrize(

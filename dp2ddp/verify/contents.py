@@ -167,6 +167,8 @@ def checkpoints(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> 
     """The first value that differs in each checkpoint that both saved, and the first about training."""
     training = printed.Training.of(before, after[0])
     for one, other in saves(before, after):
+        if one.step != other.step:  # an epoch has another length: that is said of the batches
+            continue
         allowed = _Allowed.of(before, one, tolerance)
         theirs, about = _bare(other.values), set()
         for key, mine in _bare(one.values).items():

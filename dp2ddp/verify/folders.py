@@ -14,18 +14,11 @@ OWN = "dp2ddp_verify_"
 _LEFT_OUT = {".git", "__pycache__", ".venv", "venv", "node_modules", ".mypy_cache", ".pytest_cache"}
 
 
-def link_neighbours(source: Path, place: Path) -> list[Path]:
-    """Link what lies beside a folder into ``place``, where its copy lies: programs read ``../data``.
-
-    Returns:
-        what was linked.
-    """
-    found = []
+def link_neighbours(source: Path, place: Path) -> None:
+    """Link what lies beside a folder into ``place``, where its copy lies: programs read ``../data``."""
     for entry in os.scandir(source.parent):
         if entry.name != source.name and not entry.name.startswith((".", OWN)):
             (place / entry.name).symlink_to(entry.path)
-            found.append(Path(entry.path))
-    return found
 
 
 def mirror(source: Path, copy: Path, overlay: Mapping[Path, bytes]) -> None:

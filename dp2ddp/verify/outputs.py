@@ -6,7 +6,7 @@ import os
 import sys
 import tempfile
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
 from typing import Any
@@ -26,12 +26,12 @@ class Outputs:
     Args:
         journal: gets it.
         evaluated: tells whether an evaluation has run since the last step.
-        protected: what may not be written: the user's own, where links lead.
+        protected: a folder in which nothing may be written, nor where links lead: the user's own.
         work: the copy of it to work in.
     """
 
     def __init__(
-        self, journal: Journal, evaluated: Callable[[], bool], protected: Sequence[str], work: str | None
+        self, journal: Journal, evaluated: Callable[[], bool], protected: str | None, work: str | None
     ) -> None:
         self.journal = journal
         self.evaluated = evaluated
@@ -101,8 +101,9 @@ class Outputs:
 
     def _check(self, path: Any) -> None:
         real = os.path.realpath(os.fsdecode(path))
-        theirs = any(real == one or real.startswith(one + os.sep) for one in self.protected)
-        if theirs and not real.startswith(self._own):
+        by_link = os.path.abspath(os.fsdecode(path)).startswith(self._own)
+        theirs = self.protected and real.startswith(self.protected + os.sep)
+        if (theirs or (self.protected and by_link)) and not real.startswith(self._own):
             raise PermissionError(f"dp2ddp verify changes nothing of yours: {real} is not to be written")
 
     def _note_file(self, path: Any) -> None:

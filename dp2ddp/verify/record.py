@@ -16,8 +16,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
-    protected  files and folders in which nothing may be written
-    moved      the user's folder, and the copy of it that is worked in
+    moved      the user's folder, in which nothing may be written, and the copy of it to work in
 """
 
 from __future__ import annotations
@@ -71,9 +70,7 @@ class Recorder:
         align = bool(settings.get("align"))
         self.loaders = Loaders(self.journal, plan, align, lambda: self.steps, self.limit)
         self.forwards = Forwards(self.journal, align, current_rank)
-        self.outputs = Outputs(
-            self.journal, lambda: self.loaders.evaluated, settings.get("protected", ()), self.work
-        )
+        self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer] = []

@@ -151,7 +151,7 @@ class _Bench:
         place = self.folder / f"run{self.count}"
         work = place / (request.root.name or "root")
         mirror(request.root, work, overlay)
-        neighbours = link_neighbours(request.root, place)
+        link_neighbours(request.root, place)
         start = work / request.start
         settings = {
             "out": str(out),
@@ -161,7 +161,6 @@ class _Bench:
             "synthetic": request.synthetic,
             "prepare": str(request.prepare) if request.prepare else None,
             "moved": [str(request.root), str(work)],
-            "protected": [str(path) for path in (request.root, *neighbours)],
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }

@@ -24,7 +24,10 @@ def replace() -> None:
     datasets.MNIST.__init__ = _mnist
     datasets.CIFAR10.__init__ = _cifar
     datasets.SVHN.__init__ = _by_split((3, 32, 32), 10)
-    datasets.STL10.__init__ = _by_split((3, 96, 96), 10)
+    of_split = _by_split((3, 96, 96), 10)
+    datasets.STL10.__init__ = lambda self, root, split="train", folds=None, *rest, **options: of_split(
+        self, root, split, *rest, **options
+    )
     datasets.ImageFolder.__init__ = _folder
     datasets.ImageNet.__init__ = _imagenet
 
@@ -47,7 +50,13 @@ def _base(dataset: Any, root: Any, options: dict[str, Any]) -> None:
 
 
 def _mnist(
-    self: Any, root: Any, train: bool = True, transform: Any = None, target_transform: Any = None, **_: Any
+    self: Any,
+    root: Any,
+    train: bool = True,
+    transform: Any = None,
+    target_transform: Any = None,
+    *_: Any,
+    **__: Any,
 ) -> None:
     _base(self, root, {"transform": transform, "target_transform": target_transform})
     self.train = train
@@ -55,7 +64,13 @@ def _mnist(
 
 
 def _cifar(
-    self: Any, root: Any, train: bool = True, transform: Any = None, target_transform: Any = None, **_: Any
+    self: Any,
+    root: Any,
+    train: bool = True,
+    transform: Any = None,
+    target_transform: Any = None,
+    *_: Any,
+    **__: Any,
 ) -> None:
     _base(self, root, {"transform": transform, "target_transform": target_transform})
     self.train = train
@@ -67,16 +82,26 @@ def _cifar(
 
 
 def _by_split(shape: tuple[int, ...], classes: int) -> Any:
-    def made(self: Any, root: Any, split: str = "train", *_: Any, **options: Any) -> None:
-        _base(self, root, options)
+    def made(
+        self: Any,
+        root: Any,
+        split: str = "train",
+        transform: Any = None,
+        target_transform: Any = None,
+        *_: Any,
+        **__: Any,
+    ) -> None:
+        _base(self, root, {"transform": transform, "target_transform": target_transform})
         data, labels = images(TEST if split == "test" else TRAIN, shape, classes)
         self.split, self.data, self.labels = split, data.numpy(), labels.numpy()
 
     return made
 
 
-def _folder(self: Any, root: Any, transform: Any = None, *_: Any, **options: Any) -> None:
-    _base(self, root, {**options, "transform": transform})
+def _folder(
+    self: Any, root: Any, transform: Any = None, target_transform: Any = None, *_: Any, **__: Any
+) -> None:
+    _base(self, root, {"transform": transform, "target_transform": target_transform})
     count = TEST if any(word in str(root).lower() for word in ("val", "test")) else TRAIN
     pictures, labels = images(count, (224, 224, 3), 10)
     self.classes = [str(number) for number in range(10)]
