@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 import torch
@@ -395,6 +396,30 @@ average = Average(model)
 """ + LOOP + "average.update(model)\nprint(len(average.state))\n"
     assert run(tmp_path, program).splitlines() == ["1 1.0", "2"]
     assert 'put(ddp.strip_module_prefix(torch.load("new.pt"' in (tmp_path / "train.py").read_text()
+
+
+def test_a_model_wrapped_in_either_branch_is_wrapped_once() -> None:
+    """A function above, which reads the name that has both the bare model and the wrapped ones."""
+    program = HEAD.replace("import torchvision\n", "") + """
+def main():
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    loader = DataLoader(data, batch_size=16)
+    model = nn.Linear(8, 2)
+
+    def keep():
+        torch.save({"state": model.module.state_dict()}, "new.pt")
+
+    if os.path.exists("old.pt"):
+        model.load_state_dict(torch.load("old.pt"))
+        model = nn.DataParallel(model)
+    else:
+        model = nn.DataParallel(model)
+""" + indent(LOOP, "    ") + "    keep()\n\n\nmain()\n"
+    conversion = convert(Project.of({Path("/example/train.py"): program}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert 'ddp.save({"state": model.module.state_dict()}, "new.pt")' in after
+    assert after.count("ddp.DistributedDataParallel(model") == 2
 
 
 START = (

@@ -788,7 +788,9 @@ class Program:
             case Inst() | Cls():
                 return self._member(owner, name, node)
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
-                return self._argument_values(owner, 0)
+                given = self._argument_values(owner, 0)
+                # `model = nn.DataParallel(model)` in two branches: what each wraps is not the other's wrapper
+                return frozenset(v for v in given if not (isinstance(v, Made) and v.name == WRAP))
             case Made() | Member() | Coll():
                 stored: set[Value] = set()
                 for values in self._field(owner, name).values():
