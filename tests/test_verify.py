@@ -130,6 +130,19 @@ def test_standard_input_is_a_terminal_at_which_nobody_types(lab: Lab, tmp_path: 
     assert lab.run(script).ok().printed == "24 80\n ''\n"
 
 
+def test_gpus_are_named_in_all_ways(lab: Lab, tmp_path: Path) -> None:
+    script = tmp_path / "places.py"
+    script.write_text(
+        "import torch\n\n"
+        "made = torch.ones(2, device=1), torch.ones(2, device='cuda'), torch.ones(2).cuda(1)\n"
+        "moved = [torch.ones(2).to(*place) for place in ((0,), ('cuda:1',), (torch.device('cuda'),))]\n"
+        "named = torch.ones(2).to(device=1), torch.ones(2).to(0, torch.float64), torch.ones(2).to(torch.int)\n"
+        "model = torch.nn.Linear(2, 2).to(1)\n"
+        "print({str(x.device) for x in (*made, *moved, *named, model.weight)}, named[1].dtype, named[2].dtype)\n"
+    )
+    assert lab.run(script, gpus=2).ok().printed == "{'cpu'} torch.float64 torch.int32\n"
+
+
 def test_curves_are_compared_as_they_are(lab: Lab, tmp_path: Path) -> None:
     """Over three seeds, with samples and random numbers of their own: a right one, and a wrong one."""
     assert verified(lab, tmp_path, RIGHT["dropout"], as_is=True, steps=12).verdict is Verdict.MATCH

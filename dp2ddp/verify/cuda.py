@@ -42,9 +42,26 @@ def _with_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        return function(*map(_plain_or_mapped, args), **{n: _plain_or_mapped(v) for n, v in kwargs.items()})
+        named = {name: _plain_or_mapped(_device(v) if name == "device" else v) for name, v in kwargs.items()}
+        return function(*map(_plain_or_mapped, args), **named)
 
     return call
+
+
+def _device(value: Any) -> Any:
+    """A GPU's number as the real device."""
+    return _Device.real if isinstance(value, int) else value
+
+
+def _moving(function: Callable[..., Any]) -> Callable[..., Any]:
+    """``to`` of tensors and modules, called with the real device wherever it is told a CUDA device."""
+    mapped = _with_device(function)
+
+    @functools.wraps(function)
+    def move(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return mapped(self, *map(_device, args[:1]), *args[1:], **kwargs)
+
+    return move
 
 
 def _plain_or_mapped(value: Any) -> Any:
@@ -132,8 +149,8 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     if _Device.real.type == "cpu":
         _replace_cuda()
     torch.Tensor.cuda = nn.Module.cuda = _moved
-    torch.Tensor.to = _with_device(torch.Tensor.to)
-    nn.Module.to = _with_device(nn.Module.to)
+    torch.Tensor.to = _moving(torch.Tensor.to)
+    nn.Module.to = _moving(nn.Module.to)
     load = torch.load
     torch.load = functools.wraps(load)(lambda *args, **kwargs: load(*_all(args), **_named(kwargs)))
     torch.Tensor.pin_memory = lambda self, *_: self
