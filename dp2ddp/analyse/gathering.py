@@ -145,7 +145,7 @@ class Gathering(Forwards):
         inside: ast.AST = node
         for around in self.program.ancestors(node):
             if isinstance(around, ast.If | ast.IfExp | ast.While) and inside is not around.test:
-                if self._value(around.test, frame) not in PLAIN or self._is_drawn(around.test):
+                if not self._is_settled(around.test, frame) or self._is_drawn(around.test):
                     return False
             if isinstance(around, ast.BoolOp | ast.Lambda | ast.Try | ast.ExceptHandler):
                 return False
@@ -153,6 +153,10 @@ class Gathering(Forwards):
                 break
             inside = around
         return True
+
+    def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        """Whether a condition has the same answer in every process."""
+        return self._value(test, frame) in PLAIN
 
     def _is_drawn(self, test: ast.expr) -> bool:
         """Whether random numbers answer a condition."""

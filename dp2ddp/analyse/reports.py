@@ -300,10 +300,29 @@ class _Finder(Gathering):
     def _combine(self, kind: str, node: ast.expr) -> None:
         statement = self.program.parent(node)
         several = isinstance(statement, ast.Assign) and isinstance(statement.targets[0], ast.Tuple)
-        if not several and self._meet(node):
+        if several:
+            return
+        inside: ast.AST = node
+        for around in self.program.ancestors(node):  # a condition on what is counted, `if total > 0`
+            if isinstance(around, ast.If) and inside is not around.test:
+                self._settle(around.test)
+            inside = around
+        if self._meet(node):
             self.combined[id(node)] = Combined(kind, node)
             self.whole.add(id(node))
             self._known.clear()
+
+    def _settle(self, test: ast.expr) -> None:
+        """Have a condition ask for sums over the whole batch."""
+        for part in _compared(test):
+            if self._of(part) in ADDITIVE and id(part) not in self.whole:
+                self._combine("sum", part)
+
+    def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        combined = {key for key, it in self.combined.items() if it.kind != "rows"}
+        return all(
+            id(part) in combined or super(_Finder, self)._is_settled(part, frame) for part in _compared(test)
+        )
 
     def _meet(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
@@ -512,6 +531,17 @@ class _Finder(Gathering):
 def _names(finder: Gathering, node: ast.Call) -> set[str]:
     call = finder.program.call(node)
     return call.names if call is not None else set()
+
+
+def _compared(test: ast.expr) -> Iterator[ast.expr]:
+    """What a condition asks for."""
+    match test:
+        case ast.Compare(left=left, comparators=others):
+            yield from (left, *others)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _compared(operand)
+        case _:
+            yield test
 
 
 def _mentioned(node: ast.AST) -> set[str]:

@@ -152,6 +152,21 @@ for epoch in range(2):
             optimizer.zero_grad()
             print("%.9f" % (running / (i + 1)))
 """,
+    "a ratio where there is anything to divide by": """\
+shares = Meter()
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    chosen = (targets == 3).sum()
+    hits = ((outputs.argmax(1) == targets).long() * (targets == 3).long()).sum()
+    if not chosen <= 4:
+        share = float(hits) / float(chosen)
+    else:
+        share = 0
+    shares.update(share, 1)
+    print("%.6f %.6f" % (share, shares.avg))
+""",
     "what a step hands back beside the loss": """\
 def step(inputs, targets):
     outputs = model(inputs.cuda())
