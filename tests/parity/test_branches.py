@@ -9,8 +9,13 @@ from pathlib import Path
 
 import pytest
 import torch
+from beside import PROGRAM, SEQUENTIAL
+from programs import PATH
 
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
 from parity.harness import FIXTURES, REPOSITORY, Lab, environment, free_port
+from parity.test_tier_training import differences, write
 
 OWN = {
     "a process started by hand for each node": [],
@@ -77,3 +82,19 @@ def test_checkpoints_of_both_branches_load_in_both(lab: Lab, tmp_path: Path) -> 
     ours = str(run.folder / "checkpoint.pth.tar")
     said = nodes(again, "after", lab.data(), "--resume", ours, "--epochs", "4")
     assert all(text.count("Epoch 3") == 1 and "Epoch 2" not in text for text in said)
+
+
+@pytest.mark.parametrize(
+    ("changes", "processes"), [([], 2), ([], 3), (SEQUENTIAL, 2)], ids=["beside, 2", "beside, 3", "after, 2"]
+)
+def test_the_dataparallel_branch_makes_its_steps(
+    lab: Lab, changes: list[tuple[str, str]], processes: int
+) -> None:
+    text = PROGRAM
+    for old, new in changes:
+        text = text.replace(old, new)
+    (change,) = convert(Project.of({PATH: text})).changes
+    before = lab.run(write(lab, "before", text), replicas=processes, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=processes, timeout=60).ok()
+    assert len(after.ranks) == processes and after.printed == before.printed
+    assert differences(before, after, losses=False) == []
