@@ -57,6 +57,10 @@ def weighed(outputs, labels, rate=0.8):
 
 
 """
+LISTED = WEIGHED.replace(
+    "    loss = 0.0\n",
+    "    if type(outputs) not in (list, tuple):\n        outputs = [outputs]\n    loss = 0.0\n",
+)
 MODEL = "model = nn.Linear(8, 2).cuda()\n"
 CHOOSING = """\
 class Choosing(nn.Linear):
@@ -69,6 +73,13 @@ class Choosing(nn.Linear):
 
 
 model = Choosing(8, 2).cuda()
+"""
+OTHER = """\
+class Other(nn.Linear):
+    def forward(self, x):
+        return super().forward(x)
+
+
 """
 PAIRS = """\
 class Pairs(nn.Linear):
@@ -148,6 +159,26 @@ MEANS = {
     ),
     "selected elements over all": program(
         (LOSS, "keep = targets.cuda() > 0\n        loss = (outputs[keep] ** 2).sum() / outputs.shape[0]")
+    ),
+    "selected elements, by choice, over all": program(
+        (
+            LOSS,
+            "errors = outputs**2\n        if len(data) > 3:\n            errors = errors[targets.cuda() > 0]\n"
+            "        loss = errors.sum() / outputs.size(0)",
+        )
+    ),
+    "a mean of what layers hand out": program(
+        (MODEL, "model = nn.Sequential(nn.Linear(8, 2), nn.Tanh(), nn.Linear(2, 2)).cuda()\n"),
+        (LOSS, "loss = outputs.mean()"),
+    ),
+    "a list taken apart": program(
+        (MODEL, SEVERAL.replace("Heads(8, 2)", "globals()['Heads'](8, 2)")),
+        (
+            LOSS,
+            "if len(data) > 3:\n            outputs = [outputs[0] * 2, *outputs[1:]]\n"
+            "        loss, seen = weighed(outputs, targets.cuda())",
+        ),
+        ("for epoch in range(2):", LISTED + "for epoch in range(2):"),
     ),
     "its forward called by itself": program((FORWARD, "outputs = model.forward(inputs.cuda())")),
     "a criterion of a known class": program(
@@ -314,6 +345,20 @@ GATHERED = {
             "        return F.cross_entropy(output, target, weight=self.shares)\n\n\n"
             "criterion = Balanced((data.tensors[1].bincount() * 1.0).cuda())",
         )
+    ),
+    "outputs of the model that takes such keywords": program(
+        (
+            MODEL,
+            CHOOSING.replace(
+                "model = Choosing(8, 2)", OTHER + "model = (Choosing if len(data) > 3 else Other)(8, 2)"
+            ),
+        ),
+        (CRITERION, CONTRAST),
+        (
+            FORWARD,
+            FORWARD + "\n        with torch.no_grad():\n            seen = model(inputs.cuda(), part='one')",
+        ),
+        (LOSS, "loss = sum([criterion(each, targets.cuda()) for each in outputs])"),
     ),
     "all that the model hands out": program(
         (MODEL, PAIRS),

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Scope
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope
 from dp2ddp.analyse.samples import LAYERS, Frame, Samples
 
 
@@ -26,8 +26,24 @@ class Forwards(Samples):
             if value not in (*DEALT, *PLAIN):
                 return value if isinstance(value, Unclear) else Unclear(given)
         models = [model for callee in call.callees for model in self._models(callee)]
-        found = [value for model in models for value in self._handed(model, call, frame)]
-        return _known(kinds.join(found, call.node)) if found else Kind.OUTPUT
+        fitting = [model for model in models if self._takes(model, call)] or models
+        found = [value for model in fitting for value in self._handed(model, call, frame)]
+        collections = {isinstance(value, Held | Every) for value in found}
+        return _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
+
+    def _takes(self, model: object, call: Call) -> bool:
+        """Whether a model's forward takes the keywords of all calls of the same name in the function."""
+        if not isinstance(model, Inst):
+            return True
+        text = ast.unparse(call.node.func)
+        calls = [it for it in self.program.body(self.program.scope(call.node)) if isinstance(it, ast.Call)]
+        given = {it.arg for other in calls if ast.unparse(other.func) == text for it in other.keywords}
+        for index in self.program.methods(model, "forward", call.node):
+            args = self.program.scopes[index].node.args  # type: ignore[attr-defined]
+            names = {it.arg for it in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+            if args.kwarg is None and not given - {None} <= names:
+                return False
+        return True
 
     def _models(self, callee: object) -> Iterator[object]:
         """The models that a wrapped one is made of."""
@@ -41,10 +57,10 @@ class Forwards(Samples):
 
     def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
         """What a model hands out to one call, by each place of its forward that returns."""
-        if not isinstance(model, Inst):
-            yield Kind.ROWS if is_layer(model) else Kind.OUTPUT
-            return
-        for index in self.program.methods(model, "forward", call.node):
+        own = self.program.methods(model, "forward", call.node) if isinstance(model, Inst) else set()
+        if not own:
+            yield Kind.ROWS if is_layer(self.program, model) else Kind.OUTPUT
+        for index in own:
             scope = self.program.scopes[index]
             yield from self._inside.returned(scope, *self._arguments(call, scope, True, frame))
 
@@ -86,17 +102,26 @@ class _Inside(Samples):
         return super()._call(node, frame)
 
     def _layer(self, call: Call, frame: Frame) -> Value:
-        return Kind.ROWS if all(map(is_layer, call.callees)) else Kind.OUTPUT
+        layers = all(is_layer(self.program, callee) for callee in call.callees)
+        return Kind.ROWS if layers else Kind.OUTPUT
 
 
-def is_layer(value: object) -> bool:
-    """Whether an object is a layer of torch.nn that hands out one tensor with a row for each sample."""
-    return isinstance(value, Made) and value.name.removeprefix("torch.nn.") in LAYERS
+def is_layer(program: Program, value: object) -> bool:
+    """Whether an object is a layer of torch.nn, or several in order, that hands out a row for each sample."""
+    if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
+        return False
+    call = program.call(program.node(value.site))
+    if value.name == "torch.nn.Sequential" and call is not None and call.node.args:
+        last = program.values(call.node.args[-1])
+        return bool(last) and all(is_layer(program, it) for it in last)
+    return value.name.removeprefix("torch.nn.") in LAYERS
 
 
 def _known(value: Value) -> Value:
     """OUTPUT in the place of what is not known."""
     match value:
+        case Held(entries=()):
+            return Every(Kind.OUTPUT)
         case Held():
             return Held(tuple((key, _known(entry)) for key, entry in value.entries))
         case Every():

@@ -121,6 +121,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
         if one in BY_SAMPLE and other in BY_SAMPLE:
             order = (Kind.MOVED, Kind.OUTPUT, Kind.BATCH, Kind.ROWS)
             return next(kind for kind in order if kind in (one, other))
+        if Kind.PICKED in (one, other) and (one in BY_SAMPLE or other in BY_SAMPLE):
+            return Kind.PICKED
         return Unclear(place)
     if isinstance(one, Held) and isinstance(other, Held):
         keys = [key for key, _ in one.entries]

@@ -364,6 +364,8 @@ class Samples:
             return Kind.SAME if isinstance(number, ast.Constant) and number.value else Unclear(node)
         if isinstance(index, ast.Slice) and isinstance(value, Held | Every):
             return Every(kinds.element(value, node))
+        if value is Kind.OUTPUT and isinstance(self.program.parent(node), ast.Starred):
+            return Every(value)  # `[first(x[0]), *x[1:]]` takes a list apart
         if isinstance(value, Held | Every):
             return kinds.element(value, node) if self._value(index, frame) in PLAIN else Unclear(node)
         at = self._value(index, frame)
