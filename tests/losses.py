@@ -171,6 +171,15 @@ MEANS = {
         (MODEL, "model = nn.Sequential(nn.Linear(8, 2), nn.Tanh(), nn.Linear(2, 2)).cuda()\n"),
         (LOSS, "loss = outputs.mean()"),
     ),
+    "a list, where the program finds one": program(
+        (MODEL, SEVERAL.replace("Heads(8, 2)", "globals()['Heads'](8, 2)")),
+        (
+            LOSS,
+            "if type(outputs) == list:\n            loss = 0\n            for each in outputs:\n"
+            "                loss += criterion(each, targets.cuda())\n"
+            "        else:\n            loss = criterion(outputs, targets.cuda())",
+        ),
+    ),
     "a list taken apart": program(
         (MODEL, SEVERAL.replace("Heads(8, 2)", "globals()['Heads'](8, 2)")),
         (

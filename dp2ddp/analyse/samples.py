@@ -544,10 +544,10 @@ class Samples:
         """What a loop over ``source`` gets in each round."""
         loaders = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         named = assigned(self.context, source) if isinstance(source, ast.Name) and not loaders else []
-        source = named[0] if len(named) == 1 and isinstance(named[0], ast.Call) else source
-        call = self.program.call(source) if isinstance(source, ast.Call) else None
+        iterator = named[0] if len(named) == 1 and isinstance(named[0], ast.Call) else source
+        call = self.program.call(iterator) if isinstance(iterator, ast.Call) else None
         names = call.names if call is not None else set()
-        given = source.args if isinstance(source, ast.Call) else []
+        given = iterator.args if isinstance(iterator, ast.Call) else []
         if names & {"builtins.range", "tqdm.trange"}:
             ends = self._all(given, frame)
             if ends == [Kind.COUNT]:
