@@ -136,6 +136,13 @@ def _changed(text: str, changes: Changes) -> str:
 
 RIGHT = {
     "the program": Pair(),
+    "float32 by name": Pair(
+        both=(
+            ("TensorDataset(torch.randn(64, 8)", "TensorDataset(torch.randn(64, 8, dtype=torch.float32)"),
+            ("nn.Linear(16, 2))", "nn.Linear(16, 2)).float()"),
+            ("model(inputs.cuda())", "model(inputs.cuda().to(dtype=torch.float32))"),
+        ),
+    ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
     "loader workers": Pair(

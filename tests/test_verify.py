@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import io
 import os
 import re
@@ -9,7 +10,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -40,28 +41,47 @@ def verified(lab: Lab, folder: Path, pair: Pair, **options: object) -> Result:
     return verify(Request(folder / "before.py", folder / "after.py", folder, **wanted), server=lab.warm)
 
 
+@pytest.fixture(scope="module")
+def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
+    """Verifies a named pair, once; nothing of the user's is written meanwhile."""
+
+    @functools.cache
+    def result(name: str, float64: bool = False) -> Result:
+        pair, folder = {**RIGHT, **WRONG}[name], tmp_path_factory.mktemp("pair")
+        (folder / "model.pt").write_text("mine")
+        patience = 6.0 if pair.cause == "collective" else 20.0
+        found = verified(lab, folder, pair, float64=float64, patience=patience)
+        assert sorted(path.name for path in folder.iterdir()) == ["after.py", "before.py", "model.pt"]
+        assert (folder / "model.pt").read_text() == "mine"
+        return found
+
+    return result
+
+
 @pytest.mark.parametrize(
     ("name", "float64"),
     [*((name, True) for name in RIGHT), ("the program", False), ("dropout", False), ("Adam", False)],
 )
-def test_right_ones_match(lab: Lab, tmp_path: Path, name: str, float64: bool) -> None:
-    result = verified(lab, tmp_path, RIGHT[name], float64=float64)
+def test_right_ones_match(ran: Callable[..., Result], name: str, float64: bool) -> None:
+    result = ran(name, float64)
     assert result.verdict is Verdict.MATCH, report(result)
     assert result.steps == 8
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["after.py", "before.py"]
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_planted_mistakes_are_found_and_named(lab: Lab, tmp_path: Path, name: str) -> None:
-    pair = WRONG[name]
-    options = {"patience": 6.0} if pair.cause == "collective" else {}
-    result = verified(lab, tmp_path, pair, **options)
+def test_planted_mistakes_are_found_and_named(ran: Callable[..., Result], name: str) -> None:
+    pair, result = WRONG[name], ran(name)
     assert result.verdict is Verdict.DIFFERS, report(result)
     first = result.differences[0]
     assert (first.what, first.cause) == (pair.what, pair.cause), report(result)
     assert pair.step is None or first.step == pair.step, report(result)
     assert first.tensor == pair.tensor, report(result)
     assert CAUSES[first.cause].split()[0] in report(result)
+
+
+def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:
+    assert "--float64 tells it from a mistake" in report(ran("buffers are averaged"))
+    assert "--float64 tells it from a mistake" not in report(ran("the learning rate is scaled"))
 
 
 def test_three_processes(lab: Lab, tmp_path: Path) -> None:
@@ -71,15 +91,15 @@ def test_three_processes(lab: Lab, tmp_path: Path) -> None:
     assert result.verdict is Verdict.MATCH, report(result)
 
 
-def test_a_hang_is_reported_with_where_the_ranks_are(lab: Lab, tmp_path: Path) -> None:
-    result = verified(lab, tmp_path, WRONG["a collective of torch's is guarded"], patience=6.0)
+def test_a_hang_is_reported_with_where_the_ranks_are(ran: Callable[..., Result]) -> None:
+    result = ran("a collective of torch's is guarded")
     shown = report(result)
     assert "all_reduce at" in shown
     assert "after.py" in result.errors
 
 
-def test_a_death_is_reported_with_rank_and_traceback(lab: Lab, tmp_path: Path) -> None:
-    shown = report(verified(lab, tmp_path, WRONG["it fails"]))
+def test_a_death_is_reported_with_rank_and_traceback(ran: Callable[..., Result]) -> None:
+    shown = report(ran("it fails"))
     assert "rank 1 ends: AssertionError" in shown
     assert "assert ddp.get_rank() == 0" in shown
 
@@ -114,13 +134,6 @@ def test_a_batch_that_is_not_divided_is_inconclusive(lab: Lab, tmp_path: Path, a
     assert result.verdict is Verdict.INCONCLUSIVE
     assert "a batch size of 15 can't be divided among 2 processes" in result.reason
     assert "--exact" in result.reason and "--processes" in result.reason
-
-
-def test_nothing_of_the_user_s_is_written(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "model.pt").write_text("mine")
-    result = verified(lab, tmp_path, RIGHT["the program"])
-    assert result.verdict is Verdict.MATCH, report(result)
-    assert (tmp_path / "model.pt").read_text() == "mine"
 
 
 def test_standard_input_is_a_terminal_at_which_nobody_types(lab: Lab, tmp_path: Path) -> None:
@@ -201,8 +214,8 @@ def test_synthetic_data_has_the_shapes(lab: Lab, tmp_path: Path) -> None:
 # The pictures
 
 
-def test_the_page_is_one_file_that_shows_both_curves(lab: Lab, tmp_path: Path) -> None:
-    result = verified(lab, tmp_path, RIGHT["the program"])
+def test_the_page_is_one_file_that_shows_both_curves(ran: Callable[..., Result]) -> None:
+    result = replace(ran("the program"))
     result.diff = "--- a\n+++ b\n-old <tag>\n+new\n"
     text = page(result)
     assert "MATCH over 8 steps" in text

@@ -395,7 +395,7 @@ def values(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Itera
     """What stands in the files and checkpoints."""
     for one in contents.checkpoints(before, after, tolerance):
         if not one.trains:
-            yield Difference(one.step, "checkpoint", f"{one.path}: {one.detail}", "contents", one.path)
+            yield Difference(one.step, "checkpoint", one.detail, "contents", one.path)
     for one in contents.texts(before, after[0], tolerance):
         if not one.trains:
             yield Difference(one.step, "contents", one.detail, "contents", one.path)

@@ -16,6 +16,7 @@ from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch
 
 from dp2ddp.verify import draws
+from dp2ddp.verify.doubles import widened
 from dp2ddp.verify.journal import Journal
 
 
@@ -49,16 +50,24 @@ class Loaders:
         keyed: whether random numbers of a sample follow from its index and its pass.
         steps: tells how many optimizer steps were made.
         limit: of optimizer steps in all; a training pass ends after half of them.
+        wide: whether float32 data become float64.
     """
 
     def __init__(
-        self, journal: Journal, plan: Any, keyed: bool, steps: Callable[[], int], limit: int | None
+        self,
+        journal: Journal,
+        plan: Any,
+        keyed: bool,
+        steps: Callable[[], int],
+        limit: int | None,
+        wide: bool = False,
     ) -> None:
         self.journal = journal
         self.plan = plan
         self.keyed = keyed
         self.steps = steps
         self.limit = limit
+        self.wide = wide
         self.was_cut = False
         self.evaluated = False
         """Whether an evaluation has drawn since the last training batch."""
@@ -86,7 +95,7 @@ class Loaders:
                 self._end(iterator)
                 raise
             self._hand(iterator.verify_pass)
-            return batch
+            return widened(batch) if self.wide else batch
 
         def noted_reset(iterator: Any, *args: Any, **kwargs: Any) -> Any:
             self._end(iterator)

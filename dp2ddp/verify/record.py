@@ -6,7 +6,7 @@ The script is not touched: torch is patched before it starts, and its own launch
 the same command again, brings the patches along. The variable is a JSON object:
 
     out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …)
-    float64    make float64 the default type
+    float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
     plan       file with the training batches to draw instead of the sampler's
@@ -36,7 +36,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, draws, reference, synthetic
+from dp2ddp.verify import cuda, doubles, draws, reference, synthetic
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
@@ -68,7 +68,9 @@ class Recorder:
         self.limit: int | None = settings.get("steps")
         plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
         align = bool(settings.get("align"))
-        self.loaders = Loaders(self.journal, plan, align, lambda: self.steps, self.limit)
+        self.loaders = Loaders(
+            self.journal, plan, align, lambda: self.steps, self.limit, bool(settings.get("float64"))
+        )
         self.forwards = Forwards(self.journal, align, current_rank)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
@@ -81,7 +83,7 @@ class Recorder:
         if settings.get("seeds") is not None:
             draws.shift_seeds(settings["seeds"])
         if settings.get("float64"):
-            torch.set_default_dtype(torch.float64)
+            doubles.use()
         if settings.get("gpus"):
             cuda.pretend(settings["gpus"], settings.get("device", "cpu"))
         if settings.get("replicas"):

@@ -273,7 +273,17 @@ def _aligned(bench: _Bench) -> Result:
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks)
     result.notes = _remarks(first, ranks, result.steps, request, tolerance)
+    if result.differences and _may_be_rounding(result.differences[0], request):
+        result.notes.append(
+            "in float32, rounding grows from step to step in some models: --float64 tells it from a mistake"
+        )
     return result
+
+
+def _may_be_rounding(first: Difference, request: Request) -> bool:
+    return (
+        not request.float64 and first.step > 1 and first.what in ("loss", "gradient", "parameter", "buffer")
+    )
 
 
 def _why_not(before: _Run) -> str:
@@ -340,7 +350,7 @@ def _what_was_aligned(bench: _Bench) -> list[str]:
         f"{request.steps}",
     ]
     if request.float64:
-        lines.append("type: float64 is the default")
+        lines.append("type: float64 is the default, and in the place of float32 in batches and conversions")
     if not bench.is_real:
         lines.append(f"devices: CUDA is {'the CPU' if request.device == 'cpu' else 'one GPU'} in both runs")
     if request.synthetic:
