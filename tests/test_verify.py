@@ -151,6 +151,9 @@ def test_gpus_are_named_in_all_ways(lab: Lab, tmp_path: Path) -> None:
         "moved = [torch.ones(2).to(*place) for place in ((0,), ('cuda:1',), (torch.device('cuda'),))]\n"
         "named = torch.ones(2).to(device=1), torch.ones(2).to(0, torch.float64), torch.ones(2).to(torch.int)\n"
         "model = torch.nn.Linear(2, 2).to(1)\n"
+        "if hasattr(torch, 'accelerator'):\n"
+        "    assert torch.accelerator.is_available() and torch.accelerator.device_count() == 2\n"
+        "    model.to('cpu').to(torch.accelerator.current_accelerator())\n"
         "print({str(x.device) for x in (*made, *moved, *named, model.weight)}, named[1].dtype, named[2].dtype)\n"
     )
     assert lab.run(script, gpus=2).ok().printed == "{'cpu'} torch.float64 torch.int32\n"

@@ -146,6 +146,8 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     }
     for name, answer in answers.items():
         setattr(cuda, name, _for_scripts(answer, getattr(cuda, name)))
+    if hasattr(torch, "accelerator"):
+        _pretend_accelerator(gpus)
     if _Device.real.type == "cpu":
         _replace_cuda()
     torch.Tensor.cuda = nn.Module.cuda = _moved
@@ -157,6 +159,23 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     _OnDevice().__enter__()
     _keep_batches_unpinned()
     _map_groups()
+
+
+def _pretend_accelerator(gpus: int) -> None:
+    """The same questions in the words that torch has for GPUs of all makers."""
+    accelerator = torch.accelerator
+    answers: dict[str, Any] = {
+        "is_available": True,
+        "device_count": gpus,
+        "current_accelerator": torch.device("cuda"),
+        "current_device_index": 0,
+        "set_device_index": _nothing,
+        "synchronize": _nothing,
+        "empty_cache": _nothing,
+    }
+    for name, answer in answers.items():
+        if hasattr(accelerator, name):
+            setattr(accelerator, name, _for_scripts(answer, getattr(accelerator, name)))
 
 
 def _all(args: Any) -> list[Any]:
