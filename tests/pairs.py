@@ -144,6 +144,10 @@ RIGHT = {
         ),
     ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
+    "dropout in a forward called by its name": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        before=(("outputs = model(inputs)", "outputs = model.forward(inputs)"),),
+    ),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
     "loader workers": Pair(
         both=((DATA, AUGMENTED), ("batch_size=", "num_workers=1, batch_size=")),

@@ -380,6 +380,7 @@ def test_batches_of_any_size_convert_exactly(tmp_path: Path, command: Callable[.
         ("epoch 1: accuracy 0.5 took 0:00:01.71", "epoch #: accuracy # took T"),
         ("loss 1.5e-3 in 2.25s, 3 s and 14 min", "loss # in T, T and T"),
         ("Step: 5s396ms | Tot: 1h2m", "Step: T | Tot: T"),
+        ("acc 0.5, t: 0.4[s], left: 2 [h]", "acc #, t: T, left: T"),
         ("model_2 has 3 heads", "model_2 has # heads"),
     ],
 )

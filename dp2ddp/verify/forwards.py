@@ -53,6 +53,8 @@ class Forwards:
             made(wrapper, module, *args, **kwargs)
 
         DistributedDataParallel.__init__ = noted
+        for kind in {nn.DataParallel, Played}:
+            kind.forward = self._entering(kind.forward)
         hooks.register_module_forward_pre_hook(self._begin)
         hooks.register_module_forward_hook(self._end, always_call=True)
 
@@ -67,6 +69,17 @@ class Forwards:
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
         self._running.append((module, state))
+
+    def _entering(self, forward: Any) -> Any:
+        """DataParallel's forward, noted where it is called by its name, past the hooks."""
+
+        @functools.wraps(forward)
+        def noted(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
+            if not any(one is wrapper for one, _ in self._running):
+                self._enter(wrapper)
+            return forward(wrapper, *args, **kwargs)
+
+        return noted
 
     def _enter(self, wrapper: Any) -> None:
         inner = wrapper.module

@@ -17,7 +17,7 @@ _TIME = re.compile(
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?) +\d+\b"
     r"|\d+(?::\d+)+(?:[.,]\d+)?"
     r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
-    r"|\d+(?:\.\d+)?\s*(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b"
+    r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b)"
 )
 _CLOCK = frozenset(
     "time times bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency speed "
