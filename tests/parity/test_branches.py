@@ -41,11 +41,12 @@ def nodes(folder: Path, side: str, data: Path, *more: str) -> list[str]:
                 text=True,
             )
         )
-    said = []
-    for process in running:
-        printed, _ = process.communicate(timeout=200)
-        assert process.returncode == 0, printed
-        said.append(printed)
+    try:
+        said = [process.communicate(timeout=300)[0] for process in running]
+    finally:
+        for process in running:
+            process.kill()
+    assert [process.returncode for process in running] == [0, 0], said
     return said
 
 
