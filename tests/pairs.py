@@ -134,6 +134,14 @@ def _changed(text: str, changes: Changes) -> str:
     return text
 
 
+CALLED = """\
+net.cuda()
+
+
+def model(inputs):
+    return nn.parallel.data_parallel(net, inputs, range(2)) if inputs.is_cuda else net(inputs)
+
+"""
 RIGHT = {
     "the program": Pair(),
     "float32 by name": Pair(
@@ -147,6 +155,17 @@ RIGHT = {
     "dropout in a forward called by its name": Pair(
         both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
         before=(("outputs = model(inputs)", "outputs = model.forward(inputs)"),),
+    ),
+    "a network that calls data_parallel": Pair(
+        both=(
+            ("model.train()", "net.train()"),
+            ("model.eval()", "net.eval()"),
+            ("model.parameters", "net.parameters"),
+        ),
+        before=(
+            ("model = nn.DataParallel(net).cuda()", CALLED),
+            ("model.state_dict", "net.state_dict"),
+        ),
     ),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
     "loader workers": Pair(

@@ -151,6 +151,7 @@ def test_gpus_are_named_in_all_ways(lab: Lab, tmp_path: Path) -> None:
         "moved = [torch.ones(2).to(*place) for place in ((0,), ('cuda:1',), (torch.device('cuda'),))]\n"
         "named = torch.ones(2).to(device=1), torch.ones(2).to(0, torch.float64), torch.ones(2).to(torch.int)\n"
         "model = torch.nn.Linear(2, 2).to(1)\n"
+        "assert torch.ones(2).cuda().is_cuda and model.weight.is_cuda\n"
         "if hasattr(torch, 'accelerator'):\n"
         "    assert torch.accelerator.is_available() and torch.accelerator.device_count() == 2\n"
         "    model.to('cpu').to(torch.accelerator.current_accelerator())\n"
@@ -466,7 +467,9 @@ def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) ->
 ARGUMENTS = {
     "accumulation": "--gradient_accumulation_steps 2",
     "base_trainer": "--data DATA --batch-size 24",
+    "config_gpus": "--data DATA --gpus 0,1",
     "contrastive": "--data DATA --epochs 2 --batch-size 32",
+    "ddp_branch": "--data DATA --batch-size 32",
     "flat": "--data DATA --epochs 2 --batch-size 32",
     "gan": "--manualSeed 5 --batchSize 32",
     "identity_sampler": "--sampler identity",

@@ -17,7 +17,7 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
-_TRUTHFUL = ("torch.", "dp2ddp.runtime")
+_TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.runtime")
 
 
 class _Device:
@@ -151,6 +151,7 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     if _Device.real.type == "cpu":
         _replace_cuda()
     torch.Tensor.cuda = nn.Module.cuda = _moved
+    torch.Tensor.is_cuda = property(_for_scripts(True, torch._C.TensorBase.is_cuda.__get__))
     torch.Tensor.to = _moving(torch.Tensor.to)
     nn.Module.to = _moving(nn.Module.to)
     load = torch.load

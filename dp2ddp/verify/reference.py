@@ -54,6 +54,19 @@ class DataParallel(nn.Module):
         return _gather(outputs, self.dim)
 
 
+def data_parallel(
+    module: nn.Module,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: Any = None,
+) -> Any:
+    """torch.nn.parallel.data_parallel: one call of a module on its replicas."""
+    positional = inputs if isinstance(inputs, tuple) else (inputs,)
+    return DataParallel(module, device_ids, output_device, dim)(*positional, **(module_kwargs or {}))
+
+
 def _copied_buffers(module: nn.Module) -> dict[int, torch.Tensor]:
     """Copies of a module's buffers, by the ids of the originals."""
     return {id(buffer): buffer.clone() for buffer in module.buffers()}
@@ -112,4 +125,4 @@ def play(replicas: int) -> None:
     """Put ``replicas`` replicas in the place of nn.DataParallel."""
     DataParallel.replicas = replicas
     torch.nn.DataParallel = torch.nn.parallel.DataParallel = DataParallel
-    torch.nn.parallel.data_parallel.__globals__["DataParallel"] = DataParallel
+    torch.nn.parallel.data_parallel = data_parallel
