@@ -84,6 +84,15 @@ def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:
     assert "--float64 tells it from a mistake" not in report(ran("the learning rate is scaled"))
 
 
+def test_an_original_without_data_parallel_is_said_to_be_none(
+    lab: Lab, tmp_path: Path, ran: Callable[..., Result]
+) -> None:
+    pair = Pair(before=(("nn.DataParallel(net).cuda()", "net.cuda()"),))
+    assert "has called no nn.DataParallel" in report(verified(lab, tmp_path, pair))
+    for name in ("the program", "a network that calls data_parallel"):
+        assert "has called no nn.DataParallel" not in report(ran(name, True))
+
+
 def test_three_processes(lab: Lab, tmp_path: Path) -> None:
     """A batch of 15 on three, then one that they do not divide."""
     pair = Pair(before=(("batch_size=16", "batch_size=15"),), after=(("size(16)", "size(15)"),))

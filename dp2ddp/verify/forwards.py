@@ -86,6 +86,7 @@ class Forwards:
         if any(isinstance(one, self._kinds) and one.module is inner for one, _ in self._running):
             return  # a wrapper in a wrapper
         if self._number(inner) is None:
+            self.journal.add("wrapped", module=type(inner).__name__)
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1
         if isinstance(wrapper, self._gathering) and type(wrapper) is not self._gathering:

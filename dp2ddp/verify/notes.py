@@ -105,6 +105,8 @@ class Notes:
     """The texts that the run left, whoever wrote them: the first rank's notes have them."""
     bypasses: list[tuple[int, str, str]] = field(default_factory=list)
     """Modules that trained past their wrapper: after which step, which, at what line."""
+    wrapped: list[str] = field(default_factory=list)
+    """The classes of the modules that a wrapper called."""
     collective: str = ""
     """The last one, and where it was called."""
     error: dict[str, Any] | None = None
@@ -207,6 +209,9 @@ class _Reader:
 
     def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
         self.notes.saves.append(Save(self._now, path or "", keys, values))
+
+    def wrapped(self, module: str) -> None:
+        self.notes.wrapped.append(module)
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))

@@ -398,6 +398,11 @@ def _remarks(
     before: Notes, after: Sequence[Notes], made: int, request: Request, tolerance: Tolerance
 ) -> list[str]:
     found = []
+    if not before.wrapped:
+        found.append(
+            "the original has called no nn.DataParallel: its arguments, or a condition, chose one device, and what it "
+            "was compared with is a program for one"
+        )
     if made < request.steps:
         found.append(f"the programs end after {made} steps by themselves")
     if len(before.training) < 2:
