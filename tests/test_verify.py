@@ -49,7 +49,7 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
     def result(name: str, float64: bool = False) -> Result:
         pair, folder = {**RIGHT, **WRONG}[name], tmp_path_factory.mktemp("pair")
         (folder / "model.pt").write_text("mine")
-        patience = 6.0 if pair.cause == "collective" else 20.0
+        patience = {"collective": 6.0, "error": 8.0}.get(pair.cause, 20.0)
         found = verified(lab, folder, pair, float64=float64, patience=patience)
         assert sorted(path.name for path in folder.iterdir()) == ["after.py", "before.py", "model.pt"]
         assert (folder / "model.pt").read_text() == "mine"
@@ -415,6 +415,7 @@ def test_progress_bars_leave_what_they_end_with() -> None:
         ("a.csv", "epoch,loss\n0,0.5\n", "epoch,loss\n0,0.50000000004\n", None),
         ("a.csv", "epoch,loss\n0,0.5\n", "epoch,loss\n0,0.5000004\n", False),
         ("a.csv", "0,0.5\n1,0.5\n", "0,0.5\n", False),
+        ("a.csv", "Time 0.1 (0.1) Data 0.2 (0.2) Loss 0.5", "Time 0.3 (0.2) Data 0.4 (0.3) Loss 0.5", None),
         ("a.tsv", "0\t0.5\n", "0\tnan\n", False),
         ("a.json", '{"val": [1.5, 2.5], "seconds": 3}', '{"seconds": 4, "val": [1.5, 2.25]}', False),
         ("a.json", '{"map": 0.5, "date": "2024-01-02"}', '{"map": 0.5, "date": "2024-01-03"}', None),
