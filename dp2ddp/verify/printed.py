@@ -20,8 +20,8 @@ _TIME = re.compile(
     r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b)"
 )
 _CLOCK = frozenset(
-    "time times data bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency speed "
-    "throughput fps memory mem pid host hostname port".split()
+    "time times data bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency "
+    "speed throughput fps memory mem pid host hostname port".split()
 )
 """Words for what is another in every run."""
 _TRAINING = frozenset("train training tr".split())
