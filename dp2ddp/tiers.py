@@ -48,8 +48,18 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
             mixed = any(loss.average == "samples" for loss in losses)
             unknown |= {it for it in losses if it.average == "even" or (it.average == "parts" and mixed)}
     own = {script for loss in facts.losses if loss.average == "parts" for script in loss.scripts}
+    dealt = {script for loader in facts.loaders if loader.shard or exact for script in loader.scripts}
     return replace(
         facts,
+        numbers=tuple(
+            (
+                replace(number, kind="left", name="", before=None)
+                if number.scripts & dealt
+                and number.average in {"even", "samples" if number.scripts & own else "parts"}
+                else number
+            )
+            for number in facts.numbers
+        ),
         losses=tuple(
             replace(loss, problem=None) if loss.average and loss not in unknown else loss
             for loss in facts.losses

@@ -110,6 +110,8 @@ def test_wraps_one_after_the_other_exclude_each_other() -> None:
         (('torch.device("cuda" if', 'torch.device("cuda:0" if'), "a GPU by its number"),
         (("    if several:\n", "    if model.bias.sum() > 0:\n"), "in the same program"),
         (("    if several:\n", "    if dist.is_initialized():\n"), "in the same program"),
+        (('"--nodes", type=int, default=1', '"--nodes", type=int, default=os.environ.get("WORLD_SIZE", 1)'), "in the same program"),
+        (("    args.several = args.nodes > 1 or args.spread\n", "    args.several = False\n    if 'WORLD_SIZE' in os.environ:\n        args.several = True\n"), "in the same program"),
     ],
 )  # fmt: skip
 def test_what_both_branches_would_run_is_refused(change: tuple[str, str], said: str) -> None:

@@ -63,6 +63,9 @@ def test_a_choice_of_two_returns() -> None:
         ("model = Net(ngpu)", "model = nn.Sequential(Net(ngpu))"),
         ("model = Net(ngpu).cuda()\n", "net = Net(ngpu)\nmodel = nn.Sequential(net, nn.ReLU()).cuda()\n"),
         ("model = Net(ngpu)", "\n\nclass Other(Net):\n    pass\n\n\nmodel = Other(ngpu)"),
+        ("model.apply(double)\n", "model.apply(double)\nprint(isinstance(model, Net))\n"),
+        ("model.apply(double)\n", "model.apply(double)\nprint(dict(model.named_parameters()))\n"),
+        ("model.apply(double)\n", "model.apply(double)\nprint(model.main)\n"),
         ("model = Net(ngpu).cuda()\n", "for _ in range(2):\n    model = Net(ngpu).cuda()\n"),
     ],
 )

@@ -506,3 +506,26 @@ def test_what_is_left_is_marked_above_its_statement() -> None:
     ]
     assert marked == ["if epoch: ddp.print(outputs.std())", "ddp.print("]
     assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(converted(text)[0]))
+
+
+def test_a_text_of_the_batch_may_choose_the_loss() -> None:
+    """Also one that is a sum over the samples."""
+    choice = (
+        "def compute(outputs, targets, task):\n"
+        '    if task == "rows":\n        return nn.functional.cross_entropy(outputs, targets, reduction="sum")\n'
+        "    return nn.functional.cross_entropy(outputs, targets)\n\n\n"
+        "def step(batch):\n"
+        '    return compute(model(batch["x"].cuda()), batch["y"].cuda(), batch["task"])\n\n\n'
+    )
+    loop = (
+        "for batch in loader:\n    optimizer.zero_grad()\n    step(batch).backward()\n    optimizer.step()\n"
+    )
+    setup = (
+        "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader\n\n"
+        "from data import Digits\n\nmodel = nn.DataParallel(nn.Linear(8, 2)).cuda()\n"
+        "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)\nloader = DataLoader(Digits(), batch_size=16)\n\n\n"
+    )
+    data = "from torch.utils.data import Dataset\n\n\nclass Digits(Dataset):\n    pass\n"
+    files = {PATH: setup + choice + loop, PATH.with_name("data.py"): data}
+    (change,) = convert(Project.of(files)).changes
+    assert "ddp.whole_batch(" in change.after or "ddp.DataParallel" in change.after

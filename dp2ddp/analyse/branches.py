@@ -9,11 +9,12 @@ from __future__ import annotations
 import ast
 import copy
 import operator
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of
+from dp2ddp.analyse.conditions import AVAILABLE, COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program, Scope, Value, full_name
 from dp2ddp.facts import Obstacle
@@ -22,6 +23,7 @@ from dp2ddp.source import SourceFile
 TORCHS = "torch.nn.parallel.DistributedDataParallel"
 BINDS = {"torch.cuda.set_device", "torch.accelerator.set_device_index"}
 SPAWNS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}
+ENVIRONMENT = re.compile(r"\benviron\.get\(|\bgetenv\(|\bin (\w+\.)*environ\b")
 OPERATORS = {
     ast.Eq: ("==", "!=", operator.eq),
     ast.Is: ("is", "is not", operator.is_),
@@ -177,6 +179,8 @@ class _Conditions:
         assumed = frozenset(~it for it in chosen) | frozenset(
             it for it in others if it.subject.startswith(OPTION) and not self._asks_for_gpus(it.subject)
         )
+        if any(self._is_of_the_environment(it.subject) for it in assumed | chosen):
+            return None  # the ranks would read the runtime's own variables, and choose the other branch
         bound = [self._implied(self.around(call.node)) for call in self.program.calls if call.names & BINDS]
         binds = all(any(~it in literals for literals in bound) for it in assumed)
         return Branches(assumed, chosen, scripts, binds)
@@ -188,6 +192,36 @@ class _Conditions:
             is_call_of(self.context, it, AVAILABLE, COUNT)
             for _, statement in places
             for it in ast.walk(statement.value)
+        )
+
+    def _is_of_the_environment(self, option: str, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether an environment variable, if it is set, has a say in what an option is."""
+        if option in seen:
+            return False
+        name = option.removeprefix(OPTION)
+        found: list[ast.AST] = []
+        for _, statement in self.context.attribute_assignments.get(name, ()):
+            tests = [it.test for it in self.program.ancestors(statement) if isinstance(it, ast.If)]
+            found += [statement.value, *tests]
+        for call in self.program.calls:
+            words = [it.value for it in call.node.args if isinstance(it, ast.Constant)]
+            if name in (str(word).lstrip("-").replace("-", "_") for word in words):
+                found += [keyword.value for keyword in call.node.keywords]
+        for node in list(found):
+            found += [
+                value
+                for it in ast.walk(node)
+                if isinstance(it, ast.Name)
+                for value in assigned(self.context, it)
+            ]
+        others = {
+            OPTION + it.attr
+            for node in found
+            for it in ast.walk(node)
+            if isinstance(it, ast.Attribute) and is_options(self.context, it.value)
+        }
+        return any(ENVIRONMENT.search(ast.unparse(node)) for node in found) or any(
+            self._is_of_the_environment(other, seen | {option}) for other in others
         )
 
     def around(self, node: ast.AST) -> Literals:

@@ -26,6 +26,9 @@ SHAPES = {
     "unsqueeze": (1, 2, 3, -1),
 }
 
+# What a wrapped network does as a bare one does.
+METHODS = ("parameters", "zero_grad", "state_dict", "load_state_dict", "requires_grad_", "half")
+
 
 @dataclass(frozen=True)
 class Site:
@@ -232,7 +235,34 @@ def _made(
             return None
         assert isinstance(statement, ast.Assign)
         found.append((statement, _ready(context, statement), chosen))
-    return found
+    return found if all(_may_be_wrapped(context, node) for node in _uses(context, cls)) else None
+
+
+def _uses(context: Context, cls: Cls) -> Iterator[ast.expr]:
+    """Where one of the networks of a class is read, outside the class itself."""
+    program = context.program
+    for node in program.nodes.values():
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            around = program.parent(program.scope(node).node)
+            inside = isinstance(around, ast.ClassDef) and Cls(program.by_node[id(around)].index) == cls
+            if not inside and any(isinstance(it, Inst) and it.cls == cls for it in program.values(node)):
+                yield node
+
+
+def _may_be_wrapped(context: Context, use: ast.expr) -> bool:
+    """Whether a use of a network is the same for one that is wrapped."""
+    program = context.program
+    parent = program.parent(use)
+    if isinstance(parent, ast.Attribute):
+        return parent.attr in (*SAME_OBJECT, *METHODS)
+    if isinstance(parent, ast.keyword):
+        parent = program.parent(parent)
+    if not isinstance(parent, ast.Call):
+        return isinstance(parent, ast.Assign) and all(isinstance(it, ast.Name) for it in parent.targets)
+    call = program.call(parent)
+    if parent.func is use or call is None:
+        return parent.func is use
+    return call.names == {"builtins.print"} or (not call.names and bool(program.entered(parent)))
 
 
 def _names(statement: ast.stmt, made: ast.Call) -> bool:

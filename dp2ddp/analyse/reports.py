@@ -39,6 +39,7 @@ class Combined:
     kind: str
     node: ast.expr
     call: ast.Call | None = None
+    average: str = ""
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,18 @@ class _Finder(Gathering):
                     for value in step(node):
                         self._visit(value)
             self._known.clear()
+        while alone := [
+            key for key, it in self.combined.items() if it.call is None and self._meets_others(it)
+        ]:
+            for key in alone:
+                self.whole.discard(key)
+                del self.combined[key]
+            self._known.clear()
+
+    def _meets_others(self, it: Combined) -> bool:
+        """Whether rows of the whole batch meet something of a part in one computation."""
+        found = [kinds.tensor(self._of(other), other) for other in self._beside(it.node)]
+        return it.kind == "rows" and any(value not in (*PLAIN, Kind.WHOLE) for value in found)
 
     def _nodes(self, scope: int) -> list[ast.AST]:
         """The nodes of a function that are run in the training."""
@@ -304,11 +317,13 @@ class _Finder(Gathering):
             return
         inside: ast.AST = node
         for around in self.program.ancestors(node):  # a condition on what is counted, `if total > 0`
-            if isinstance(around, ast.If) and inside is not around.test:
+            if isinstance(around, ast.If) and inside is not around.test and _only_divides(around):
                 self._settle(around.test)
             inside = around
         if self._meet(node):
-            self.combined[id(node)] = Combined(kind, node)
+            averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
+            average = averages.get(self._of(node), "even") if kind == "mean" else ""  # type: ignore[arg-type]
+            self.combined[id(node)] = Combined(kind, node, average=average)
             self.whole.add(id(node))
             self._known.clear()
 
@@ -365,6 +380,7 @@ class _Finder(Gathering):
                 loop is None
                 or self._is_trained(statements[0].target)
                 or not self._is_for_after(statements, loop)
+                or not all(self._is_alike(it.value, OPEN) for it in statements)  # type: ignore[arg-type]
             ):
                 continue
             if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in statements):
@@ -465,9 +481,20 @@ class _Finder(Gathering):
                     if isinstance(it, ast.Return) and it not in asked
                 ]
                 names = _names(self, node)
+                if any(name.startswith(("numpy.", "builtins.")) for name in names):
+                    return False
+                method = node.func.value if isinstance(node.func, ast.Attribute) else None
+                held = self.program.definitions(method) if isinstance(method, ast.Name) else []
+                computed = isinstance(method, ast.Call | ast.BinOp | ast.Compare | ast.Subscript) or (
+                    held and not any(isinstance(it, ast.arg) for it in held)
+                )
+                if computed and not own and not self._is_tensor(method, asked):  # type: ignore[arg-type]
+                    return False
                 return not names & NUMBERS and all(
                     it.value is None or self._is_tensor(it.value, asked | {it}) for it in returned
                 )
+            case ast.Compare():
+                return self._is_tensor(node.left, asked)
             case ast.BinOp():
                 return self._is_tensor(node.left, asked) or self._is_tensor(node.right, asked)
             case ast.UnaryOp():
@@ -531,6 +558,23 @@ class _Finder(Gathering):
 def _names(finder: Gathering, node: ast.Call) -> set[str]:
     call = finder.program.call(node)
     return call.names if call is not None else set()
+
+
+def _only_divides(branch: ast.If) -> bool:
+    """Whether a branch does nothing that a part without such samples could fail at: it computes with numbers."""
+    fine = ast.Assign | ast.AugAssign | ast.Name | ast.Attribute | ast.Constant | ast.BinOp | ast.UnaryOp
+    fine |= ast.operator | ast.unaryop | ast.expr_context
+    calls = {id(it): it for part in branch.body for it in ast.walk(part) if isinstance(it, ast.Call)}
+    plain = all(
+        isinstance(it.func, ast.Name)
+        and it.func.id in ("float", "int")
+        or isinstance(it.func, ast.Attribute)
+        and it.func.attr in LEAVING
+        for it in calls.values()
+    )
+    return plain and all(
+        isinstance(it, fine) or id(it) in calls for part in branch.body for it in ast.walk(part)
+    )
 
 
 def _compared(test: ast.expr) -> Iterator[ast.expr]:
@@ -643,7 +687,8 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
-    return Number(**place, kind=it.kind, what=ast.unparse(it.node), **more)  # type: ignore[arg-type]
+    what = ast.unparse(it.node)
+    return Number(**place, kind=it.kind, what=what, average=it.average, **more)  # type: ignore[arg-type]
 
 
 def _called(context: Context, it: Combined) -> str:

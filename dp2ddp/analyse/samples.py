@@ -273,8 +273,8 @@ class Samples:
                 return None if answer is None else not answer
             case ast.Name():
                 definitions = self.program.definitions(test)
-                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
-                    return bool(frame.literals[id(definitions[0])])
+                literal = frame.literals.get(id(definitions[0]), GIVEN) if len(definitions) == 1 else GIVEN
+                return None if literal is GIVEN else bool(literal)
             case ast.Call(func=ast.Name(id="isinstance"), args=[subject, kind]):
                 return self._is_instance(subject, kind)
             case ast.Compare(
@@ -283,9 +283,9 @@ class Samples:
                 comparators=[ast.Constant(value=wanted)],
             ):
                 definitions = self.program.definitions(name)
-                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
-                    equal = frame.literals[id(definitions[0])] == wanted
-                    return equal if isinstance(test.ops[0], ast.Eq) else not equal
+                literal = frame.literals.get(id(definitions[0]), GIVEN) if len(definitions) == 1 else GIVEN
+                if literal is not GIVEN:
+                    return (literal == wanted) is isinstance(test.ops[0], ast.Eq)
             case ast.Compare(
                 left=ast.Name() as name, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]
             ):
@@ -830,7 +830,8 @@ class Samples:
         ):
             return kinds.element(value, node) if name in ("get", "pop") else value
         if name == "where" and len(given) == 1:
-            return Every(Kind.PLACES) if value in BY_SAMPLE else Unclear(node)
+            places = Held(((0, Kind.PLACES), (1, Unclear(node))))
+            return places if value in BY_SAMPLE else Unclear(node)
         if name == "sum" and value is Kind.PICKED and self._dimensions(given[1:], keywords, name) == [0]:
             return Kind.TOTAL
         if name in ("stack", "cat", "concat"):

@@ -331,3 +331,28 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
     text = SETUP + step + LOOP[4:] + '    shown = step(inputs, targets)\n    print(shown["error"])\n'
     (left,) = [it for it in convert(Project.of({PATH: text})).findings if it.is_left]
     assert left.rule == "DDP502" and "`shown`" in left.message
+
+
+NAMED = {
+    "sums under a condition of the part's own": """\
+    if inputs.size(0) == 15:
+        correct += (outputs.argmax(1) == targets).sum().item()
+""",
+    "what a part without such samples fails at": """\
+    mask = targets > 2
+    if mask.sum().item() > 0:
+        correct = outputs[mask].max().item() / mask.sum().item()
+""",
+    "rows that are not followed beside others": """\
+    guesses = [outputs][0 if inputs is None else -1].detach().cpu().numpy()
+    correct = (guesses.argmax(1) == targets.cpu().numpy()).mean()
+""",
+}
+
+
+@pytest.mark.parametrize("name", NAMED)
+def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
+    text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + NAMED[name]
+    conversion = convert(Project.of({PATH: text + "print(correct)\n"}))
+    assert [it.rule for it in conversion.findings if it.is_left] == ["DDP502"]
+    assert "whole_batch" not in conversion.changes[0].after
