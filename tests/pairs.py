@@ -151,6 +151,9 @@ RIGHT = {
             ("model(inputs.cuda())", "model(inputs.cuda().to(dtype=torch.float32))"),
         ),
     ),
+    "another number of devices": Pair(
+        before=(("nn.DataParallel(net)", "nn.DataParallel(net, device_ids=[0])"),)
+    ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
     "dropout in a forward called by its name": Pair(
         both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),

@@ -19,9 +19,10 @@ GATHERED = "dp2ddp.gathered"
 
 
 class DataParallel(nn.Module):
-    """torch.nn.DataParallel's arithmetic for `replicas` devices that are all the same."""
+    """torch.nn.DataParallel's arithmetic for devices that are all the same."""
 
-    replicas = 1
+    replicas: int | None = None
+    """As many as are compared with, whatever devices the program names; None: as many as it names."""
     running = 0
     """The number of the replica whose forward runs."""
 
@@ -31,7 +32,8 @@ class DataParallel(nn.Module):
         super().__init__()
         self.module = module
         self.dim = dim
-        self.device_ids = list(device_ids) if device_ids is not None else list(range(self.replicas))
+        named = list(device_ids) if device_ids is not None else [0]
+        self.device_ids = named if self.replicas in (None, len(named)) else list(range(self.replicas))
         self.output_device = self.device_ids[0] if output_device is None else output_device
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
