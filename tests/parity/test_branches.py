@@ -59,7 +59,13 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return {name.removeprefix("module."): value for name, value in state.items()}
 
 
-@pytest.mark.parametrize("more", OWN.values(), ids=OWN)
+@pytest.mark.parametrize(
+    "more",
+    [
+        pytest.param(more, id=name, marks=[pytest.mark.slow] * ("--multiprocessing-distributed" in more))
+        for name, more in OWN.items()
+    ],
+)
 def test_the_distributed_branch_trains_as_it_did(lab: Lab, tmp_path: Path, more: list[str]) -> None:
     before, after = (nodes(tmp_path, side, lab.data(), *more) for side in ("before", "after"))
     assert list(map(numbers, after)) == list(map(numbers, before))
