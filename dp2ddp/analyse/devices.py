@@ -172,8 +172,7 @@ def _feeds_data(context: Context, load: ast.Call) -> bool:
     """Whether a data set is made of what is loaded: its workers, or the loop, bring it to the device."""
     program = context.program
     scope = program.scope(load)
-    around = None if scope.is_module else program.parent(scope.node)
-    if isinstance(around, ast.ClassDef) and _is_data(context, Cls(program.by_node[id(around)].index)):
+    if scope.owner is not None and _is_data(context, scope.owner):
         return True
     statement = program.statement(load)
     held = set(statement.targets) if isinstance(statement, ast.Assign) else set()

@@ -77,7 +77,6 @@ PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not na
 SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdout.flush"}
 FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 LEVELS = {"debug", "info", "warning", "warn", "error"}
-# Methods that set the entries of configurations.
 SEEDS = {
     "random.seed",
     "numpy.random.seed",
@@ -85,6 +84,7 @@ SEEDS = {
     "torch.cuda.manual_seed",
     "torch.cuda.manual_seed_all",
 }
+# Methods that set the entries of configurations.
 CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
 VISIBLE = "CUDA_VISIBLE_DEVICES"

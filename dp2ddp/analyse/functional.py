@@ -149,13 +149,11 @@ def _site(context: Context, call: Call) -> Site | None:
 
 def _method(context: Context, node: ast.AST) -> tuple[ast.FunctionDef | None, Cls | None]:
     """The ``forward`` of a module's class that a node stands in."""
-    function = context.program.scope(node).node
-    around = context.program.parent(function)
+    scope = context.program.scope(node)
+    function = scope.node
     if not isinstance(function, ast.FunctionDef) or function.name != "forward" or not function.args.args:
         return None, None
-    if not isinstance(around, ast.ClassDef):
-        return None, None
-    return function, Cls(context.program.by_node[id(around)].index)
+    return function, scope.owner
 
 
 def _is_part(module: ast.expr, forward: ast.FunctionDef) -> bool:
@@ -243,8 +241,7 @@ def _uses(context: Context, cls: Cls) -> Iterator[ast.expr]:
     program = context.program
     for node in program.nodes.values():
         if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-            around = program.parent(program.scope(node).node)
-            inside = isinstance(around, ast.ClassDef) and Cls(program.by_node[id(around)].index) == cls
+            inside = program.scope(node).owner == cls
             if not inside and any(isinstance(it, Inst) and it.cls == cls for it in program.values(node)):
                 yield node
 

@@ -173,6 +173,11 @@ class Scope:
         return isinstance(self.node, ast.Module)
 
     @property
+    def owner(self) -> Cls | None:
+        """The class that a function is a method of."""
+        return Cls(self.parent.index) if self.parent is not None and self.parent.is_class else None
+
+    @property
     def body(self) -> list[ast.stmt]:
         body = self.node.body  # type: ignore[attr-defined]
         return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]

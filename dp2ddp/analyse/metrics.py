@@ -52,8 +52,8 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             continue
         gathering = Gathering(context, loops)
         drawn = any(loop.trains and id(node) in loop.runs for loop in loops)
-        gathered, uneven = _average(context, gathering, node)
-        if drawn and (gathered or uneven is None):
+        gathered, uneven = _average(context, gathering, node) if drawn else ("", problem)
+        if gathered or uneven is None:
             found.append(Loss(**context.place(node), average=gathered, problem=uneven))
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}

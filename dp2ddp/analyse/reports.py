@@ -27,14 +27,16 @@ from dp2ddp.facts import Effect, Number
 FEEDING = {"update", "append", "extend", "add", "push"}
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
-NUMBERS = {"builtins.float", "builtins.int", "builtins.len", "builtins.round"}
 ADDITIVE = (Kind.TOTAL, Kind.COUNT)
 RUNTIME = "dp2ddp.runtime."
 
 
 @dataclass(frozen=True)
 class Combined:
-    """An expression that is of this process's part, and how it becomes the whole batch's."""
+    """An expression that is of this process's part, and how it becomes the whole batch's.
+
+    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does.
+    """
 
     kind: str
     node: ast.expr
@@ -334,10 +336,14 @@ class _Finder(Gathering):
                 self._combine("sum", part)
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
-        combined = {key for key, it in self.combined.items() if it.kind != "rows"}
         return all(
-            id(part) in combined or super(_Finder, self)._is_settled(part, frame) for part in _compared(test)
+            self._is_number_of_all(part) or super(_Finder, self)._is_settled(part, frame)
+            for part in _compared(test)
         )
+
+    def _is_number_of_all(self, node: ast.expr) -> bool:
+        combined = self.combined.get(id(node))
+        return combined is not None and combined.kind != "rows"
 
     def _meet(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
@@ -490,9 +496,7 @@ class _Finder(Gathering):
                 )
                 if computed and not own and not self._is_tensor(method, asked):  # type: ignore[arg-type]
                     return False
-                return not names & NUMBERS and all(
-                    it.value is None or self._is_tensor(it.value, asked | {it}) for it in returned
-                )
+                return all(it.value is None or self._is_tensor(it.value, asked | {it}) for it in returned)
             case ast.Compare():
                 return self._is_tensor(node.left, asked)
             case ast.BinOp():

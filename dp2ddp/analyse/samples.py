@@ -272,9 +272,8 @@ class Samples:
                 answer = self._answer(test.operand, frame)
                 return None if answer is None else not answer
             case ast.Name():
-                definitions = self.program.definitions(test)
-                literal = frame.literals.get(id(definitions[0]), GIVEN) if len(definitions) == 1 else GIVEN
-                return None if literal is GIVEN else bool(literal)
+                literal = self._literal(test, frame)
+                return None if literal in (None, (GIVEN,)) else bool(literal[0])
             case ast.Call(func=ast.Name(id="isinstance"), args=[subject, kind]):
                 return self._is_instance(subject, kind)
             case ast.Compare(
@@ -282,18 +281,22 @@ class Samples:
                 ops=[ast.Eq() | ast.NotEq()],
                 comparators=[ast.Constant(value=wanted)],
             ):
-                definitions = self.program.definitions(name)
-                literal = frame.literals.get(id(definitions[0]), GIVEN) if len(definitions) == 1 else GIVEN
-                if literal is not GIVEN:
-                    return (literal == wanted) is isinstance(test.ops[0], ast.Eq)
+                literal = self._literal(name, frame)
+                if literal not in (None, (GIVEN,)):
+                    return (literal[0] == wanted) is isinstance(test.ops[0], ast.Eq)
             case ast.Compare(
                 left=ast.Name() as name, ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]
             ):
-                definitions = self.program.definitions(name)
-                if len(definitions) == 1 and id(definitions[0]) in frame.literals:
-                    is_none = frame.literals[id(definitions[0])] is None
-                    return is_none if isinstance(test.ops[0], ast.Is) else not is_none
+                literal = self._literal(name, frame)
+                if literal is not None:
+                    return (literal[0] is None) is isinstance(test.ops[0], ast.Is)
         return None
+
+    def _literal(self, name: ast.Name, frame: Frame) -> tuple[object] | None:
+        """The literal that a parameter is given, or ``GIVEN``, in a tuple: it may be None."""
+        definitions = self.program.definitions(name)
+        known = len(definitions) == 1 and id(definitions[0]) in frame.literals
+        return (frame.literals[id(definitions[0])],) if known else None
 
     def _is_instance(self, subject: ast.expr, kind: ast.expr) -> bool | None:
         """Whether an object is of a class, where every object that it may be is known."""
