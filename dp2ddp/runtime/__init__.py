@@ -20,7 +20,7 @@ from .ranks import (
     get_world_size,
     is_main_process,
 )
-from .shard import shard
+from .shard import shard, shard_batches
 from .start import init, launch
 
 take_local_rank()
@@ -47,6 +47,7 @@ __all__ = [
     "print",
     "save",
     "shard",
+    "shard_batches",
     "shared_seed",
     "strip_module_prefix",
     "sum",

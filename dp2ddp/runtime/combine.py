@@ -13,14 +13,14 @@ from contextlib import suppress
 from copy import copy
 from itertools import chain
 from numbers import Number
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 
 from . import nested, ranks
 from .exchange import exchange
-from .shard import positions
+from .shard import batches, positions
 
 Value = TypeVar("Value")
 
@@ -33,7 +33,8 @@ def sum(value: Value) -> Value:
     Args:
         value: a number, a tensor or array, a meter (an object with the numbers ``sum``, or ``total``, and ``count``),
             or lists, tuples and dicts of these, nested in any way: then element by element. The structure, and the
-            shapes and types of tensors, are the same on every rank. It is not changed.
+            shapes and types of tensors, are the same on every rank; but where some have tensors or arrays others may
+            have the number 0, with which their sums begin. It is not changed.
 
     Returns:
         As ``value``: new tensors on the same device, without a graph; a copy of a meter with the sums, and with
@@ -83,9 +84,9 @@ def gather(value: Any, *, samples_of: Any = None) -> Any:
     Args:
         value: anything that can be pickled; tensors come back without a graph, on each rank's own device. With
             ``samples_of`` a list, tuple, tensor or array, or a dict of these, with one entry for each sample that
-            this rank drew, in that order.
-        samples_of: the loader whose last epoch these samples were: one that ``shard`` made, or a DataLoader with
-            torch's DistributedSampler.
+            this rank drew, in that order; or, of a loader given to ``shard_batches``, for each batch.
+        samples_of: the loader whose last epoch these samples were: one that ``shard`` made, one given to
+            ``shard_batches``, or a DataLoader with torch's DistributedSampler.
 
     Returns:
         A list as long as the world, on every rank; ``[value]`` in a plain process. With ``samples_of``, as ``value``
@@ -100,27 +101,74 @@ def gather(value: Any, *, samples_of: Any = None) -> Any:
     if ranks.is_alone("gather()"):
         return [value] if samples_of is None else value
     values = exchange("gather()", value)
-    return values if samples_of is None else _in_order(values, positions(samples_of))
+    return values if samples_of is None else _in_order(values, positions(samples_of), batches(samples_of))
 
 
 # Sums
 
 
 def _totals(what: str, value: Any) -> list[list[Any]]:
-    """For each leaf of ``value`` the sums over all ranks of its addends, as tensors or Python's numbers."""
-    leaves, problem, signature, addends = nested.flatten(value), "", "", []
+    """For each leaf of ``value`` the sums over all ranks of its addends: tensors, arrays or Python's numbers."""
+    leaves, problem, signature, addends = nested.flatten(value), "", ("", ""), []
     try:
         _check(what, leaves)
-        signature = nested.describe(value, _kind)
+        signature = nested.describe(value, _form_of), nested.describe(value, _kind)
         addends = [_plain(addend) for leaf in leaves for addend in _addends(leaf)]
     except TypeError as error:
         problem = str(error)
-    answers = exchange(what, (problem, signature, [_light(a) for a in addends if not _is_heavy(a)]))
+    likes = [_like(addend) for leaf in leaves for addend in _addends(leaf)] if not problem else []
+    lights = [None if _is_heavy(addend) else _light(addend) for addend in addends]
+    answers = exchange(what, (problem, signature, likes, lights))
     _compare(what, answers)
-    light = map(_add, zip(*(numbers for _, _, numbers in answers), strict=True))
+    columns = list(zip(*(likes for _, _, likes, _ in answers), strict=True))
+    forms = [_form_of_all(column) for column in columns]
+    if None in forms:
+        _complain(what, [full for _, (_, full), _, _ in answers])
+    addends = [_begun(addend, form) for addend, form in zip(addends, forms, strict=True)]
     heavy = iter(_all_reduce([addend for addend in addends if _is_heavy(addend)]))
-    totals = iter([next(heavy) if _is_heavy(a) else _from_light(next(light), a) for a in addends])
+    numbers = zip(*(lights for _, _, _, lights in answers), strict=True)
+    sums = [
+        next(heavy) if _is_heavy(addend) else _from_light(_add(column, addend), addend)
+        for addend, column in zip(addends, numbers, strict=True)
+    ]
+    totals = iter(
+        total.numpy() if form and form.place == "array" else total
+        for total, form in zip(sums, forms, strict=True)
+    )
     return [[next(totals) for _ in _addends(leaf)] for leaf in leaves]
+
+
+class _Like(NamedTuple):
+    """What an addend is, for ranks that have the number 0 in its place."""
+
+    place: str
+    dtype: torch.dtype | None = None
+    shape: tuple[int, ...] = ()
+
+    def zeros(self) -> torch.Tensor:
+        device = ranks.device() if self.place == ranks.device().type else "cpu"
+        return torch.zeros(self.shape, dtype=self.dtype, device=device)
+
+
+_NUMBER, _ZERO = _Like("number"), _Like("0")
+
+
+def _like(addend: Any) -> _Like:
+    if not isinstance(addend, torch.Tensor) and not _is_array(addend):
+        return _NUMBER if addend else _ZERO
+    plain = _plain(addend)
+    return _Like("array" if _is_array(addend) else plain.device.type, plain.dtype, tuple(plain.shape))
+
+
+def _form_of_all(column: tuple[_Like, ...]) -> _Like | None:
+    """What the ranks' addends are together, where some may be the number 0; None if they are different things."""
+    forms = set(column) - {_ZERO}
+    return forms.pop() if len(forms) == 1 else None if forms else _NUMBER
+
+
+def _begun(addend: Any, form: _Like) -> Any:
+    """An addend as the other ranks have it."""
+    return form.zeros() if form != _NUMBER and not isinstance(addend, torch.Tensor) else addend
 
 
 def _check(what: str, leaves: list[Any]) -> None:
@@ -132,19 +180,27 @@ def _check(what: str, leaves: list[Any]) -> None:
             )
 
 
-def _compare(what: str, answers: list[tuple[str, str, Any]]) -> None:
+def _compare(what: str, answers: list[Any]) -> None:
     """Complain, on every rank, about what can't be added."""
-    for rank, (problem, _, _) in enumerate(answers):
+    for rank, (problem, *_) in enumerate(answers):
         if problem:
             raise TypeError(problem if rank == ranks.get_rank() else f"rank {rank}: {problem}")
-    signatures = [signature for _, signature, _ in answers]
-    if len(set(signatures)) > 1:
-        has = ", ".join(f"rank {rank} has {_shortened(text)}" for rank, text in enumerate(signatures))
-        raise RuntimeError(f"{what} needs the same structure on every rank, but {has}")
+    if len({form for _, (form, _), _, _ in answers}) > 1:
+        _complain(what, [full for _, (_, full), _, _ in answers])
+
+
+def _complain(what: str, signatures: list[str]) -> NoReturn:
+    has = ", ".join(f"rank {rank} has {_shortened(text)}" for rank, text in enumerate(signatures))
+    raise RuntimeError(f"{what} needs the same structure on every rank, but {has}")
 
 
 def _shortened(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:300]} …"
+
+
+def _form_of(leaf: Any) -> str:
+    """What a leaf is, apart from what its addends are."""
+    return type(leaf).__name__ if _is_meter(leaf) else "addend"
 
 
 def _kind(leaf: Any) -> str:
@@ -213,8 +269,11 @@ def _from_light(total: list[Any], like: Any) -> Any:
     return torch.tensor(wrapped).to(like.device, like.dtype).reshape(like.shape)
 
 
-def _add(lists: Iterable[list[Any]]) -> list[Any]:
-    return [builtins.sum(rest, first) for first, *rest in zip(*lists, strict=True)]
+def _add(lists: Iterable[list[Any]], like: Any) -> list[Any]:
+    """The sums of the ranks' numbers, element by element; a 0 alone stands for as many as the others have."""
+    count = like.numel() if isinstance(like, torch.Tensor) else 1
+    full = [numbers if len(numbers) == count else [0] * count for numbers in lists]
+    return [builtins.sum(rest, first) for first, *rest in zip(*full, strict=True)]
 
 
 def _all_reduce(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -278,18 +337,22 @@ def _ratio(total: Any, count: Any) -> Any:
 
 
 def _as_was(value: Any, total: Any) -> Any:
-    """``total`` as numpy's, where ``value`` is."""
-    if _is_array(value):
-        return total.numpy()
-    is_numpys = not isinstance(value, torch.Tensor) and hasattr(value, "item")
+    """``total`` as one of numpy's numbers, where ``value`` is."""
+    if isinstance(total, torch.Tensor) or _is_array(total):
+        return total
+    is_numpys = not isinstance(value, torch.Tensor) and not _is_array(value) and hasattr(value, "item")
     return type(value)(total) if is_numpys and isinstance(total, type(value.item())) else total
 
 
 # The samples' values
 
 
-def _in_order(values: list[Any], drawn: list[list[int | None]]) -> Any:
-    """The ranks' values as one, by the positions of the samples that each rank drew; None is left out."""
+def _in_order(values: list[Any], samples: list[list[int | None]], batches: list[list[int]]) -> Any:
+    """The ranks' values as one, by the positions of the samples, or batches, that each rank drew; None is left out."""
+    lengths = [
+        len(column) if _has_entries(column) else -1 for value in values for column in _columns(value)[:1]
+    ]
+    drawn = batches if any(batches) and lengths == [*map(len, batches)] else samples
     for rank, (value, places) in enumerate(zip(values, drawn, strict=True)):
         for column in _columns(value):
             if not _has_entries(column):

@@ -26,7 +26,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import compiling, graph, nested, parts, ranks, rows, streams
+from . import compiling, evaluation, graph, nested, parts, ranks, rows, streams
 from .exchange import exchange
 from .model import DistributedDataParallel
 from .scatter import Call, scatter
@@ -86,7 +86,7 @@ class DataParallel(torch.nn.DataParallel):
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self._has_come:
             self._come_to_device()
-        if ranks.is_alone(_FORWARD):
+        if ranks.is_alone(_FORWARD) or evaluation.is_running():
             return self._forward_alone(inputs, kwargs)
         if not self._replicas:
             self._replicas.append(_Replica(self.module))

@@ -33,12 +33,37 @@ class Cut:
     world: int
     training: bool
 
+    def takes(self, number: int) -> bool:
+        """Whether the rank gets anything of the batch with this number."""
+        return True
+
     def __call__(self, batch: Any) -> Any:
         """This rank's part of a sequence; None if it gets nothing."""
         own = batch[chunk(len(batch), self.rank, self.world)]
         if len(own) or not len(batch):
             return own
         return batch[chunk(len(batch), 0, self.world)] if self.training else None
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Whole batches in turn: every W-th is this rank's.
+
+    Args:
+        rank, world: of this process.
+    """
+
+    rank: int
+    world: int
+    training: bool = False
+
+    def takes(self, number: int) -> bool:
+        """As ``Cut.takes``."""
+        return number % self.world == self.rank
+
+    def __call__(self, batch: Any) -> Any:
+        """As ``Cut``: all of it."""
+        return batch
 
 
 @dataclass
@@ -53,7 +78,7 @@ class Plan:
     """
 
     name: str
-    cut: Cut
+    cut: Cut | Turn
     epoch: int | None = None
     stream: streams.Stream | None = None
 
@@ -115,9 +140,10 @@ class Indices:
 
     def _deal(self, source: Iterator[Any]) -> Iterator[Any]:
         plan = self._plan
-        for batch in order.draw(self._sampler, source, plan.name, self._depth, plan.next_seed()):
+        drawn = order.draw(self._sampler, source, plan.name, self._depth, plan.next_seed())
+        for number, batch in enumerate(drawn):
             batch = self._sequence(batch)
-            own = plan.cut(batch)
+            own = plan.cut(batch) if plan.cut.takes(number) else None
             self._dealt.append((len(batch), own is not None))
             if own is not None:
                 yield own
@@ -166,6 +192,7 @@ class Samples:
         self._plan = plan
         self._reads_here = loader.num_workers == 0
         self._since: list[int] = []
+        self._read = 0  # batches of this epoch
 
     def make(self, loader: Any, make: Callable[[], Any]) -> Any:
         """As ``Indices.make``."""
@@ -193,6 +220,7 @@ class Samples:
             streams.set_torch(generator, own)
         plan.stream = streams.Stream(common)
         self._since.clear()
+        self._read = 0
         return plan.stream.entered()
 
     def take(self, iterator: Any) -> tuple[list[int], Any]:
@@ -201,6 +229,8 @@ class Samples:
         while not given:
             with self._plan.stream.entered() if self._reads_here else nullcontext():
                 total, given, batch = next(iterator)
+            given = given and self._plan.cut.takes(self._read)
+            self._read += 1
             self._since.append(total)
         totals, self._since = self._since, []
         return totals, batch
@@ -216,7 +246,7 @@ class _Collate:
     """Collates this rank's part of a batch: the size of the global batch, whether the rank gets any, its batch."""
 
     collate: Callable[[Any], Any]
-    cut: Cut
+    cut: Cut | Turn
 
     def __call__(self, samples: list[Any]) -> tuple[int, bool, Any]:
         own = self.cut(samples)

@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, compiling, debug, parts, ranks, weighing
+from . import bypass, compiling, debug, evaluation, parts, ranks, weighing
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -68,6 +68,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._alone = ranks.is_alone("DistributedDataParallel()")
         self._reset()
         self._arrange(new=True)
+        if not self._alone:
+            evaluation.register(self)
 
     def _reset(self) -> None:
         self.process_group = None if self._alone else dist.group.WORLD
@@ -85,6 +87,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._guards: list[Any] = []
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if evaluation.is_running():
+            return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
         if not self._reduces:
             return self._forward_unreduced(*inputs, **kwargs)
@@ -120,6 +124,17 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if self._stale:
             self._broadcast(self.module.buffers())
         self._stale = self._shares_buffers and not self._alone and self.module.training
+        return self._forward_module(*inputs, **kwargs)
+
+    def _forward_in_evaluation(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self.module.training:
+            raise RuntimeError(
+                f"{type(self.module).__name__} is in training mode, and would change on each rank in its own way while "
+                "the batches of shard_batches() are evaluated: call model.eval() before the loop"
+            )
+        return self._forward_module(*inputs, **kwargs)
+
+    def _forward_module(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.device_ids:
             device = torch.device("cuda", self.device_ids[0])
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, device, False)
@@ -279,6 +294,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def share_buffers(self) -> None:
         """Give all ranks rank 0's buffers; a collective."""
         self._broadcast(self.module.buffers())
+        self._stale = False
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
@@ -307,11 +323,13 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             self._forget()
             self._follow_parameters()
             parts.watch(self)
+            evaluation.register(self)
             return
         torch.nn.Module.__setstate__(self, {**state, "_alone": alone})
         self._reset()
         self._follow_parameters()
         if not alone:
+            evaluation.register(self)
             self._seen = []  # what it needs is arranged at the first forward, by all ranks
 
 

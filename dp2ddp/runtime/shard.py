@@ -1,5 +1,7 @@
 """Sharding a DataLoader: each rank is dealt its chunk of every global batch that the loader would have drawn.
 
+For an evaluation whole batches can be dealt instead, in turn: then each is computed as in one process.
+
 A sharded loader is a copy of the loader, of a class derived from the loader's own, that lends torch's iterators other
 indices: those of this rank's chunk (``order`` says in whose order, ``dealing`` deals). The stream of an IterableDataset
 has none: every rank reads all of it, with the same random numbers, and collates its chunk of the samples.
@@ -19,8 +21,9 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, It
 from torch.utils.data import sampler as torchs
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import dealing, parts, ranks
+from . import dealing, evaluation, parts, ranks
 
+_BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
 _numbers = itertools.count(1)
 
 
@@ -69,7 +72,41 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
     problem = _problem(loader)
     if problem:
         raise ValueError(f"shard() can't divide {_name(loader)}: {problem}")
-    return _become_sharded(object.__new__(_class(type(loader))), loader, training, weighed)
+    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training)
+    return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed)
+
+
+def shard_batches(loader: DataLoader) -> DataLoader:
+    """Deal whole batches, for an evaluation: rank r of W gets those with the numbers r, r + W, r + 2 W, …
+
+    Each batch of ``loader`` is computed once, on one rank, just as in a single process; what the loop adds up is
+    then combined with ``sum`` or ``gather(…, samples_of=loader)``. Where all ranks begin to iterate, models wrapped in
+    ``DistributedDataParallel`` get rank 0's buffers. Until a rank's last batch their forwards are its own, so that
+    ranks may have different numbers of batches, or none; there must be no backward pass among them.
+
+    Args:
+        loader: any DataLoader, drawn from as by ``shard``.
+
+    Returns:
+        A DataLoader as from ``shard``; its ``len()`` is the number of this rank's batches. The same one at each call.
+        In a plain process or a group of one, ``loader`` itself.
+
+    Raises:
+        TypeError, ValueError: as in ``shard``.
+    """
+    if ranks.is_alone("shard_batches()"):
+        return loader
+    if not isinstance(loader, DataLoader):
+        raise TypeError(f"shard_batches() takes a torch DataLoader, not {type(loader).__name__}")
+    if _is_sharded(loader):
+        loader = loader._shard.original
+    if _BATCHES not in loader.__dict__:
+        problem = _problem(loader)
+        if problem:
+            raise ValueError(f"shard_batches() can't divide {_name(loader)}: {problem}")
+        turn = dealing.Turn(ranks.get_rank(), ranks.get_world_size())
+        loader.__dict__[_BATCHES] = _become_sharded(object.__new__(_class(type(loader))), loader, turn)
+    return loader.__dict__[_BATCHES]
 
 
 def positions(loader: DataLoader) -> list[list[int | None]]:
@@ -84,13 +121,14 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
     Raises:
         ValueError: neither of these.
     """
+    loader = getattr(loader, _BATCHES, loader)
     if _is_sharded(loader):
-        return _dealt_positions(loader._shard.totals, loader._shard.plan.cut.training)
+        return _dealt_positions(loader._shard.totals, loader._shard.plan.cut)
     sampler = next((s for s in _samplers(loader) if isinstance(s, DistributedSampler)), None)
     if sampler is None:
         raise ValueError(
-            f"{_name(loader)} is not divided among the ranks: a loader is needed that shard() made, or with torch's "
-            "DistributedSampler"
+            f"{_name(loader)} is not divided among the ranks: a loader is needed that shard() or shard_batches() got, "
+            "or with torch's DistributedSampler"
         )
     drawn, batches = sampler.num_samples, loader.batch_sampler
     if getattr(batches, "drop_last", False):
@@ -101,11 +139,26 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
     return [[position if position < length else None for position in places] for places in own]
 
 
-def _dealt_positions(totals: list[int], training: bool) -> list[list[int | None]]:
+def batches(loader: DataLoader) -> list[list[int]]:
+    """The numbers of the batches that each rank drew in the last epoch, if ``shard_batches`` dealt them; else none."""
+    loader = getattr(loader, _BATCHES, loader)
     world = ranks.get_world_size()
+    dealt = len(loader._shard.totals) if _is_sharded(loader) and _in_turn(loader._shard.plan.cut) else 0
+    return [[*range(rank, dealt, world)] for rank in range(world)]
+
+
+def _in_turn(cut: dealing.Cut | dealing.Turn) -> bool:
+    return isinstance(cut, dealing.Turn)
+
+
+def _dealt_positions(totals: list[int], cut: dealing.Cut | dealing.Turn) -> list[list[int | None]]:
+    world, training = cut.world, cut.training
     places: list[list[int | None]] = [[] for _ in range(world)]
-    for total, stop in zip(totals, itertools.accumulate(totals), strict=True):
+    for number, (total, stop) in enumerate(zip(totals, itertools.accumulate(totals), strict=True)):
         begin = stop - total
+        if _in_turn(cut):
+            places[number % world].extend(range(begin, stop))
+            continue
         for rank in range(world):
             chunk = dealing.chunk(total, rank, world)
             own = range(begin + chunk.start, begin + chunk.stop)
@@ -188,6 +241,11 @@ def _class(base: type[DataLoader]) -> type[DataLoader]:
                 dealer = dealing.Indices(plan, self, super()._index_sampler)
             return _Handing(self._shard, dealer, dealer.make(self, super()._get_iterator))
 
+        def __len__(self) -> int:
+            cut = self._shard.plan.cut
+            batches = super().__len__()
+            return len(range(cut.rank, batches, cut.world)) if _in_turn(cut) else batches
+
         def set_epoch(self, epoch: int) -> None:
             """Say which epoch comes next, counted from 0."""
             self._shard.plan.epoch = None if _tell_epoch(self, super(), epoch) else epoch
@@ -218,15 +276,18 @@ def _set_epoch_alone(loader: Any, epoch: int) -> None:
         return
     del loader.set_epoch
     loader.__class__ = _class(type(loader))
-    _become_sharded(loader, loader, training=True).set_epoch(epoch)
+    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=True)
+    _become_sharded(loader, loader, cut).set_epoch(epoch)
 
 
-def _become_sharded(loader: Any, original: DataLoader, training: bool, weighed: bool = True) -> DataLoader:
+def _become_sharded(
+    loader: Any, original: DataLoader, cut: dealing.Cut | dealing.Turn, weighed: bool = True
+) -> DataLoader:
     """Make ``loader`` the sharded copy of ``original``."""
     name = f"{_name(original)} (number {next(_numbers)} of those sharded)"
     if isinstance(original.dataset, IterableDataset):  # the workers are part of what is drawn
         name += f" with {original.num_workers} workers"
-    plan = dealing.Plan(name, dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training))
+    plan = dealing.Plan(name, cut)
     kind = type(original)
     iterates_itself = (kind.__iter__, kind._get_iterator) != (DataLoader.__iter__, DataLoader._get_iterator)
     state = _State(original, plan, iterates_itself, weighed)
@@ -303,8 +364,11 @@ class _Epoch:
         self._loader, self._iterator, self._state = loader, iterator, loader._shard
         self._state.totals = self._totals = []
         self._total: int | None = None  # the size of the last global batch
-        if self._state.plan.cut.training:
+        cut = self._state.plan.cut
+        if cut.training:
             parts.begun(loader)
+        elif _in_turn(cut):
+            evaluation.begin(self, "shard_batches()")
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -319,17 +383,19 @@ class _Epoch:
                 self._totals += handed.popleft().totals
             if cut.training:
                 parts.exhausted(self._loader)
+            evaluation.end(self)
             raise
         totals = self._totals_of(batch)
         self._totals += totals
         if totals:
             self._total = totals[-1]
-        if self._total:
+        if self._total and not _in_turn(cut):
             part = _part(self._total, cut.rank, cut.world, self._state.weighed)
             parts.handed(self._loader, part, cut.training)
         return batch
 
     def __del__(self) -> None:
+        evaluation.end(self)
         if self._state.plan.cut.training and self._state.totals is self._totals:
             parts.dropped(self._loader)
 

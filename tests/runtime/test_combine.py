@@ -102,6 +102,18 @@ tensors.sum, tensors.count, tensors.avg = torch.tensor([1.0, rank]), torch.tenso
 assert ddp.sum(divides).avg == ranks / world and ddp.sum(smoothed).total == 2.0 * world and ddp.mean(smoothed) == 0.5
 assert ddp.sum(tensors).avg.tolist() == [0.5, ranks / world / 2]
 assert ddp.sum([]) == [] and ddp.mean({}) == {}
+last = world - 1  # others have the 0 that their sums began with
+for begun in (few, many, numpy.arange(3) + 1, torch.tensor(rank + 1.0), numpy.full(100, 2.0)):
+    for holds in ({last}, {0, last}):
+        summed = ddp.sum([begun if rank in holds else 0, begun if rank in holds else 0.0])
+        expected = sum(ddp.gather(begun)[r] for r in sorted(holds))
+        for one in summed:
+            assert type(one) is type(begun) and one.shape == begun.shape and one.dtype == begun.dtype
+            assert one.tolist() == expected.tolist(), (one, expected)
+begun = AverageMeter()
+if rank == last:
+    begun.update(torch.ones(2), 3)
+assert ddp.sum(begun).sum.tolist() == [3.0, 3.0] and ddp.sum(begun).count == 3
 large = ddp.sum({str(i): torch.full((1000,), float(i)) for i in range(9)} | {"n": 1})
 assert large["8"][0] == 8 * world and large["n"] == world
 
@@ -125,6 +137,7 @@ assert text.startswith("sum() needs the same structure on every rank, but rank 0
 text = error(RuntimeError, lambda: ddp.mean({"loss": 1.0, "acc": few if rank else few[0]}))
 assert "rank 0 has {'acc': cpu tensor of float32 [3], 'loss': number}" in text, text
 assert error(RuntimeError, lambda: ddp.sum(torch.ones(3) if rank else torch.ones(3000)))
+assert error(RuntimeError, lambda: ddp.sum(torch.ones(3) if rank else 1))
 text = error(TypeError, lambda: ddp.sum({"name": "x" if rank else 1.0}))
 assert ("rank 1: " in text) == (rank != 1) and "not str" in text, text
 text = error(RuntimeError, lambda: ddp.sum(1) if rank else ddp.gather(1))
