@@ -301,6 +301,20 @@ class Number(Fact):
 
 
 @dataclass(frozen=True)
+class Evaluation(Fact):
+    """A loop that evaluates the model: ``at`` is the loader that it draws from.
+
+    ``sums`` and ``lists`` are the names of what it adds up and of what it collects; after the statement ``after`` they
+    are complete. ``whole`` says why every process must run all of it; then the others are empty.
+    """
+
+    after: Anchor
+    sums: tuple[str, ...] = ()
+    lists: tuple[str, ...] = ()
+    whole: str = ""
+
+
+@dataclass(frozen=True)
 class Obstacle(Fact):
     """Code that is in the way of a conversion, or worth a look after it."""
 
@@ -324,6 +338,7 @@ class Facts:
     questions: tuple[Question, ...] = ()
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
+    evaluations: tuple[Evaluation, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
 
     @property

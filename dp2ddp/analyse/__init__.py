@@ -13,6 +13,7 @@ from dp2ddp.analyse import (
     devices,
     effects,
     entry,
+    evaluations,
     functional,
     loaders,
     loops,
@@ -69,6 +70,7 @@ def analyse(project: Project) -> Facts:
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *measured.numbers),
+        evaluations=tuple(evaluations.collect(context, batch_loops, acts)),
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),

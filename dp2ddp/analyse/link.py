@@ -64,6 +64,7 @@ COPIES = {
     "collections.OrderedDict",
     "builtins.dict",
     "dp2ddp.runtime.shard",
+    "dp2ddp.runtime.shard_batches",
 }
 # What hands out the elements of its first argument.
 ITERATORS = frozenset("""

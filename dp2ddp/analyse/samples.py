@@ -115,6 +115,11 @@ class Samples:
         self._fuel = FUEL
         return self._value(node, frame)
 
+    def drawn(self, source: ast.expr) -> Value:
+        """What a loop over ``source`` gets in each round."""
+        self._fuel = FUEL
+        return self._drawn(source, OPEN)
+
     # Expressions
 
     def _value(self, node: ast.AST, frame: Frame) -> Value:

@@ -1,0 +1,758 @@
+"""Evaluation loops whose batches can be dealt in turn, because what leaves them is put together from parts.
+
+Each batch is then computed whole, on one process, so whatever is computed of one batch alone is right. What has to be
+shown is that a loop does nothing but add up, collect and forget: sums that begin with 0, meters, lists with an entry
+for each batch or sample. Where it does anything else, every process goes on evaluating everything.
+"""
+
+from __future__ import annotations
+
+import ast
+import string
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dp2ddp.analyse import alike, kinds, meters, samples
+from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.gathering import Gathering
+from dp2ddp.analyse.kinds import DEALT, Kind, Value
+from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.facts import Effect, Evaluation
+
+DEALT_ALREADY = "dp2ddp.runtime.shard_batches"
+# What changes nothing but what it returns: by full name or, with a dot at the end, by its beginning.
+PURE = ("torch.", "numpy.", "math.", "scipy.", "sklearn.metrics.", "itertools.", "functools.", "operator.")
+NOT_PURE = (
+    "torch.save",
+    "torch.load",
+    "torch.manual_seed",
+    "torch.seed",
+    "torch.utils.",
+    "torch.distributed.",
+)
+NOT_PURE += ("torch.optim.", "torch.autograd.backward", "torch.set_", "numpy.save", "numpy.load", "scipy.io.")
+NOT_PURE += ("torch.nn.", "torch.multiprocessing.", "torch.hub.", "torch.onnx.", "torch.jit.", "numpy.put")
+BUILTINS = frozenset(f"builtins.{name}" for name in """
+    abs all any bool dict divmod enumerate filter float format int isinstance len list map max min pow range reversed
+    round set slice sorted str sum tuple zip hasattr getattr type
+    """.split())
+# Methods of tensors, arrays and strings that leave these as they are.
+METHODS = frozenset("""
+    size dim numel nelement view view_as reshape permute transpose t unsqueeze flatten index_select masked_select
+    nonzero matmul mm bmm dot isnan isfinite equal format join split strip items keys values get lower upper
+    startswith endswith count index copy repeat narrow unfold diag trace triu tril ne_ bincount histc unique
+    max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
+    """.split())
+METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
+# Methods of lists, dicts and sets that change these.
+CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
+STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
+STATEMENTS += (ast.Continue, ast.Assert)
+ZEROS = {"torch.zeros", "numpy.zeros", "torch.tensor", "numpy.array", "torch.zeros_like", "numpy.zeros_like"}
+
+
+class _Whole(Exception):
+    """Why every process must evaluate everything."""
+
+    def __init__(self, node: ast.AST, reason: str) -> None:
+        super().__init__(reason)
+        self.node, self.reason = node, reason
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """What a loop leaves behind, under a name or as an attribute.
+
+    ``kind``: "sum", "list", "meter" (an object with a sum and a count) or "object" (``sums`` are its attributes).
+    ``uses``: identities of its uses in the loop.
+    """
+
+    kind: str
+    uses: set[int] = field(default_factory=set)
+    sums: frozenset[str] = frozenset()
+
+
+def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> Iterator[Evaluation]:
+    """Every evaluation loop of a program that trains, and what it leaves; with a problem where it must stay whole."""
+    for loop in loops:
+        if isinstance(loop.node, ast.For) and not loop.trains and _runs_model(context, loop):
+            if any(_is_dealt(context, node) for node in ast.walk(loop.node.iter)):
+                continue
+            try:
+                yield _Evaluation(context, loops, loop, effects).fact()
+            except _Whole as whole:
+                where = "" if whole.node is loop.node else f" in {_place(context, whole.node, loop.node)}"
+                after = context.program.anchor(loop.node)
+                yield Evaluation(**context.place(loop.source), after=after, whole=whole.reason + where)
+
+
+def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:
+    place = context.program.location(node)
+    here = place.path == context.program.file(loop).path
+    return f"line {place.span.line}" if here else f"{place.path.name}:{place.span.line}"
+
+
+def _is_dealt(context: Context, node: ast.AST) -> bool:
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and DEALT_ALREADY in call.names
+
+
+def _runs_model(context: Context, loop: BatchLoop) -> bool:
+    models = _wrapped(context)
+    return any(
+        context.is_wrapped(call.callees) or call.callees & models for call in _calls(context, loop.runs)
+    )
+
+
+def _wrapped(context: Context) -> Values:
+    """The modules that are wrapped."""
+    sites = context.trained_wraps
+    return frozenset().union(*(_module(context, site) for site in sites))
+
+
+def _module(context: Context, site: int) -> Values:
+    call = context.program.call(context.program.node(site))
+    given = call.argument("module", 0) if call is not None else None
+    return frozenset() if given is None else context.program.values(given)
+
+
+def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
+    nodes = (context.program.nodes.get(key) for key in runs)
+    calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
+    return (call for call in calls if call is not None)
+
+
+class _Evaluation:
+    """One loop, looked at."""
+
+    def __init__(
+        self, context: Context, loops: list[BatchLoop], loop: BatchLoop, effects: tuple[Effect, ...]
+    ) -> None:
+        self.context, self.program = context, context.program
+        self.loop, self.node = loop, loop.node
+        self.inside = {id(node) for node in ast.walk(loop.node)}
+        self.kept: dict[str, _Kept] = {}
+        self._effects = effects
+        self._samples = Gathering(context, loops)
+        self._wrapped = _wrapped(context)
+        self._before, self._after = self._surroundings()
+
+    def _surroundings(self) -> tuple[list[ast.stmt], ast.stmt]:
+        """The statements right before the loop, and the one after which it is over: a ``with``, perhaps."""
+        last: ast.stmt = self.node
+        before: list[ast.stmt] = []
+        while True:
+            block = self.program.block(last)
+            place = block.index(last)
+            before = block[:place] + before
+            around = self.program.parent(last)
+            if not isinstance(around, ast.With) or place + 1 < len(block):
+                break
+            last = around
+        outer = last
+        while isinstance(around := self.program.parent(outer), ast.With):
+            block = self.program.block(around)
+            before = block[: block.index(around)] + before
+            outer = around
+        return before, last
+
+    def fact(self) -> Evaluation:
+        draw = self._draw()
+        self._check_models()
+        for statement in self.node.body:
+            self._statement(statement)
+        self._check_calls()
+        for name in self.kept:
+            self._check_begin(name)
+        self._check_names()
+        if not self.kept:
+            raise _Whole(self.node, "nothing is added up in it")
+        lists = tuple(name for name, it in self.kept.items() if it.kind == "list")
+        if lists and not isinstance(draw, ast.Name | ast.Attribute):
+            raise _Whole(draw, "its loader has no name")
+        return Evaluation(
+            **self.context.place(draw),
+            after=self.program.anchor(self._after),
+            sums=tuple(self._sums()),
+            lists=lists,
+        )
+
+    def _sums(self) -> Iterator[str]:
+        for name, kept in self.kept.items():
+            if kept.kind in ("sum", "meter"):
+                yield name
+            elif kept.kind == "object":
+                yield from (f"{name}.{attribute}" for attribute in sorted(kept.sums))
+
+    # Where it draws, and what computes
+
+    def _draw(self) -> ast.expr:
+        """The loader in the loop's header."""
+        draws = self.loop.draws
+        if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
+            raise _Whole(self.node, "its loader is not in its header")
+        values = self.program.values(draws[0])
+        if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
+            raise _Whole(self.node, "what it draws from may be something else than a DataLoader")
+        for call in (it for it in ast.walk(self.node.iter) if isinstance(it, ast.Call)):
+            if "builtins.enumerate" in (self.program.call(call) or Call(call, None, frozenset())).names:  # type: ignore[arg-type]
+                self._check_index()
+        return draws[0]
+
+    def _check_index(self) -> None:
+        target = self.node.target
+        index = target.elts[0] if isinstance(target, ast.Tuple) else None
+        for use in self._uses(index.id) if isinstance(index, ast.Name) else ():
+            if index in self.program.definitions(use):
+                raise _Whole(use, f"it looks at the number of the batch, `{index.id}`,")
+        if not isinstance(index, ast.Name):
+            raise _Whole(self.node, "it looks at the number of the batch")
+
+    def _check_models(self) -> None:
+        """Every module that is called is a wrapped one, in evaluation mode."""
+        for call in _calls(self.context, self.loop.runs):
+            called = self._modules(call.callees)
+            if called and not self._is_evaluated(called):
+                raise _Whole(
+                    call.node,
+                    f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
+                )
+
+    def _modules(self, values: Values) -> set[object]:
+        """The wrapped modules among some values, their wrappers too."""
+        found: set[object] = set()
+        for value in values:
+            if isinstance(value, Made) and value.name == WRAP:
+                found |= {value, *_module(self.context, value.site)}
+            elif value in self._wrapped:
+                found.add(value)
+        return found
+
+    def _is_evaluated(self, called: set[object]) -> bool:
+        for statement in reversed(self._before):
+            match statement:
+                case ast.Expr(
+                    value=ast.Call(func=ast.Attribute(value=model, attr="eval" | "train" as mode), args=args)
+                ):
+                    if self._modules(self.program.values(model)) & called:
+                        return mode == "eval" or (bool(args) and ast.unparse(args[0]) == "False")
+        return False
+
+    # What it does
+
+    def _statement(self, statement: ast.stmt) -> None:
+        match statement:
+            case ast.AugAssign(target=target):
+                self._add(statement, target)
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
+            ) if name == left and not self._is_own(name):
+                self._keep(name, "sum", statement.targets[0], statement.value.left)  # type: ignore[attr-defined]
+            case ast.Assign(targets=targets):
+                for target in targets:
+                    self._store(target)
+            case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder, attr=method)) as call):
+                root = _root(holder)
+                if root is None or not self._is_own(root.id):
+                    self._collect(statement, call, holder, method)
+            case ast.If() | ast.For() | ast.With():
+                for inner in (*statement.body, *getattr(statement, "orelse", [])):
+                    self._statement(inner)
+            case _ if not isinstance(statement, STATEMENTS):
+                raise _Whole(statement, f"`{ast.unparse(statement).splitlines()[0]}`")
+
+    def _store(self, target: ast.expr) -> None:
+        for part in ast.walk(target):
+            if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store):
+                base = _base(part)
+                if isinstance(part, ast.Attribute) or base is None or not self._is_own(base.id):
+                    raise _Whole(part, f"it assigns to `{ast.unparse(part)}`")
+
+    def _add(self, statement: ast.AugAssign, target: ast.expr) -> None:
+        base = _base(target)
+        if base is None:
+            raise _Whole(target, f"it assigns to `{ast.unparse(target)}`")
+        if self._is_own(base.id):
+            return
+        if not isinstance(statement.op, ast.Add | ast.Sub):
+            raise _Whole(statement, f"`{ast.unparse(statement)}`")
+        if isinstance(target, ast.Name) and self._begins_as_list(target.id):
+            self._collect_rows(target, statement.value)
+        self._keep(base.id, "list" if self._begins_as_list(base.id) else "sum", base)
+
+    def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
+        """A method of something made before the loop: a list, a meter, or what changes nothing."""
+        if isinstance(holder, ast.Name) and method in ("append", "extend") and len(call.args) == 1:
+            self._check_regular(statement, samples=method == "append")
+            if method == "extend":
+                self._collect_rows(holder, call.args[0])
+            self._keep(holder.id, "list", holder)
+        elif any(isinstance(value, Inst) for value in self.program.values(holder)):
+            added = meters.added(self.context, self.program.values(holder), method)
+            if added is None:
+                raise _Whole(call, f"`{ast.unparse(call.func)}` can't be shown to add up only")
+            if added.is_meter and isinstance(holder, ast.Name):
+                self._keep(holder.id, "meter", holder)
+            elif added.latest:
+                raise _Whole(call, f"`{ast.unparse(call.func)}` keeps what is of the last batch")
+            else:
+                self._keep(ast.unparse(holder), "object", holder, sums=added.sums)
+        else:
+            self._check_discarded(call)
+
+    def _check_discarded(self, call: ast.Call) -> None:
+        """A method whose result nobody looks at is called for what else it does."""
+        found = self.program.call(call)
+        if found is None or not found.names or not all(map(_is_pure_name, found.names)):
+            raise _Whole(call, f"`{ast.unparse(call.func)}` may do more than to return something,")
+
+    def _keep(self, name: str, kind: str, *uses: ast.expr, sums: frozenset[str] = frozenset()) -> None:
+        kept = self.kept.setdefault(name, _Kept(kind, sums=sums))
+        if (kept.kind, kept.sums) != (kind, sums) or (kind == "list" and kept.uses):
+            raise _Whole(uses[0], f"`{name}` is filled in several ways")
+        kept.uses.update(map(id, uses))
+
+    def _check_regular(self, statement: ast.stmt, samples: bool = True) -> None:
+        """An entry for each batch, or for each sample in a loop over these."""
+        inner = 0
+        for around in self.program.ancestors(statement):
+            if around is self.node:
+                return
+            if isinstance(around, ast.For) and samples and not inner:
+                inner += 1
+                if _is_each(self._samples.drawn(around.iter)):
+                    continue
+            if not isinstance(around, ast.With):
+                break
+        raise _Whole(statement, "a list does not get one entry for each batch or sample")
+
+    def _collect_rows(self, node: ast.expr, value: ast.expr) -> None:
+        """Elements that are as many as there are samples."""
+        match value:
+            case ast.Call(func=ast.Attribute(value=rows, attr="tolist" | "numpy"), args=[]):
+                return self._collect_rows(node, rows)
+            case ast.Call(func=ast.Name(id="list"), args=[rows]):
+                return self._collect_rows(node, rows)
+        if self._samples.of(value) not in DEALT:
+            raise _Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a name is assigned in the loop, anew for each batch."""
+        return name in self._own
+
+    @cached_property
+    def _own(self) -> set[str]:
+        """The names that the loop assigns, but for those that it adds to."""
+        comprehended = {
+            id(inner)
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.comprehension)
+            for inner in ast.walk(node.target)
+        }
+        return {
+            node.id
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and id(node) not in comprehended
+            and not self._is_addition(self.program.statement(node), node)
+        }
+
+    def _is_addition(self, statement: ast.stmt, node: ast.Name) -> bool:
+        match statement:
+            case ast.AugAssign(target=target):
+                return target is node
+            case ast.Assign(
+                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
+            ):
+                return name == left == node.id
+        return False
+
+    def _check_calls(self) -> None:
+        """Nothing that is called in the loop leaves anything behind."""
+        forwards, updates = self._forwards(), self._updates()
+        entered = [self.program.scopes[index] for index in sorted(self.program.entered(self.node) | forwards)]
+        for scope in entered:
+            if scope.index not in updates:
+                for node in self.program.body(scope):
+                    self._check_function(scope, node, scope.index in forwards)
+        header = {id(node) for node in ast.walk(self.node.iter)}
+        for node in ast.walk(self.node):
+            if id(node) not in header:
+                self._check_node(node, in_forward=False)
+        for effect in self._effects:
+            if any(self._is_at(effect, node) for node in self._run(entered)):
+                raise _Whole(self.node, f"it does something that one process must do alone, {effect.what}")
+        self._check_objects([scope for scope in entered if scope.index not in updates])
+
+    def _check_objects(self, entered: list[Scope]) -> None:
+        """Nobody looks at what is added up in an object."""
+        for name, kept in self.kept.items():
+            if kept.kind == "object":
+                for node in self._run(entered):
+                    if isinstance(node, ast.Attribute) and (
+                        node.attr in kept.sums or (ast.unparse(node) == name and id(node) not in kept.uses)
+                    ):
+                        raise _Whole(node, f"`{ast.unparse(node)}` is looked at in it")
+
+    def _forwards(self) -> set[int]:
+        """The functions that forwards of the project's modules run."""
+        waiting = [
+            scope
+            for scope in self.program.scopes
+            if isinstance(scope.node, ast.FunctionDef)
+            and scope.node.name == "forward"
+            and self._is_module(scope)
+        ]
+        found: set[int] = set()
+        while waiting:
+            scope = waiting.pop()
+            if scope.index not in found:
+                found.add(scope.index)
+                waiting += [
+                    self.program.scopes[index]
+                    for node in self.program.body(scope)
+                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
+                ]
+        return found
+
+    def _is_module(self, scope: Scope) -> bool:
+        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
+
+    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
+        """The methods of its own that a method calls."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
+                return (
+                    self.program.methods(Inst(scope.owner, 0), name, node)
+                    if scope.owner is not None
+                    else set()
+                )
+        return set()
+
+    def _updates(self) -> set[int]:
+        """The methods of meters and objects that add to these."""
+        return {
+            index
+            for it in self.kept.values()
+            if it.kind in ("meter", "object")
+            for key in it.uses
+            for index in self.program.called_scopes(
+                self.program.parent(self.program.parent(self.program.nodes[key]))
+            )
+        }
+
+    def _run(self, scopes: list[Scope]) -> Iterator[ast.AST]:
+        yield from ast.walk(self.node)
+        for scope in scopes:
+            yield from self.program.body(scope)
+
+    def _is_at(self, effect: Effect, node: ast.AST) -> bool:
+        if not isinstance(node, ast.expr | ast.stmt) or self.program.file(node).path != effect.path:
+            return False
+        return self.program.anchor(node) == effect.at
+
+    def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
+        if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
+            raise _Whole(node, "a function that it calls does more than to return something,")
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            base = _base(node)
+            if (
+                isinstance(node, ast.Attribute)
+                or base is None
+                or base.id not in scope.names
+                or base.id in scope.params
+            ):
+                raise _Whole(node, f"a function that it calls assigns to `{ast.unparse(node)}`")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            own = self.program.called_scopes(node.value)
+            root = _root(node.value.func)
+            if not in_forward and not own and (root is None or not _is_local(scope, root.id)):
+                self._check_discarded(node.value)
+        self._check_node(node, in_forward)
+
+    def _check_node(self, node: ast.AST, in_forward: bool) -> None:
+        if isinstance(node, ast.Call):
+            self._check_call(node, in_forward)
+        elif isinstance(node, LOOPS) and node is not self.node:
+            source = getattr(node, "iter", None)
+            if isinstance(node, ast.AsyncFor) or (
+                source is not None
+                and self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+            ):
+                raise _Whole(node, "there is another loop over batches")
+        elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
+            raise _Whole(node, f"`{ast.unparse(node)}`")
+
+    def _check_call(self, node: ast.Call, in_forward: bool) -> None:
+        call = self.program.call(node)
+        if call is not None and alike.draws(call):
+            raise _Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
+        if call is None or not self._is_pure(call, in_forward):
+            raise _Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
+
+    def _is_pure(self, call: Call, in_forward: bool) -> bool:
+        if self._modules(call.callees) or (in_forward and self._is_layer(call)):
+            return True
+        own = self.program._entered(call)
+        method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+        if own:
+            return all(not self._has_state(value) for value in call.callees)
+        holder = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+        kept = isinstance(holder, ast.Name) and id(holder) in self._kept_uses()
+        if method in CHANGING:
+            return kept or (isinstance(holder, ast.Name) and self._is_fresh(holder))
+        if call.names:
+            return all(_is_pure_name(name) or name.rpartition(".")[-1] in METHODS for name in call.names)
+        if method.endswith("_") and not method.startswith("__"):
+            root = _root(holder) if holder is not None else None
+            return method in METHODS and root is not None and (in_forward or self._is_made_there(root))
+        return kept or method in METHODS
+
+    def _is_layer(self, call: Call) -> bool:
+        """Whether a call in a module's forward is one of its layers, or of its methods."""
+        if call.callees:
+            return all(map(self.context.module_class, call.callees))
+        function = call.node.func
+        while isinstance(function, ast.Subscript | ast.Attribute):
+            function = function.value
+        return isinstance(function, ast.Name) and call.scope.params[:1] == [function.id]
+
+    def _is_fresh(self, name: ast.Name) -> bool:
+        """Whether a list, dict or set was made in the same place, for each batch."""
+        made = self.program.definitions(name)
+        right = [
+            getattr(self.program.statement(it), "value", None) for it in made if not isinstance(it, ast.arg)
+        ]
+        fresh = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
+        is_new = len(right) == len(made) > 0 and all(isinstance(it, fresh) for it in right)
+        return is_new and self._is_made_there(name)
+
+    def _is_made_there(self, name: ast.Name) -> bool:
+        scope = self.program.scope(name)
+        return self._is_own(name.id) if id(name) in self.inside else _is_local(scope, name.id)
+
+    def _kept_uses(self) -> set[int]:
+        return set().union(*(it.uses for it in self.kept.values()))
+
+    def _has_state(self, value: object) -> bool:
+        """Whether a module of the project's, which is not wrapped, has layers: they are this process's own."""
+        if not isinstance(value, Inst) or not self.context.module_class(value):
+            return False
+        return any(
+            isinstance(held, Made)
+            and held.name.startswith("torch.nn.")
+            and not _is_pure_name(f"{held.name}.__call__")
+            for _, values in self.program.fields(value)
+            for held in values
+        )
+
+    # What it leaves
+
+    def _check_begin(self, name: str) -> None:
+        """It begins with nothing, right before the loop."""
+        kept = self.kept[name]
+        uses = [self.program.nodes[key] for key in kept.uses]
+        reset = self._reset(name, kept) if kept.kind == "object" else None
+        if reset is not None:
+            if meters.begins(self.context, self.program.values(uses[0]), kept.sums, self._is_zero, reset):
+                return
+        begins = {it for use in uses for it in self.program.definitions(use)}
+        begins = {it for it in begins if id(it) not in self.inside}
+        values = [self._begin(it) for it in begins]
+        if not begins or not all(value is not None and self._is_nothing(kept, value) for value in values):
+            raise _Whole(uses[0], f"`{name}` can't be shown to begin with nothing right before it")
+        earlier = {id(it) for statement in self._before for it in ast.walk(statement)}
+        for use in self._uses(name):
+            if id(use) in earlier and begins & set(self.program.definitions(use)):
+                raise _Whole(use, f"`{name}` is used before it")
+
+    def _reset(self, name: str, kept: _Kept) -> str | None:
+        """The method that was called last of an object before the loop."""
+        for statement in reversed(self._before):
+            match statement:
+                case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder, attr=method), args=[])) if (
+                    ast.unparse(holder) == name
+                ):
+                    return method
+            if any(ast.unparse(it) == name for it in ast.walk(statement) if isinstance(it, ast.expr)):
+                return None
+        return None
+
+    def _begun(self, name: str) -> set[ast.AST]:
+        return {
+            it for key in self.kept[name].uses for it in self.program.definitions(self.program.nodes[key])
+        }
+
+    def _begin(self, definition: ast.AST) -> ast.expr | None:
+        if isinstance(definition, ast.arg) or id(definition) not in self.program.order:
+            return None
+        statement = self.program.statement(definition)
+        if statement not in self._before or not isinstance(statement, ast.Assign):
+            return None
+        for target in statement.targets:
+            if target is definition:
+                return statement.value
+            if (
+                isinstance(target, ast.Tuple)
+                and definition in target.elts
+                and isinstance(statement.value, ast.Tuple)
+            ):
+                return statement.value.elts[target.elts.index(definition)]
+        return None
+
+    def _begins_as_list(self, name: str) -> bool:
+        for statement in reversed(self._before):
+            if isinstance(statement, ast.Assign):
+                for target in ast.walk(statement):
+                    if (
+                        isinstance(target, ast.Name)
+                        and isinstance(target.ctx, ast.Store)
+                        and target.id == name
+                    ):
+                        value = self._begin(target)
+                        return isinstance(value, ast.List) and not value.elts
+        return False
+
+    def _is_nothing(self, kept: _Kept, value: ast.expr) -> bool:
+        if kept.kind == "list":
+            return isinstance(value, ast.List) and not value.elts
+        if kept.kind in ("meter", "object"):
+            sums = kept.sums or meters.SUMS
+            return isinstance(value, ast.Call) and meters.begins(
+                self.context, self.program.values(value), sums, self._is_zero
+            )
+        return self._is_zero(value)
+
+    def _is_zero(self, value: ast.expr) -> bool:
+        match value:
+            case ast.Constant(value=number):
+                return number == 0 and not isinstance(number, bool | str)
+            case ast.ListComp(elt=element) | ast.GeneratorExp(elt=element):
+                return self._is_zero(element)
+            case ast.DictComp(value=element):
+                return self._is_zero(element)
+            case ast.List(elts=elements) | ast.Dict(values=elements):
+                return bool(elements) and all(map(self._is_zero, elements))
+            case ast.BinOp(left=ast.List() as inner, op=ast.Mult()):
+                return self._is_zero(inner)
+            case ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to" | "double" | "float" | "long")):
+                return self._is_zero(inner)
+            case ast.Call(func=ast.Name(id="list"), args=[inner]):
+                return self._is_zero(inner)
+            case ast.Call():
+                call = self.program.call(value)
+                if call is None or not call.names or not call.names <= ZEROS:
+                    return False
+                filled = {name.rpartition(".")[-1] for name in call.names} <= {"tensor", "array"}
+                return not filled or (bool(value.args) and self._is_zero(value.args[0]))
+        return False
+
+    def _uses(self, name: str) -> Iterator[ast.Name]:
+        scope = self.program.scope(self.node)
+        tree = self.program.file(self.node).tree if scope.is_module else scope.node
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                yield node
+
+    def _check_names(self) -> None:
+        """Of what it assigns, nothing else is looked at by another batch, or after the loop."""
+        allowed = self._kept_uses()
+        names = {node.id for node in ast.walk(self.node) if isinstance(node, ast.Name)}
+        for name in sorted(names & (self._own | self.kept.keys())):
+            for use in self._uses(name):
+                defined = [it for it in self._reaching(use) if id(it) in self.inside]
+                if id(use) in allowed:
+                    continue
+                if name in self.kept:
+                    if id(use) in self.inside or id(use) in self.loop.runs:
+                        raise _Whole(use, f"`{name}` is looked at in it")
+                    if self.kept[name].kind == "meter":
+                        self._check_meter(name, use)
+                elif defined and id(use) not in self.inside:
+                    raise _Whole(use, f"`{name}`, of its last batch, is used")
+                elif id(use) in self.inside and self._is_carried(use, defined):
+                    raise _Whole(use, f"`{name}` may be that of another batch")
+
+    def _is_carried(self, use: ast.Name, defined: list[ast.AST]) -> bool:
+        """Whether a name that is assigned in the loop may still have what it had before."""
+        order, statement = self.program.order, self.program.statement
+        later = [it for it in defined if order[id(it)] > order[id(use)] or statement(it) is statement(use)]
+        return bool(later) or (bool(defined) and len(defined) < len(self._reaching(use)))
+
+    def _reaching(self, use: ast.Name) -> list[ast.AST]:
+        """The definitions that a use may see: in the body of a ``for``, its target hides what was before."""
+        found = self.program.definitions(use)
+        inner: set[ast.AST] = set()
+        for around in self.program.ancestors(use):
+            if isinstance(around, ast.For) and any(it in found for it in ast.walk(around.target)):
+                body = {id(it) for it in ast.walk(around)}
+                order, statement = self.program.order, self.program.statement
+                return [
+                    it
+                    for it in found
+                    if id(it) in body
+                    and (
+                        order[id(it)] < order[id(use)] and statement(it) is not statement(use) or it in inner
+                    )
+                ]
+            if isinstance(around, LOOPS):
+                inner |= set(ast.walk(around))
+        return found
+
+    def _check_meter(self, name: str, use: ast.Name) -> None:
+        """After the loop only a meter's sums are asked for, and its average."""
+        values = self.program.values(use)
+        latest = meters.latest(self.context, values)
+        around = self.program.parent(use)
+        match around:
+            case ast.Attribute(attr=attribute) if attribute not in latest:
+                return
+            case ast.keyword(arg=str(key)):
+                call = self.program.parent(around)
+                match call:
+                    case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(template)), attr="format")):
+                        fields = [it[1] for it in string.Formatter().parse(template) if it[1]]
+                        asked = [it.split(".") for it in fields if it.split(".")[0].split("[")[0] == key]
+                        if all(len(it) == 2 and it[1] not in latest for it in asked):
+                            return
+        if any(it in self.program.definitions(use) for it in self._begun(name)):
+            raise _Whole(use, f"more of `{name}` than its sums and their ratio may be used")
+
+
+def _is_each(drawn: Value) -> bool:
+    """Whether a loop has a round for each sample."""
+    match drawn:
+        case kinds.Held(entries=entries):
+            found = [entry for _, entry in entries]
+            fine = (Kind.EACH, Kind.BATCH, Kind.OUTPUT, Kind.SAME)
+            return Kind.EACH in found and all(it in fine for it in found)
+    return drawn is Kind.EACH
+
+
+def _base(node: ast.expr | None) -> ast.Name | None:
+    """The name behind subscripts: ``counts`` of ``counts[i][j]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _root(node: ast.expr) -> ast.Name | None:
+    """The name that an expression begins with."""
+    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _is_local(scope: Scope, name: str) -> bool:
+    return name in scope.names and name not in scope.params and not scope.is_module
+
+
+def _is_pure_name(name: str) -> bool:
+    if name in BUILTINS or name.startswith(("torch.nn.functional.", "torch.nn.utils.rnn.")):
+        return True
+    if name.startswith("torch.nn."):
+        return name.endswith(("Loss.__call__", "Softmax.__call__", "Sigmoid.__call__", "Softmax2d.__call__"))
+    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith("_")

@@ -1,0 +1,71 @@
+"""Every process evaluates the whole set.
+
+The numbers of an evaluation must be those of the whole set, in every process: they are printed, and they decide. Where
+a loop only adds up and collects, the batches are dealt in turn, ``ddp.shard_batches(loader)``, each of them computed
+once, as before. After the loop the sums become those of all processes, ``correct, total = ddp.sum((correct, total))``,
+and lists get the entries of all in the order of the data set, ``ddp.gather(scores, samples_of=loader)``. Averages over
+the set are exact, without padding and without samples that count twice.
+
+Where a loop does more (it reports in between, looks at the number of the batch, keeps something from one batch to the
+next), every process goes on evaluating all of it. With ``ddp.DataParallel`` each batch is divided as it is.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Evaluation, Facts, Tier
+from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+train_loader = DataLoader(data, batch_size=16)
+test_loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    model.train()
+    for inputs, targets in train_loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+    model.eval()
+    correct, scores = 0, []
+    with torch.no_grad():
+        for inputs, targets in test_loader:
+            outputs = model(inputs.cuda()).cpu()
+            correct += (outputs.argmax(1) == targets).sum().item()
+            scores.extend(outputs[:, 0].tolist())
+    print(correct / len(data), max(scores))
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for evaluation in facts.evaluations:
+        if facts.tiers(evaluation) != {Tier.SHARDED}:
+            continue
+        if evaluation.whole:
+            yield finding(evaluation.at, "every process evaluates all of these batches", evaluation.whole)
+        else:
+            yield finding(
+                evaluation.at, "every process evaluates the whole set", "", tuple(_edits(evaluation))
+            )
+
+
+def _edits(evaluation: Evaluation) -> Iterator[Edit]:
+    holes = {"ddp": evaluation.ddp, "loader": evaluation.at}
+    yield Replace(evaluation.at, "{ddp}.shard_batches({loader})", holes)
+    lines = []
+    together = [name for name in evaluation.sums if "." not in name]
+    for group in ([together] if together else []) + [[it] for it in evaluation.sums if "." in it]:
+        names = ", ".join(group)
+        given = f"({names})" if len(group) > 1 else names
+        lines.append(f"{names} = {{ddp}}.sum({given})")
+    lines += [f"{name} = {{ddp}}.gather({name}, samples_of={{loader}})" for name in evaluation.lists]
+    yield Insert(evaluation.after, "\n".join(lines), holes, after=True)
+    yield runtime_import(evaluation.path, evaluation.ddp)

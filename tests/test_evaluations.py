@@ -1,0 +1,337 @@
+"""Evaluation is dealt in turn where what leaves a loop is put together from parts, and stays whole where it is not."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from parity.harness import Lab
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+
+PATH = Path("/example/train.py")
+SETUP = """\
+import random
+import time
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class AverageMeter:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.val = self.avg = self.sum = self.count = 0
+
+    def update(self, val, n=1):
+        self.val = val
+        self.sum += val * n
+        self.count += n
+        self.avg = self.sum / self.count
+
+
+class Confusion:
+    def __init__(self, classes):
+        self.classes = classes
+        self.reset()
+
+    def reset(self):
+        self.matrix = np.zeros((self.classes, self.classes))
+
+    def add(self, target, predicted):
+        index = self._index(target.cpu().numpy(), predicted.cpu().numpy())
+        self.matrix += np.bincount(index, minlength=self.classes**2).reshape(self.classes, self.classes)
+
+    def _index(self, target, predicted):
+        return self.classes * target + predicted
+
+    def accuracy(self):
+        return np.diag(self.matrix).sum() / self.matrix.sum()
+
+
+def accuracy(output, target, topk=(1,)):
+    _, pred = output.topk(max(topk), 1, True, True)
+    correct = pred.t().eq(target.view(1, -1).expand_as(pred.t()))
+    res = []
+    for k in topk:
+        correct_k = correct[:k].reshape(-1).float().sum(0, keepdim=True)
+        res.append(correct_k.mul_(100.0 / target.size(0)))
+    return res
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8))
+        self.heads = nn.ModuleList([nn.Linear(8, 4)])
+
+    def forward(self, x):
+        return self.classify(self.layers(x))
+
+    def classify(self, x):
+        return F.relu(self.heads[0](x))
+
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(60, 8).double(), torch.randint(4, (60,)))
+train_loader = DataLoader(data, batch_size=30, shuffle=True)
+val_loader = DataLoader(TensorDataset(torch.randn(23, 8).double(), torch.randint(4, (23,))), batch_size=3)
+model = nn.DataParallel(Net().double()).cuda()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+confusion = Confusion(4)
+
+
+"""
+TRAIN = """
+
+for epoch in range(2):
+    model.train()
+    for inputs, targets in train_loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+"""
+DEALT = """\
+@torch.no_grad()
+def counters(model, loader):
+    model.eval()
+    loss, correct, total, errors = 0, 0, 0.0, torch.zeros(4)
+    for inputs, targets in loader:
+        inputs, targets = inputs.cuda(), targets.cuda()
+        outputs = model(inputs)
+        loss += F.cross_entropy(outputs, targets, reduction="sum")
+        correct += (outputs.argmax(1) == targets).sum().item()
+        total = total + len(targets)
+        for label, wrong in zip(targets, outputs.argmax(1) != targets):
+            errors[label] += wrong.item()
+    return "counters %.9f %d %d %s" % (loss / total, correct, total, errors.tolist())
+
+
+def meters(model, loader):
+    losses, top1 = AverageMeter(), AverageMeter()
+    top2 = AverageMeter()
+    model.eval()
+    with torch.no_grad():
+        for i, (inputs, targets) in enumerate(loader):
+            outputs = model(inputs.cuda())
+            loss = criterion(outputs, targets.cuda())
+            acc1, acc2 = accuracy(outputs.data, targets.cuda(), topk=(1, 2))
+            if loss.item() > 100:
+                continue
+            losses.update(loss.item(), inputs.size(0))
+            top1.update(acc1[0].item(), inputs.size(0))
+            top2.update(acc2[0].item(), inputs.size(0))
+    print(" * {top1.avg:.7f} {loss.avg:.9f}".format(top1=top1, loss=losses))
+    return f"meters {top2.avg:.7f} {top2.count}"
+
+
+def lists(model, loader):
+    model.eval()
+    outputs, predicted, names, hits = [], [], [], []
+    for inputs, targets in loader:
+        with torch.no_grad():
+            output = model(inputs.cuda()).cpu()
+        outputs.append(output)
+        predicted.extend(output.argmax(1).tolist())
+        names += targets.tolist()
+        for guess, target in zip(output.argmax(1), targets):
+            hits.append((guess == target).item())
+    outputs = torch.cat(outputs)
+    return "lists %.9f %s %s %s" % (outputs.double().norm(), predicted, names, hits)
+
+
+def objects(model, loader):
+    model.eval()
+    confusion.reset()
+    classes = {"right": 0, "all": 0}
+    for inputs, targets in loader:
+        output = model(inputs.cuda()).cpu().argmax(1)
+        confusion.add(targets, output)
+        classes["right"] += (output == targets).sum().item()
+        classes["all"] += len(targets)
+    return "objects %.9f %s %s" % (confusion.accuracy(), confusion.matrix.tolist(), classes)
+
+
+def first(model, loader):
+    net = model.module
+    model.train()
+    net.eval()
+    total = np.zeros(4)
+    for inputs, _ in loader:
+        total += net(inputs.cuda()).softmax(1).sum(0).detach().cpu().numpy()
+    return "first %s" % np.round(total, 9).tolist()
+"""
+CALLS = """\
+    for evaluate in (counters, meters, lists, objects, first):
+        print(evaluate(model, val_loader))
+"""
+
+
+def converted(text: str) -> tuple[str, list[str]]:
+    """The converted program, and why evaluation stays whole."""
+    result = convert(Project.of({PATH: text}))
+    assert not result.errors, result.errors
+    whole = [finding.help for finding in result.findings if finding.rule == "DDP204" and not finding.edits]
+    return result.changes[0].after, whole
+
+
+def test_dealt_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Path) -> None:
+    """Counters, meters, lists, matrices; on 2 and 3 processes, of which some have fewer batches."""
+    text = SETUP + DEALT + TRAIN + CALLS
+    after, whole = converted(text)
+    assert whole == []
+    assert after.count("ddp.shard_batches(") == 5
+    assert converted_again_is_the_same(after)
+    for side, source in (("before", text), ("after", after)):
+        (tmp_path / f"{side}.py").write_text(source)
+    for processes in (2, 3):
+        run = lab.run(tmp_path / "after.py", processes=processes).ok()
+        plan = str(lab.plan(run))
+        original = lab.run(tmp_path / "before.py", replicas=processes, plan=plan).ok()
+        assert len(run.printed.splitlines()) == 12
+        assert run.printed == original.printed
+
+
+def converted_again_is_the_same(text: str) -> bool:
+    return not convert(Project.of({PATH: text})).changes
+
+
+LOOP = """\
+def evaluate(model, loader):
+    model.eval()
+    correct, outputs, best, seen = 0, [], 0, set()
+    meter = AverageMeter()
+    for i, (inputs, targets) in enumerate(loader):
+        output = model(inputs.cuda()).cpu()
+        correct += (output.argmax(1) == targets).sum().item()
+    return correct
+"""
+ADD = "        correct += (output.argmax(1) == targets).sum().item()\n"
+WHOLE = {
+    "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may do more"),
+    "it reports now and then": (
+        ADD,
+        ADD + "        if i % 10 == 0:\n            print(len(targets))\n",
+        "the number of the batch",
+    ),
+    "it is left early": (ADD, ADD + "        if len(targets) < 3:\n            break\n", "`break`"),
+    "it returns": (
+        ADD,
+        ADD + "        if len(targets) < 3:\n            return correct\n",
+        "`return correct`",
+    ),
+    "no evaluation mode": ("    model.eval()\n", "", "evaluation mode"),
+    "training mode": ("    model.eval()\n", "    model.eval()\n    model.train()\n", "evaluation mode"),
+    "a sum that goes on": (
+        "correct, outputs, best, seen = 0,",
+        "correct, outputs, best, seen = start,",
+        "begin with nothing",
+    ),
+    "the last batch": ("return correct", "return correct, output", "of its last batch"),
+    "the greatest": (
+        ADD,
+        ADD + "        best = max(best, len(targets))\n",
+        "`best` may be that of another batch",
+    ),
+    "what was before": (
+        ADD,
+        "        correct += len(targets) + best\n        best = len(targets)\n",
+        "`best`",
+    ),
+    "a set": (ADD, ADD + "        seen.add(len(targets))\n", "`seen.add`"),
+    "a product": (ADD, ADD + "        best *= len(targets)\n", "`best *= len(targets)`"),
+    "a list with an entry now and then": (
+        ADD,
+        ADD + "        if len(targets) > 2:\n            outputs.append(output)\n",
+        "one entry for each batch or sample",
+    ),
+    "a list of something": (
+        ADD,
+        ADD + "        outputs.extend(output.nonzero().tolist())\n",
+        "an entry for each sample",
+    ),
+    "a list that is begun": (
+        "    for i,",
+        "    outputs.append(0)\n    for i,",
+        "`outputs` is used before it",
+        (ADD, "        outputs.append(output)\n"),
+    ),
+    "random numbers": (ADD, "        correct += random.random()\n", "random numbers"),
+    "a meter's last value": (
+        ADD,
+        "        meter.update(len(targets))\n",
+        "more of `meter`",
+        ("return correct", "return meter.val"),
+    ),
+    "a meter that is shown": (
+        ADD,
+        "        meter.update(len(targets))\n",
+        "more of `meter`",
+        ("return correct", "return '{m.avg} {m.val}'.format(m=meter)"),
+    ),
+    "an object that keeps the last": (ADD, ADD + "        tracker.update(len(targets))\n", "begin with nothing"),
+    "an object that is not reset": (
+        ADD,
+        ADD + "        confusion.add(targets, output.argmax(1))\n",
+        "begin with nothing",
+    ),
+    "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
+    "a global": (ADD, ADD + "        note(len(targets))\n", "does more than to return something"),
+    "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may do more"),
+    "another model": (ADD, "        correct += other(inputs).sum().item()\n", "`other` may do more"),
+    "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may do more"),
+}
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_evaluation_stays_whole(name: str) -> None:
+    """Whatever depends on more than one batch alone, and not by a sum or in a list."""
+    old, new, reason, *more = WHOLE[name]
+    loop = LOOP
+    for one, other in ((old, new), *more):
+        assert one in loop
+        loop = loop.replace(one, other)
+    helpers = """\
+start = 3
+tracker = AverageMeter()
+other = nn.Linear(8, 4).double()
+count = 0
+
+
+def note(n):
+    global count
+    count += n
+
+
+"""
+    call = "    model.eval()\n    print(evaluate(model, val_loader))\n"
+    after, whole = converted(SETUP + helpers + loop + TRAIN + call)
+    assert "shard_batches" not in after
+    assert len(whole) == 1
+    assert reason in whole[0]
+
+
+def test_the_loop_of_these_is_dealt_as_it_is() -> None:
+    after, whole = converted(SETUP + LOOP + TRAIN + "    print(evaluate(model, val_loader))\n")
+    assert whole == []
+    assert "in enumerate(ddp.shard_batches(loader)):" in after
+    assert "    correct = ddp.sum(correct)\n" in after
+
+
+def test_whole_batches_are_divided_as_they_are() -> None:
+    """With ddp.DataParallel every process takes part in each batch, in an evaluation too."""
+    text = (SETUP + LOOP + TRAIN + "    print(evaluate(model, val_loader))\n").replace(
+        "criterion(model(inputs.cuda()), targets.cuda()).backward()",
+        "model(inputs.cuda()).std().backward()",
+    )
+    after, whole = converted(text)
+    assert whole == []
+    assert "ddp.DataParallel(" in after
+    assert "shard_batches" not in after
