@@ -82,7 +82,7 @@ def validate(model, device, val_loader, criterion):
     top1 = AverageMeter()
     model.eval()
     with torch.no_grad():
-        for data, target in val_loader:
+        for data, target in ddp.shard_batches(val_loader):
             data, target = data.to(device), target.to(device)
             output = model(data)
             loss = criterion(output, target)
@@ -90,6 +90,7 @@ def validate(model, device, val_loader, criterion):
             acc = pred.eq(target).float().mean() * 100
             losses.update(loss.item(), data.size(0))
             top1.update(acc.item(), data.size(0))
+    losses, top1 = ddp.sum((losses, top1))
     ddp.print(
         " * Acc@1 {top1.avg:.3f} Loss {loss.avg:.4f}".format(top1=top1, loss=losses)
     )
