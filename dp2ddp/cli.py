@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import os
+import shlex
 import sys
 import traceback
 from collections.abc import Sequence
@@ -50,6 +51,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         options = _parser().parse_args(given)
         options.scripts = tuple(scripts)
+        options.given = shlex.join(["dp2ddp", *given, *(["--", *scripts] if scripts else [])])
         code: int = options.run(options)
     except SystemExit as exit_:  # argparse's way to end
         return int(exit_.code or 0)
@@ -314,7 +316,7 @@ def _verify(options: argparse.Namespace) -> int:
         patience=float(options.timeout),
     )
     result = verify(request, _say)
-    result.command = " ".join([str(options.before), *options.scripts])
+    result.command = options.given
     result.diff = diff.decode(errors="replace") if diff else _unified(before, after)
     _write(report(result).encode())
     if options.report:

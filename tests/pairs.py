@@ -107,6 +107,21 @@ PART = (
     "test_loader = ddp.shard(DataLoader(test, batch_size=10), training=False)",
 )
 
+# the best checkpoint is copied, and each one gets its name when it is whole
+KEEP = """\
+{save}({state}, "new.pt")
+    {main}os.replace("new.pt", "model.pt")
+    if correct >= 0:
+        {main}shutil.copyfile("model.pt", "best.pt")"""
+KEPT = (("import torch\n", "import os\nimport shutil\n\nimport torch\n"),)
+KEPT_BEFORE = ((SAVE, KEEP.format(save="torch.save", state="model.state_dict()", main="")),)
+KEPT_AFTER = (
+    (
+        'ddp.save(model.module.state_dict(), "model.pt")',
+        KEEP.format(save="ddp.save", state="model.module.state_dict()", main="if ddp.is_main_process(): "),
+    ),
+)
+
 Changes = tuple[tuple[str, str], ...]
 
 
@@ -222,6 +237,7 @@ RIGHT = {
             ("model.module.state_dict()", '{"model": model.module.state_dict(), "accuracy": correct}'),
         ),
     ),
+    "copies of checkpoints": Pair(both=KEPT, before=KEPT_BEFORE, after=KEPT_AFTER),
 }
 
 WRONG = {
@@ -378,6 +394,28 @@ WRONG = {
         what="checkpoint",
         cause="contents",
         tensor="model.pt",
+    ),
+    "a copy has a number of a part": Pair(
+        both=KEPT,
+        before=((PRINT, ""), *KEPT_BEFORE, ("model.state", '{"best": correct} | model.state')),
+        after=(
+            ("ddp." + PRINT, ""),
+            *KEPT_AFTER,
+            ("model.module.state", '{"best": correct} | model.module.state'),
+            PART,
+        ),
+        step=4,
+        what="checkpoint",
+        cause="contents",
+        tensor="best.pt",
+    ),
+    "a checkpoint is copied once": Pair(
+        both=KEPT,
+        before=KEPT_BEFORE,
+        after=(*KEPT_AFTER, ("correct >= 0", "epoch == 0")),
+        step=8,
+        what="checkpoint",
+        cause="decision",
     ),
     "a collective is guarded": Pair(
         after=(

@@ -27,7 +27,7 @@ from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.folders import link_neighbours, mirror
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
-from dp2ddp.verify.page import page
+from dp2ddp.verify.page import page, ticks
 from dp2ddp.verify.report import report
 from dp2ddp.verify.run import Request, verify
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
@@ -234,14 +234,27 @@ def test_the_page_is_one_file_that_shows_both_curves(ran: Callable[..., Result])
     assert "MATCH over 8 steps" in text
     assert not re.search(r"(src|href)=|<script|url\(", text)
     pictures = re.findall(r"<svg.*?</svg>", text, re.DOTALL)
-    assert len(pictures) == 3
+    assert len(pictures) == 4
     for picture in pictures:
         drawn = ElementTree.fromstring(picture)
         lines = [it for it in drawn.iter() if it.tag.endswith("polyline")]
         points = [pair.split(",") for line in lines for pair in line.attrib["points"].split()]
         assert len(points) in (8, 16)
-        assert all(0 <= float(x) <= 640 and 0 <= float(y) <= 220 for x, y in points)
+        assert all(0 <= float(x) <= 430 and 0 <= float(y) <= 180 for x, y in points)
     assert "old &lt;tag&gt;" in text
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "found"),
+    [
+        (2.203, 2.307, [2.25, 2.3]),
+        (0.0, 8.882e-16, [0.0, 2e-16, 4e-16, 6e-16, 8e-16]),
+        (-3.0, 1.0, [-3.0, -2.0, -1.0, 0.0, 1.0]),
+        (0.5, 0.5, [0.5]),
+    ],
+)
+def test_axes_have_round_numbers(low: float, high: float, found: list[float]) -> None:
+    assert ticks(low, high) == pytest.approx(found, rel=1e-9, abs=1e-18)
 
 
 # The command
@@ -320,6 +333,15 @@ def test_what_lies_beside_the_folder_is_not_written(tmp_path: Path, name: str) -
     with pytest.raises(PermissionError, match="nothing of yours"):
         watch._check(place / name)
     watch._check(place / "new")
+    for event in ("os.remove", "shutil.rmtree"):
+        with pytest.raises(PermissionError, match="nothing of yours"):
+            watch._audit(event, (place / "data" / "mine", -1))
+        watch._audit(event, (place / "data", -1))  # the link itself
+    for event in ("os.rename", "shutil.copyfile", "os.link"):
+        with pytest.raises(PermissionError, match="nothing of yours"):
+            watch._audit(event, (place / "new", source / "mine"))
+    with pytest.raises(PermissionError, match="nothing of yours"):
+        watch._audit("os.rename", (source / "mine", place / "new"))
 
 
 def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., Done]) -> None:
@@ -434,8 +456,38 @@ def test_numbers_in_texts(name: str, before: str, after: str, found: bool | None
     runs = [
         Notes(0, texts={name.replace("0102", day): text}) for day, text in (("0102", before), ("0103", after))
     ]
-    differences = list(contents.texts(*runs, Tolerance.of(float64=True)))
+    differences = contents.found(runs[0], runs[1:], Tolerance.of(float64=True))
     assert [one.trains for one in differences][-1:] == ([] if found is None else [found])
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "found"),
+    [
+        ([("Test acc 0.5", True)], [("Test acc 0.25", True)], False),
+        ([("Test acc 0.5", True)], [("saved", True), ("Test acc 0.25", True)], False),
+        ([("Test acc 0.5", True)], [("Test acc 0.5000", True)], None),
+        ([("acc 0.5", False)], [("acc 0.25", False)], True),
+        ([("Train acc 0.5 Test acc 0.5", True)], [("Train acc 0.25 Test acc 0.5", True)], True),
+        ([("Time 0.5", False)], [("Time 0.25", False)], None),
+    ],
+)
+def test_numbers_that_are_printed(before: list, after: list, found: bool | None) -> None:
+    """With whether an evaluation has run; one about training is to be known, and no difference."""
+    runs = [Notes(0, lines=[(4, *line) for line in lines]) for lines in (before, after)]
+    differences = contents.found(runs[0], runs[1:], Tolerance.of(float64=True))
+    assert [one.trains for one in differences] == ([] if found is None else [found])
+
+
+def test_numbers_of_training_that_differ_are_listed(lab: Lab, tmp_path: Path) -> None:
+    """Of the main process's part, as where they are left to the user: the program still trains the same."""
+    hits = "print(f'accuracy {(outputs.argmax(1) == targets).float().mean():.4f}')"
+    pair = Pair(
+        before=(("        loss.backward()", f"        {hits}\n        loss.backward()"),),
+        after=(("        loss.backward()", f"        ddp.{hits}\n        loss.backward()"),),
+    )
+    result = verified(lab, tmp_path, pair)
+    assert result.verdict is Verdict.MATCH, report(result)
+    assert "output: a number about training is another" in report(result)
 
 
 ONES = torch.ones(3, dtype=torch.float64)
@@ -468,7 +520,7 @@ ONES = torch.ones(3, dtype=torch.float64)
 )
 def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) -> None:
     runs = [Notes(0, saves=[Save(0, "a.pt", [], dict(values_of(value)))]) for value in (before, after)]
-    differences = list(contents.checkpoints(runs[0], runs[1:], Tolerance.of(float64=True)))
+    differences = contents.found(runs[0], runs[1:], Tolerance.of(float64=True))
     assert [one.trains for one in differences] == ([] if found is None else [found])
 
 

@@ -12,8 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
-from dp2ddp.verify import contents, printed
-from dp2ddp.verify.notes import Digest, Notes, Pass, Step, distance, global_batches, parts_of
+from dp2ddp.verify import contents
+from dp2ddp.verify.notes import Digest, Notes, Pass, Save, Step, distance, global_batches, parts_of
 from dp2ddp.verify.verdict import Difference, Tolerance
 
 ORDER = (
@@ -37,8 +37,10 @@ ORDER = (
 _ROWS_MEET = {"Mm", "Bmm", "CdistBackward", "Cdist", "EuclideanDist", "Addmm", "Baddbmm", "Topk", "Sort"}
 
 
-def differences(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Difference]:
-    """All that differs, the first one first."""
+def differences(
+    before: Notes, after: Sequence[Notes], tolerance: Tolerance, written: Sequence[contents.Found] = ()
+) -> list[Difference]:
+    """All that differs, the first one first; ``written`` is what does in printed lines and files."""
     found = [
         *batches(before, after),
         *starts(before, after, tolerance),
@@ -46,8 +48,7 @@ def differences(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> 
         *counts(before, after),
         *checkpoints(before, after),
         *files(before, after),
-        *evaluations(before, after, tolerance),
-        *values(before, after, tolerance),
+        *values(written),
     ]
     return sorted(found, key=lambda one: (one.step, ORDER.index(one.what)))
 
@@ -330,19 +331,34 @@ def largest_distance(before: Notes, after: Sequence[Notes]) -> tuple[float, str]
 
 
 def checkpoints(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
-    """The keys of what was saved under one name."""
+    """The keys of what was saved under one name, and when."""
     seen = set()
     for one, other in contents.saves(before, after):
-        step, path, keys, found = one.step, one.path, one.keys, other.keys
+        path = (one or other).path
         if path in seen:
             continue
-        seen.add(path)
-        if any("module." in key for key in found) and not any("module." in key for key in keys):
-            detail = f"{path}: the keys begin with module., before's do not"
-            yield Difference(step, "checkpoint", detail, "checkpoint keys")
-        elif only := sorted({*map(_bare, keys)} ^ {*map(_bare, found)}):
-            detail = f"{path}: keys on one side only: {', '.join(only[:4])}"
-            yield Difference(step, "checkpoint", detail, "checkpoint keys")
+        if one is None or other is None or one.step != other.step:
+            seen.add(path)
+            yield _other_time(path, one, other)
+        elif found := _other_keys(one, other):
+            seen.add(path)
+            yield found
+
+
+def _other_time(path: str, one: Save | None, other: Save | None) -> Difference:
+    mine, theirs = (f"after step {save.step}" if save else "no more" for save in (one, other))
+    step = max(save.step for save in (one, other) if save)
+    return Difference(step, "checkpoint", f"{path} is saved {theirs}, before's {mine}", "decision")
+
+
+def _other_keys(one: Save, other: Save) -> Difference | None:
+    if any("module." in key for key in other.keys) and not any("module." in key for key in one.keys):
+        detail = f"{one.path}: the keys begin with module., before's do not"
+    elif only := sorted({*map(_bare, one.keys)} ^ {*map(_bare, other.keys)}):
+        detail = f"{one.path}: keys on one side only: {', '.join(only[:4])}"
+    else:
+        return None
+    return Difference(one.step, "checkpoint", detail, "checkpoint keys")
 
 
 def _bare(key: str) -> str:
@@ -374,31 +390,12 @@ def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         return
 
 
-def evaluations(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
-    """The numbers that were printed after an evaluation, by the main process."""
-    mine, theirs = (
-        [(step, text) for step, text, evaluated in notes.lines if evaluated] for notes in (before, after[0])
-    )
-    training = printed.Training.of(before, after[0])
-    for (step, line), (_, another) in zip(mine, theirs, strict=False):
-        for one, other in printed.pairs(line, another):
-            if one.trains or one.is_clock or printed.same(one.text, other.text, tolerance.written):
-                continue
-            if training.has(one.text, other.text):
-                continue  # a training loss: of the whole batch, and of the main process's part
-            detail = f"printed {another.strip()!r}, before {line.strip()!r}"
-            yield Difference(step, "evaluation", detail[:300], "evaluation")
-            return
-
-
-def values(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
-    """What stands in the files and checkpoints."""
-    for one in contents.checkpoints(before, after, tolerance):
+def values(written: Sequence[contents.Found]) -> Iterator[Difference]:
+    """The numbers that were printed after evaluations, and what stands in files and checkpoints."""
+    for one in written:
         if not one.trains:
-            yield Difference(one.step, "checkpoint", one.detail, "contents", one.path)
-    for one in contents.texts(before, after[0], tolerance):
-        if not one.trains:
-            yield Difference(one.step, "contents", one.detail, "contents", one.path)
+            cause = "evaluation" if one.what == "evaluation" else "contents"
+            yield Difference(one.step, one.what, one.detail, cause, one.path)
 
 
 # Distances

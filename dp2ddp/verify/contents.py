@@ -1,4 +1,4 @@
-"""What stands in the files that both programs wrote: numbers in text, values in checkpoints."""
+"""What stands in what both programs wrote: numbers in lines and texts, values in checkpoints."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -29,13 +30,25 @@ _OF_A_PROCESS = frozenset("rng rank world size gpu gpus device devices".split())
 
 @dataclass(frozen=True)
 class Found:
-    """A value that is another in the converted program's file."""
+    """A value that is another in what the converted program wrote."""
 
+    what: str
     step: int
     path: str
+    """Of the file; empty for what was printed."""
     detail: str
     trains: bool = False
     """Whether it is about training only: it may be of the main process's part."""
+
+
+def found(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Found]:
+    """All that differs in what was printed, saved and written as text."""
+    training = printed.Training.of(before, after[0])
+    return [
+        *_lines_printed(before, after[0], tolerance, training),
+        *_checkpoints(before, after, tolerance, training),
+        *_texts(before, after[0], tolerance, training),
+    ]
 
 
 def read(folder: Path, paths: Sequence[str], place: Path) -> dict[str, str]:
@@ -53,12 +66,36 @@ def read(folder: Path, paths: Sequence[str], place: Path) -> dict[str, str]:
     return texts
 
 
+# Lines
+
+
+def _lines_printed(
+    before: Notes, after: Notes, tolerance: Tolerance, training: printed.Training
+) -> Iterator[Found]:
+    """The first number that differs in what was printed after evaluations, and the first about training."""
+    about = set()
+    for evaluated in (True, False):
+        mine, theirs = (
+            [(step, text) for step, text, flag in notes.lines if flag is evaluated]
+            for notes in (before, after)
+        )
+        for place, other in _places([text for _, text in mine], [text for _, text in theirs]):
+            (step, line), (_, another) = mine[place], theirs[other]
+            trains = _first_other(line, another, tolerance, training, is_log=not evaluated)
+            if trains is None:
+                continue
+            trains = trains or not evaluated
+            if trains not in about:
+                about.add(trains)
+                detail = f"printed {another.strip()!r}, before {line.strip()!r}"
+                yield Found("evaluation", step, "", detail[:300], trains)
+
+
 # Text
 
 
-def texts(before: Notes, after: Notes, tolerance: Tolerance) -> Iterator[Found]:
+def _texts(before: Notes, after: Notes, tolerance: Tolerance, training: printed.Training) -> Iterator[Found]:
     """The first number that differs in each text that both wrote, and the first about training."""
-    training = printed.Training.of(before, after)
     for path, one, other in _both(before.texts, after.texts):
         is_log = Path(path).suffix.lower() not in (*_TABLES, *_TREES)
         mine, theirs = _lines(path, one), _lines(path, other)
@@ -67,7 +104,7 @@ def texts(before: Notes, after: Notes, tolerance: Tolerance) -> Iterator[Found]:
             detail = (
                 f"{len(theirs)} rows or values, of which {len(matched)} are those of before's {len(mine)}"
             )
-            yield Found(len(before.steps), path, detail)
+            yield Found("contents", len(before.steps), path, detail)
             continue
         about = set()
         for line, another in matched:
@@ -75,7 +112,7 @@ def texts(before: Notes, after: Notes, tolerance: Tolerance) -> Iterator[Found]:
             if trains is not None and trains not in about:
                 about.add(trains)
                 detail = f"{another.strip()!r}, before {line.strip()!r}"
-                yield Found(len(before.steps), path, detail[:300], trains)
+                yield Found("contents", len(before.steps), path, detail[:300], trains)
 
 
 def count(before: Notes, after: Notes) -> dict[str, int]:
@@ -136,12 +173,19 @@ def _leaves(tree: Any, path: str) -> Iterator[str]:
 
 def _matched(mine: list[str], theirs: list[str]) -> Iterator[tuple[str, str]]:
     """The lines that are the same ones, but for their numbers."""
+    for place, other in _places(mine, theirs):
+        yield mine[place], theirs[other]
+
+
+def _places(mine: list[str], theirs: list[str]) -> Iterator[tuple[int, int]]:
+    """Where the lines stand that are the same ones, but for their numbers."""
     one, other = [printed.masked(line) for line in mine], [printed.masked(line) for line in theirs]
     if one == other:
-        yield from zip(mine, theirs, strict=True)
+        yield from zip(range(len(one)), range(len(one)), strict=True)
     elif max(len(one), len(other)) <= _LONGEST:
         for block in difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
-            yield from zip(mine[block.a :][: block.size], theirs[block.b :][: block.size], strict=True)
+            for place in range(block.size):
+                yield block.a + place, block.b + place
 
 
 def _first_other(
@@ -163,11 +207,12 @@ def _first_other(
 # Checkpoints
 
 
-def checkpoints(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Found]:
+def _checkpoints(
+    before: Notes, after: Sequence[Notes], tolerance: Tolerance, training: printed.Training
+) -> Iterator[Found]:
     """The first value that differs in each checkpoint that both saved, and the first about training."""
-    training = printed.Training.of(before, after[0])
     for one, other in saves(before, after):
-        if one.step != other.step:  # an epoch has another length: that is said of the batches
+        if one is None or other is None or one.step != other.step:
             continue
         allowed = _Allowed.of(before, one, tolerance)
         theirs, about = _bare(other.values), set()
@@ -179,18 +224,25 @@ def checkpoints(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> 
             trains = printed.trains(_words(key))
             if trains not in about:
                 about.add(trains)
-                yield Found(one.step, one.path, f"{key}: {_difference(mine, theirs[key])}", trains)
+                yield Found(
+                    "checkpoint", one.step, one.path, f"{key}: {_difference(mine, theirs[key])}", trains
+                )
 
 
-def saves(before: Notes, after: Sequence[Notes]) -> Iterator[tuple[Save, Save]]:
-    """The checkpoints of one name, in the order in which they were saved."""
+def saves(before: Notes, after: Sequence[Notes]) -> Iterator[tuple[Save | None, Save | None]]:
+    """The checkpoints of one name, in the order in which they were saved, with None where one has no more."""
+    mine, theirs = _named(before.saves), {}
+    for notes in after:  # where several ranks save one file, that is said of the files
+        theirs = _named(notes.saves) | theirs
+    for name in sorted(mine.keys() & theirs.keys()):
+        yield from zip_longest(mine[name], theirs[name])
+
+
+def _named(saved: Sequence[Save]) -> dict[str, list[Save]]:
     named: defaultdict[str, list[Save]] = defaultdict(list)
-    for notes in after:
-        for save in notes.saves:
-            named[without_times(save.path)].append(save)
-    for save in before.saves:
-        if named[without_times(save.path)]:
-            yield save, named[without_times(save.path)].pop(0)
+    for save in saved:
+        named[without_times(save.path)].append(save)
+    return dict(named)
 
 
 def _bare(values: dict[str, Any]) -> dict[str, Any]:

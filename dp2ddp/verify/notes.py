@@ -141,6 +141,7 @@ def _read(journal: Path) -> Notes:
         except ValueError:  # cut off: the process was killed
             break
         getattr(reader, event.pop("event"))(**event)
+    reader.close()
     tensors = journal.with_suffix(".pt")
     if tensors.exists():
         kept = torch.load(tensors)
@@ -157,6 +158,7 @@ class _Reader:
         self._looks: list[dict[str, Any]] = []
         self._batches: list[tuple[int, int]] = []
         self._gradients: list[Digest] = []
+        self._lines = 0  # that were printed before the last batch was handed out
 
     @property
     def _now(self) -> int:
@@ -173,10 +175,23 @@ class _Reader:
         one = self.notes.passes[number]
         one.steps.append(self._now)
         self._batches.append((number, one.handed))
+        self._lines = len(self.notes.lines)
         one.handed += 1
 
     def training(self, number: int) -> None:
         self.notes.passes[number].trains = True
+        self._unevaluated()
+
+    def close(self) -> None:
+        """Hear that the run ended: before the backward pass of the batch at hand, where it was to train."""
+        last = self.notes.passes[-1:]
+        if last and not last[0].ended and last[0].data in [one.data for one in self.notes.training]:
+            self._unevaluated()
+
+    def _unevaluated(self) -> None:
+        """What was printed since the batch at hand is about training."""
+        lines = self.notes.lines
+        lines[self._lines :] = [(step, text, False) for step, text, _ in lines[self._lines :]]
 
     def end(self, number: int) -> None:
         self.notes.passes[number].ended = True

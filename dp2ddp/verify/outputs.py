@@ -17,6 +17,8 @@ from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.journal import Journal
 
 _WRITES = os.O_WRONLY | os.O_RDWR
+_COPIES = ("os.rename", "os.link", "shutil.copyfile")
+_ENTRIES = ("os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
 _DEEPEST, _MOST = 3, 5000
 
 
@@ -47,6 +49,7 @@ class Outputs:
         self._process = os.getpid()
         self._seen: set[str] = set()
         self._saved: dict[str, Any] | None = None
+        self._checkpoints: dict[str, dict[str, Any]] = {}
         self._inside = threading.local()
 
     def patch(self) -> None:
@@ -74,34 +77,54 @@ class Outputs:
         if isinstance(name, (str, os.PathLike)):
             self._check(name)
             self._note_file(name)
-            self.journal.add("save", path=self._shown(name), **saved)
-        else:  # a file without a name yet
+            self._keep(name, saved)
+        elif isinstance(name, int):  # a file without a name yet
             self._saved = saved
 
+    def _keep(self, path: Any, saved: dict[str, Any]) -> None:
+        self._checkpoints[_real(path)] = saved
+        self.journal.add("save", path=self._shown(path), **saved)
+
     def _audit(self, event: str, args: tuple[Any, ...]) -> None:
-        if event not in ("open", "os.rename") or getattr(self._inside, "busy", False):
+        if event not in ("open", *_COPIES, *_ENTRIES) or getattr(self._inside, "busy", False):
             return
         if os.getpid() != self._process:
             return
         self._inside.busy = True
         try:
             if event == "open":
-                path, mode, flags = args
-                writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & _WRITES
-                if writes and isinstance(path, (str, bytes, os.PathLike)) and not os.path.isdir(path):
-                    self._check(path)
-                    self._note_file(path)
-            else:
-                self._note_file(args[1])
-                if self._saved is not None:
-                    self.journal.add("save", path=self._shown(args[1]), **self._saved)
-                    self._saved = None
+                self._opened(*args)
+            elif event in _COPIES:
+                self._copied(event, *args[:2])
+            elif args[-1] in (-1, None):  # else the name is one in an open folder
+                self._check(args[0], follows=False)
         finally:
             self._inside.busy = False
 
-    def _check(self, path: Any) -> None:
-        real = os.path.realpath(os.fsdecode(path))
-        by_link = os.path.abspath(os.fsdecode(path)).startswith(self._own)
+    def _opened(self, path: Any, mode: Any, flags: int) -> None:
+        writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & _WRITES
+        if writes and isinstance(path, (str, bytes, os.PathLike)) and not os.path.isdir(path):
+            self._check(path)
+            self._note_file(path)
+            self._checkpoints.pop(_real(path), None)
+
+    def _copied(self, event: str, source: Any, target: Any) -> None:
+        """A file gets another name, or its contents another file: a checkpoint is saved there, too."""
+        self._check(target, follows=event == "shutil.copyfile")
+        self._note_file(target)
+        saved = self._checkpoints.get(_real(source))
+        if event == "os.rename":
+            self._check(source, follows=False)
+            if saved is None:
+                saved, self._saved = self._saved, None
+        if saved is not None and self._shown(target) is not None:
+            self._keep(target, saved)
+
+    def _check(self, path: Any, follows: bool = True) -> None:
+        """Stop what would change the user's files; ``follows`` tells whether a link stands for what it leads to."""
+        path = os.path.abspath(os.fsdecode(path))
+        real = _real(path) if follows else os.path.join(_real(os.path.dirname(path)), os.path.basename(path))
+        by_link = path.startswith(self._own)
         theirs = self.protected and real.startswith(self.protected + os.sep)
         if (theirs or (self.protected and by_link)) and not real.startswith(self._own):
             raise PermissionError(f"dp2ddp verify changes nothing of yours: {real} is not to be written")
@@ -114,13 +137,17 @@ class Outputs:
 
     def _shown(self, path: Any) -> str | None:
         """How a file is called in both runs; None for what is no result."""
-        real = os.path.realpath(os.fsdecode(path))
+        real = _real(path)
         name = os.path.basename(real)
         if name.endswith((".tmp", ".pyc", ".lock")) or "__pycache__" in real:
             return None
         if real.startswith(self._own):
             return os.path.relpath(real, self._start)
         return None if real.startswith(self._passing) else real
+
+
+def _real(path: Any) -> str:
+    return os.path.realpath(os.fsdecode(path))
 
 
 class _Lines:

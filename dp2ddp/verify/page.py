@@ -11,20 +11,28 @@ from dp2ddp.verify.report import headline, where
 from dp2ddp.verify.run import loss_pairs, norm_pairs, own_curve
 from dp2ddp.verify.verdict import Result, Verdict
 
-_WIDTH, _HEIGHT = 640, 220
-_LEFT, _RIGHT, _TOP, _BOTTOM = 70, 14, 14, 34
-_BEFORE, _AFTER, _APART = "#8c959f", "#0969da", "#cf222e"
+_WIDTH, _HEIGHT = 430, 180
+_LEFT, _RIGHT, _TOP, _BOTTOM = 62, 10, 8, 26
+_BEFORE, _AFTER, _APART = "#afb8c1", "#0969da", "#cf222e"
 _COLOURS = {Verdict.MATCH: "#1a7f37", Verdict.DIFFERS: "#cf222e", Verdict.INCONCLUSIVE: "#9a6700"}
-_STYLE = """
-body { font: 15px/1.5 system-ui, sans-serif; color: #24292f; max-width: 46em; margin: 2em auto; padding: 0 1em; }
-h1 { font-size: 1.4em; } h2 { font-size: 1.1em; margin-top: 2em; }
-table { border-collapse: collapse; } td { padding: .2em 1em .2em 0; vertical-align: top; }
-tr + tr td { border-top: 1px solid #d0d7de; }
-pre { background: #f6f8fa; padding: 1em; overflow-x: auto; font-size: 12px; line-height: 1.4; }
-.add { color: #1a7f37; } .del { color: #cf222e; } .at { color: #6e7781; }
-svg { width: 100%; height: auto; } figcaption { color: #57606a; font-size: .9em; }
-figure { margin: 1em 0; }
+_STYLE = f"""
+body {{ font: 15px/1.5 system-ui, sans-serif; color: #24292f; background: white; max-width: 56em;
+  margin: 2em auto; padding: 0 1.5em; }}
+h1 {{ font-size: 1.5em; margin-bottom: 0; }} h2 {{ font-size: 1.1em; margin: 1.6em 0 .5em; }}
+h1 + p {{ margin-top: .3em; overflow-wrap: anywhere; }}
+table {{ border-collapse: collapse; width: 100%; }}
+td {{ padding: .2em 1em .2em 0; vertical-align: top; overflow-wrap: anywhere; }}
+td:first-child {{ white-space: nowrap; width: 1%; overflow-wrap: normal; }}
+tr + tr td {{ border-top: 1px solid #d0d7de; }}
+ul {{ margin: 0; padding-left: 1.2em; }}
+pre {{ background: #f6f8fa; padding: 1em; overflow-x: auto; font-size: 12px; line-height: 1.4; }}
+.add {{ color: #1a7f37; }} .del {{ color: #cf222e; }} .at {{ color: #6e7781; }}
+.figures {{ display: grid; grid-template-columns: repeat(auto-fill, minmax(min(24em, 100%), 1fr)); gap: 1em 2em; }}
+figure {{ margin: 0; }} svg {{ display: block; width: 100%; height: auto; }}
+figcaption, footer {{ color: #57606a; font-size: .9em; }} footer {{ margin-top: 2em; }}
+.before {{ border-bottom: 4px solid {_BEFORE}; }} .after {{ border-bottom: 2px solid {_AFTER}; }}
 """
+_KEY = ": <span class='before'>before</span> and <span class='after'>converted</span>"
 
 
 def page(result: Result) -> str:
@@ -38,7 +46,7 @@ def page(result: Result) -> str:
         *_list("Aligned, so not shown to be the same by itself", result.aligned),
         *_list("Not seen, or to know", result.notes),
         *_diff(result.diff),
-        *_rows("Versions", [*result.versions, ("time", f"{result.seconds:.0f} s")]),
+        _footer(result),
     ]
     body = "\n".join(parts)
     return (
@@ -84,6 +92,11 @@ def _diff(text: str) -> list[str]:
     return ["<h2>The diff</h2><pre>" + "\n".join(lines) + "</pre>"]
 
 
+def _footer(result: Result) -> str:
+    texts = [*(f"{name} {text}" for name, text in result.versions), f"{result.seconds:.0f} s"]
+    return f"<footer>{escape(', '.join(texts))}</footer>"
+
+
 # Pictures
 
 
@@ -94,29 +107,32 @@ def _figures(result: Result) -> list[str]:
         mine = [[v for step in one.steps for v in step.losses if v is not None] for one in result.before]
         theirs = [own_curve(ranks) for ranks in result.after]
         curves = [(_BEFORE, 4.0, one) for one in mine] + [(_AFTER, 1.5, one) for one in theirs]
-        return ["<h2>Losses</h2>", _figure(curves, "loss of each seed: before grey, converted blue")]
-    pairs = loss_pairs(result.before[0], result.after[0])
-    norms = norm_pairs(result.before[0], result.after[0])
-    figures = []
-    if pairs:
-        curves = [(_BEFORE, 6.0, [one for one, _ in pairs]), (_AFTER, 1.5, [other for _, other in pairs])]
-        figures += ["<h2>Losses</h2>", _figure(curves, "loss of each batch: before grey, converted blue")]
-        apart = [abs(one - other) for one, other in pairs]
-        figures.append(_figure([(_APART, 1.5, apart)], "how far apart the losses are"))
-    if norms:
-        curves = [(_BEFORE, 6.0, [one for one, _ in norms]), (_AFTER, 1.5, [other for _, other in norms])]
-        figures += ["<h2>Gradients</h2>", _figure(curves, "norm of the gradients of each step")]
-    return figures
+        figures = [_figure(curves, "loss of each seed", _KEY)]
+    else:
+        before, after = result.before[0], result.after[0]
+        figures = [
+            *_pair(loss_pairs(before, after), "loss of each batch"),
+            *_pair(norm_pairs(before, after), "norm of the gradients of each step"),
+        ]
+    return ["<h2>Losses and gradients</h2>", "<div class='figures'>", *figures, "</div>"]
 
 
-def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str) -> str:
+def _pair(pairs: Sequence[tuple[float, float]], caption: str) -> list[str]:
+    """The numbers of both programs one over the other, and how far apart they are."""
+    curves = [(_BEFORE, 6.0, [one for one, _ in pairs]), (_AFTER, 1.5, [other for _, other in pairs])]
+    apart = [(_APART, 1.5, [abs(one - other) for one, other in pairs])]
+    return [_figure(curves, caption, _KEY), _figure(apart, "how far apart they are")]
+
+
+def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str, key: str = "") -> str:
     """Curves over the steps, one over the other, as SVG."""
     values = [value for _, _, curve in curves for value in curve if math.isfinite(value)]
     if not values:
         return ""
     low, high = min(values), max(values)
-    if high - low < 1e-300:
-        low, high = low - (abs(low) / 10 or 1.0), high + (abs(high) / 10 or 1.0)
+    marks = ticks(low, high)
+    if len(marks) == 1:
+        low, high = low - 1.0, high + 1.0
     count = max(len(curve) for _, _, curve in curves)
 
     def x(place: float) -> float:
@@ -126,14 +142,13 @@ def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str) -> s
         return _TOP + (_HEIGHT - _TOP - _BOTTOM) * (1 - (value - low) / (high - low))
 
     parts = []
-    for tick in range(5):
-        value = low + (high - low) * tick / 4
+    for value in marks:
         parts.append(
             f"<line x1='{_LEFT}' x2='{_WIDTH - _RIGHT}' y1='{y(value):.1f}' y2='{y(value):.1f}' stroke='#d8dee4'/>"
             f"<text x='{_LEFT - 8}' y='{y(value) + 4:.1f}' text-anchor='end'>{value:.4g}</text>"
         )
     for place in sorted({0, count // 2, count - 1}):
-        parts.append(f"<text x='{x(place):.1f}' y='{_HEIGHT - 12}' text-anchor='middle'>{place + 1}</text>")
+        parts.append(f"<text x='{x(place):.1f}' y='{_HEIGHT - 8}' text-anchor='middle'>{place + 1}</text>")
     for colour, width, curve in curves:
         points = " ".join(f"{x(p):.1f},{y(v):.1f}" for p, v in enumerate(curve) if math.isfinite(v))
         parts.append(
@@ -142,7 +157,17 @@ def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str) -> s
         )
     drawing = "".join(parts)
     return (
-        f"<figure><svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' "
+        f"<figure><figcaption>{escape(caption)}{key}</figcaption>"
+        f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {_WIDTH} {_HEIGHT}' "
         f"font-family='sans-serif' font-size='11' fill='#57606a' role='img'><title>{escape(caption)}</title>"
-        f"{drawing}</svg><figcaption>{escape(caption)}</figcaption></figure>"
+        f"{drawing}</svg></figure>"
     )
+
+
+def ticks(low: float, high: float) -> list[float]:
+    """Round numbers from ``low`` to ``high``, two to six; one alone where there is nothing between them."""
+    if high - low < 1e-300:
+        return [low]
+    power = 10.0 ** math.floor(math.log10((high - low) / 5))
+    step = next(power * factor for factor in (1, 2, 5, 10) if power * factor >= (high - low) / 5)
+    return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]

@@ -262,17 +262,17 @@ def _aligned(bench: _Bench) -> Result:
             found += [
                 one
                 for one in compare.differences(first, ranks, tolerance)
-                if one.step <= made
-                and one.what not in ("number of steps", "files", "evaluation", "contents", "checkpoint")
+                if one.step <= made and one.what not in ("number of steps", "files", "checkpoint")
             ]
         result.differences = sorted(found, key=lambda one: one.step)
         result.verdict, result.errors = Verdict.DIFFERS, _said(after)
         return result
     result.steps = min([len(first.steps), *(len(one.steps) for one in ranks)])
-    result.differences = compare.differences(first, ranks, tolerance)
+    written = contents.found(first, ranks, tolerance)
+    result.differences = compare.differences(first, ranks, tolerance, written)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks)
-    result.notes = _remarks(first, ranks, result.steps, request, tolerance)
+    result.notes = _remarks(first, ranks, result.steps, request, written)
     if result.differences and _may_be_rounding(result.differences[0], request):
         result.notes.append(
             "in float32, rounding grows from step to step in some models: --float64 tells it from a mistake"
@@ -381,8 +381,8 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
     rows.append(("global batches", f"{batches} in {len(before.training)} loops over training data"))
     rates = sorted({rate for step in before.steps for rate in step.rates}, reverse=True)
     rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
-    lines = [text for _, text, evaluated in before.lines if evaluated]
-    rows.append(("printed after evaluations", f"{len(lines)} lines"))
+    evaluated = sum(flag for _, _, flag in before.lines)
+    rows.append(("printed", f"{evaluated} lines after evaluations, {len(before.lines) - evaluated} others"))
     saved = {one.path: f"{one.path} ({len(one.values)} values)" for one in before.saves}
     rows.append(("checkpoints", ", ".join(saved.values()) or "none saved"))
     numbers = contents.count(before, after[0])
@@ -395,7 +395,7 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
 
 
 def _remarks(
-    before: Notes, after: Sequence[Notes], made: int, request: Request, tolerance: Tolerance
+    before: Notes, after: Sequence[Notes], made: int, request: Request, written: Sequence[contents.Found]
 ) -> list[str]:
     found = []
     if not before.wrapped:
@@ -412,11 +412,9 @@ def _remarks(
     if any(notes.gathers for notes in after):
         found.append("whole batches: every process draws all samples, and the wrapper cuts them")
     found += [
-        f"{one.path}: a number about training is another, of the main process's part as it seems: {one.detail}"
-        for one in (
-            *contents.checkpoints(before, after, tolerance),
-            *contents.texts(before, after[0], tolerance),
-        )
+        f"{one.path or 'output'}: a number about training is another, of the main process's part as it seems: "
+        f"{one.detail}"
+        for one in written
         if one.trains
     ]
     adaptive = any(optimizer.adaptive for optimizer in before.optimizers)
@@ -530,4 +528,4 @@ def versions() -> list[tuple[str, str]]:
     found = [("dp2ddp", __version__), ("torch", torch.__version__), ("Python", platform.python_version())]
     if torch.cuda.is_available():
         found.append(("CUDA", str(torch.version.cuda)))
-    return [*found, ("system", platform.platform())]
+    return [*found, ("system", f"{platform.system()} {platform.machine()}")]
