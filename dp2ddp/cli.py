@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
 
+_AFTER_THE_DASHES = "what the scripts are given stands after --"
 DEFECT = "this is a defect of dp2ddp and nothing is changed; DP2DDP_DEBUG=1 shows where it comes from"
 
 CODES = """\
@@ -49,7 +50,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         scripts = given[given.index("--") + 1 :]
         given = given[: given.index("--")]
     try:
-        options = _parser().parse_args(given)
+        options, unknown = _parser().parse_known_args(given)
+        if unknown:
+            hint = f"; {_AFTER_THE_DASHES}" if given[:1] == ["verify"] else ""
+            options.error(f"unrecognized arguments: {' '.join(unknown)}{hint}")
         options.scripts = tuple(scripts)
         options.given = shlex.join(["dp2ddp", *given, *(["--", *scripts] if scripts else [])])
         code: int = options.run(options)
@@ -73,6 +77,14 @@ class _Parser(argparse.ArgumentParser):
         self.exit(USAGE, f"{self.prog}: {message}; see {self.prog} --help\n")
 
 
+class _Help(argparse.RawDescriptionHelpFormatter):
+    """Wraps what is one line, and leaves tables alone."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        kind = argparse.RawDescriptionHelpFormatter if "\n" in text else argparse.HelpFormatter
+        return kind._fill_text(self, text, width, indent)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="dp2ddp", description="Turn nn.DataParallel scripts into DistributedDataParallel scripts."
@@ -86,7 +98,7 @@ def _parser() -> argparse.ArgumentParser:
         description="Convert scripts, together with the local files that they import. Shows a diff if not "
         "told otherwise; findings and a summary go to standard error.",
         epilog=CODES,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     command.add_argument("paths", nargs="+", metavar="PATH", help="file or folder, or - for standard input")
     outcome = command.add_mutually_exclusive_group()
@@ -126,7 +138,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         "few optimizer steps each, in copies of the working folder, and compare what they did. Without AFTER the "
         "script is converted for it. Needs torch.",
         epilog=VERDICTS,
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+        formatter_class=_Help,
     )
     command.add_argument("before", type=Path, metavar="BEFORE", help="the script with DataParallel")
     command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted script")
@@ -258,6 +270,8 @@ def _explain(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
+    if options.after is not None and options.after.suffix != ".py":
+        options.error(f"argument AFTER: {options.after} is no Python script; {_AFTER_THE_DASHES}")
     for path in (options.before, options.after, options.prepare):
         if path is not None and (reason := _unreadable(path)):
             _say(f"{path}: cannot be read: {reason}")

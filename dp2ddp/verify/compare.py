@@ -29,9 +29,9 @@ ORDER = (
     "parameter",
     "buffer",
     "number of steps",
+    "evaluation",
     "checkpoint",
     "files",
-    "evaluation",
     "contents",
 )
 _ROWS_MEET = {"Mm", "Bmm", "CdistBackward", "Cdist", "EuclideanDist", "Addmm", "Baddbmm", "Topk", "Sort"}

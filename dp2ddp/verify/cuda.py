@@ -11,13 +11,20 @@ import functools
 import sys
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+_TENSORS = "Half Float Double BFloat16 Byte Char Short Int Long Bool".split()
 _TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.runtime")
+
+
+_PROPERTIES = SimpleNamespace(
+    name="a GPU that is not there", major=8, minor=0, total_memory=16 * 2**30, multi_processor_count=100
+)
 
 
 class _Device:
@@ -32,6 +39,8 @@ def _mapped(value: Any) -> Any:
         return _Device.real
     if isinstance(value, str) and (value == "cuda" or value.startswith("cuda:")):
         return str(_Device.real)
+    if isinstance(value, str) and value.startswith("torch.cuda.") and _Device.real.type == "cpu":
+        return value.replace("cuda.", "", 1)
     if isinstance(value, dict):
         return {_mapped(key): _mapped(item) for key, item in value.items()}
     return value
@@ -126,6 +135,20 @@ class _Stream:
     synchronize = wait_stream = wait_event = record_event = _nothing
 
 
+class _Kind(type(torch.Generator)):
+    """Of a class that stands for the one that its instances have."""
+
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, cls.__mro__[1])
+
+
+class _Generator(torch.Generator, metaclass=_Kind):
+    """torch.Generator, on the real device."""
+
+    def __new__(cls, device: Any = "cpu") -> Any:
+        return torch._C.Generator(_mapped(_device(device)))
+
+
 def _context(*_args: Any, **_kwargs: Any) -> Any:
     return contextlib.nullcontext()
 
@@ -138,8 +161,11 @@ def pretend(gpus: int, device: str = "cpu") -> None:
         "is_available": True,
         "device_count": gpus,
         "current_device": 0,
-        "get_device_name": "a GPU that is not there",
-        "get_device_capability": (8, 0),
+        "get_device_name": _PROPERTIES.name,
+        "get_device_capability": (_PROPERTIES.major, _PROPERTIES.minor),
+        "get_device_properties": _PROPERTIES,
+        "mem_get_info": (_PROPERTIES.total_memory, _PROPERTIES.total_memory),
+        "can_device_access_peer": True,
         "is_initialized": True,
         "is_bf16_supported": False,
         "set_device": _nothing,
@@ -190,16 +216,30 @@ def _named(kwargs: dict[str, Any]) -> dict[str, Any]:
 def _replace_cuda() -> None:
     """What scripts do with CUDA, where there is none."""
     cuda = torch.cuda
-    for name in ("synchronize", "manual_seed", "manual_seed_all", "empty_cache", "ipc_collect"):
+    for name in ("init", "synchronize", "manual_seed", "manual_seed_all", "empty_cache", "ipc_collect"):
         setattr(cuda, name, _nothing)
-    for name in ("reset_peak_memory_stats", "reset_max_memory_allocated", "set_per_process_memory_fraction"):
+    for name in ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"):
         setattr(cuda, name, _nothing)
+    cuda.set_per_process_memory_fraction = _nothing
+    cuda.memory_summary = lambda *_args, **_kwargs: ""
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
         setattr(cuda, name, lambda *_args, **_kwargs: 0)
     cuda.get_rng_state = lambda *_args: torch.get_rng_state()
     cuda.set_rng_state = lambda state, *_args: torch.set_rng_state(state)
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
     cuda.set_rng_state_all = lambda states: torch.set_rng_state(states[0])
+    cuda.initial_seed = torch.initial_seed
+    torch.Generator = _Generator
+    fork = torch.random.fork_rng
+    torch.random.fork_rng = functools.wraps(fork)(
+        lambda devices=None, enabled=True, *_, **__: fork([], enabled)
+    )
+    for name in _TENSORS:
+        setattr(cuda, f"{name}Tensor", getattr(torch, f"{name}Tensor"))
+    made = torch.autocast.__init__
+    torch.autocast.__init__ = functools.wraps(made)(
+        lambda self, device_type, *_, **__: made(self, device_type, enabled=False)
+    )
     cuda.Event, cuda.Stream = _Event, _Stream
     cuda.device = cuda.stream = _context
     cuda.current_stream = cuda.default_stream = _Stream

@@ -14,7 +14,9 @@ def use() -> None:
     """Make float64 the default type, and what tensors and modules become that are made float32."""
     torch.set_default_dtype(torch.float64)
     torch.Tensor.float, nn.Module.float = torch.Tensor.double, nn.Module.double
-    torch.Tensor.to, nn.Module.to = _widening(torch.Tensor.to), _widening(nn.Module.to)
+    torch.FloatTensor = torch.DoubleTensor
+    for kind in (torch.Tensor, nn.Module):
+        kind.to, kind.type = _widening(kind.to), _widening(kind.type)
 
 
 def _widening(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -26,6 +28,8 @@ def _widening(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _wider(value: Any) -> Any:
+    if isinstance(value, str):
+        return value.replace("FloatTensor", "DoubleTensor")
     return torch.float64 if value is torch.float32 else value
 
 

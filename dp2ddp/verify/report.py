@@ -41,6 +41,8 @@ def headline(result: Result) -> str:
 
 def where(difference: Difference) -> str:
     """Where a difference shows, and in what."""
+    if difference.what == "end":
+        return f"after step {difference.step - 1}, where it stops"
     what = f"in the {difference.what}" + (f" of {difference.tensor}" if difference.tensor else "")
     return f"at step {difference.step} {what}" if difference.step else f"before the first step {what}"
 

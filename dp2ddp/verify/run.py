@@ -10,6 +10,7 @@ import json
 import math
 import os
 import platform
+import re
 import shutil
 import statistics
 import tempfile
@@ -37,6 +38,7 @@ _WAITED = (
     "has ended, but",
 )
 """What a process says that waited for another one."""
+_NOT_THEIRS = re.compile(r'File "(?:<frozen |.*/(?:torch|dp2ddp/verify)/)')
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
 
@@ -78,7 +80,7 @@ class Request:
 
 
 @dataclass
-class _Run:
+class Run:
     """One run of one of the programs."""
 
     ranks: list[Notes]
@@ -129,12 +131,12 @@ class _Bench:
         # on real GPUs torch's own DataParallel is the reference
         self.is_real = request.device == "cuda" and torch.cuda.device_count() >= request.processes
 
-    def run_after(self, seeds: int | None = None) -> _Run:
+    def run_after(self, seeds: int | None = None) -> Run:
         """The converted program, on as many processes as are wanted."""
         what = f"the converted program on {self.request.processes} processes"
         return self._run(self.request.after, what, self.request.processes, self.request.overlay, seeds=seeds)
 
-    def run_before(self, plan: Path | None = None, seeds: int | None = None) -> _Run:
+    def run_before(self, plan: Path | None = None, seeds: int | None = None) -> Run:
         """The original, on as many replicas."""
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
@@ -144,7 +146,7 @@ class _Bench:
 
     def _run(
         self, script: Path, what: str, processes: int, overlay: Mapping[Path, bytes], **more: Any
-    ) -> _Run:
+    ) -> Run:
         self.count += 1
         request, out = self.request, self.folder / f"notes{self.count}"
         out.mkdir()
@@ -192,8 +194,12 @@ class _Bench:
         }
         shown = "\n".join(f"rank {rank}: {_tail(text)}" for rank, text in errors.items() if _tail(text))
         shutil.rmtree(place, ignore_errors=True)
-        shown = shown.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", "")
-        return _Run(ranks, ended, shown, last_lines)
+
+        def local(text: str) -> str:
+            return text.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", "")
+
+        ended.traces = {rank: local(text) for rank, text in ended.traces.items()}
+        return Run(ranks, ended, local(shown), last_lines)
 
     def _device(self) -> str:
         return "cpu" if self.request.device == "cpu" else "cuda:0"
@@ -218,7 +224,7 @@ def _exits(notes: Notes) -> bool:
     return notes.error is not None and notes.error["kind"] == "SystemExit"
 
 
-def _end_of(run: _Run, notes: Notes) -> str:
+def _end_of(run: Run, notes: Notes) -> str:
     """How a rank has ended, in words."""
     error = notes.error
     if not _exits(notes):
@@ -249,11 +255,11 @@ def _aligned(bench: _Bench) -> Result:
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     before = bench.run_before(plan)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
-    result.aligned = _what_was_aligned(bench)
     reason = _why_not(before)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
         return result
+    result.aligned = _what_was_aligned(bench)
     first, ranks = before.ranks[0], after.ranks
     if after.failed:
         found = [_failure(after)]
@@ -265,7 +271,7 @@ def _aligned(bench: _Bench) -> Result:
                 if one.step <= made and one.what not in ("number of steps", "files", "checkpoint")
             ]
         result.differences = sorted(found, key=lambda one: one.step)
-        result.verdict, result.errors = Verdict.DIFFERS, _said(after)
+        result.verdict, result.errors = Verdict.DIFFERS, said_by(after)
         return result
     result.steps = min([len(first.steps), *(len(one.steps) for one in ranks)])
     written = contents.found(first, ranks, tolerance)
@@ -286,7 +292,7 @@ def _may_be_rounding(first: Difference, request: Request) -> bool:
     )
 
 
-def _why_not(before: _Run) -> str:
+def _why_not(before: Run) -> str:
     """Why there is nothing to compare with."""
     if before.ended.stopped:
         return f"the original hangs: {before.ended.stopped}"
@@ -300,13 +306,13 @@ def _why_not(before: _Run) -> str:
     return ""
 
 
-def _cannot_be_run(after: _Run) -> str:
+def _cannot_be_run(after: Run) -> str:
     """Why the converted program is not for so many processes, in the runtime's words."""
     said = next((line for line in after.last_lines.values() if _INDIVISIBLE in line), "")
     return f"{said.removeprefix('dp2ddp: ')}. Verify with --exact, or with other --processes" if said else ""
 
 
-def _failure(after: _Run) -> Difference:
+def _failure(after: Run) -> Difference:
     """How the converted program hangs or dies, as a difference."""
     made = min((len(one.steps) for one in after.ranks), default=0)
     errors = [one for one in after.ranks if one.error]
@@ -324,11 +330,16 @@ def _failure(after: _Run) -> Difference:
     return Difference(made + 1, "end", f"the converted program ends with exit codes {codes}", "error")
 
 
-def _said(run: _Run) -> str:
-    traces = [
-        f"rank {rank} was at\n{text.strip()}" for rank, text in run.ended.traces.items() if text.strip()
-    ]
-    return "\n".join([run.errors, *traces])
+def said_by(run: Run) -> str:
+    """What a run that failed said, and where its ranks were."""
+    traces = [f"rank {rank} was at\n{_own_frames(text)}" for rank, text in run.ended.traces.items() if text]
+    return "\n".join(filter(None, [run.errors, *traces]))
+
+
+def _own_frames(trace: str) -> str:
+    """Where a process was: the innermost frame, and those of the script that led there."""
+    frames = [line for line in trace.splitlines() if line.lstrip().startswith("File ")]
+    return "\n".join(frames[:1] + [line for line in frames[1:] if not _NOT_THEIRS.search(line)])
 
 
 def _what_was_aligned(bench: _Bench) -> list[str]:
@@ -352,7 +363,8 @@ def _what_was_aligned(bench: _Bench) -> list[str]:
     if request.float64:
         lines.append("type: float64 is the default, and in the place of float32 in batches and conversions")
     if not bench.is_real:
-        lines.append(f"devices: CUDA is {'the CPU' if request.device == 'cpu' else 'one GPU'} in both runs")
+        device = "the CPU, without mixed precision," if request.device == "cpu" else "one GPU"
+        lines.append(f"devices: CUDA is {device} in both runs")
     if request.synthetic:
         lines.append("data: torchvision's data sets are small synthetic ones")
     if request.prepare:
@@ -468,7 +480,7 @@ def _as_is(bench: _Bench) -> Result:
                 differences=[_failure(after)],
                 before=befores,
                 after=afters,
-                errors=_said(after),
+                errors=said_by(after),
             )
         afters.append(after.ranks)
     result = Result(Verdict.MATCH, before=befores, after=afters)
