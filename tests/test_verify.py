@@ -30,7 +30,7 @@ from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page, ticks
 from dp2ddp.verify.report import report
-from dp2ddp.verify.run import Request, Run, said_by, verify
+from dp2ddp.verify.run import Bench, Request, Run, said_by, verify
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
 
 
@@ -46,12 +46,24 @@ def verified(lab: Lab, folder: Path, pair: Pair, **options: object) -> Result:
 def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Result]:
     """Verifies a named pair, once; nothing of the user's is written meanwhile."""
 
+    originals: dict[tuple[object, ...], Run] = {}
+    run_before = Bench.run_before
+
+    def once(bench: Bench, plan: Path) -> Run:
+        """An original that several pairs have, with the same batches."""
+        key = bench.request.before.read_text(), bench.request.float64, plan.read_text()
+        if key not in originals:
+            originals[key] = run_before(bench, plan)
+        return originals[key]
+
     @functools.cache
     def result(name: str, float64: bool = False) -> Result:
         pair, folder = {**RIGHT, **WRONG}[name], tmp_path_factory.mktemp("pair")
         (folder / "model.pt").write_text("mine")
         patience = {"collective": 6.0, "error": 4.0}.get(pair.cause, 20.0)
-        found = verified(lab, folder, pair, float64=float64, patience=patience)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr(Bench, "run_before", once)
+            found = verified(lab, folder, pair, float64=float64, patience=patience)
         assert sorted(path.name for path in folder.iterdir()) == ["after.py", "before.py", "model.pt"]
         assert (folder / "model.pt").read_text() == "mine"
         return found

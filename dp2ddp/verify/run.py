@@ -108,7 +108,7 @@ def verify(
     folder = Path(tempfile.mkdtemp(prefix=OWN))
     own = server or Server("torchvision")
     try:
-        bench = _Bench(request, folder, own, say)
+        bench = Bench(request, folder, own, say)
         result = _as_is(bench) if request.as_is else _aligned(bench)
     finally:
         if server is None:
@@ -119,7 +119,7 @@ def verify(
     return result
 
 
-class _Bench:
+class Bench:
     """Where the runs are made."""
 
     def __init__(self, request: Request, folder: Path, server: Server, say: Callable[[str], None]) -> None:
@@ -245,7 +245,7 @@ def _tail(text: str) -> str:
 # Aligned
 
 
-def _aligned(bench: _Bench) -> Result:
+def _aligned(bench: Bench) -> Result:
     request = bench.request
     tolerance = Tolerance.of(request.float64)
     after = bench.run_after()
@@ -342,7 +342,7 @@ def _own_frames(trace: str) -> str:
     return "\n".join(frames[:1] + [line for line in frames[1:] if not _NOT_THEIRS.search(line)])
 
 
-def _what_was_aligned(bench: _Bench) -> list[str]:
+def _what_was_aligned(bench: Bench) -> list[str]:
     request = bench.request
     if bench.is_real:
         reference = f"nn.DataParallel itself, on {request.processes} GPUs"
@@ -462,7 +462,7 @@ def norm_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float
 # As it is
 
 
-def _as_is(bench: _Bench) -> Result:
+def _as_is(bench: Bench) -> Result:
     """Compare loss curves over several seeds: does the converted one lie where the original's lie?"""
     befores, afters = [], []
     for seeds in range(SEEDS):
