@@ -22,7 +22,7 @@ h1 {{ font-size: 1.5em; margin-bottom: 0; }} h2 {{ font-size: 1.1em; margin: 1.6
 h1 + p {{ margin-top: .3em; overflow-wrap: anywhere; }}
 table {{ border-collapse: collapse; width: 100%; }}
 td {{ padding: .2em 1em .2em 0; vertical-align: top; overflow-wrap: anywhere; }}
-td:first-child {{ white-space: nowrap; width: 1%; overflow-wrap: normal; }}
+td:first-child {{ width: 30%; }}
 tr + tr td {{ border-top: 1px solid #d0d7de; }}
 ul {{ margin: 0; padding-left: 1.2em; }}
 pre {{ background: #f6f8fa; padding: 1em; overflow-x: auto; font-size: 12px; line-height: 1.4; }}

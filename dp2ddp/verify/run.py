@@ -394,7 +394,7 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
     rates = sorted({rate for step in before.steps for rate in step.rates}, reverse=True)
     rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
     evaluated = sum(flag for _, _, flag in before.lines)
-    rows.append(("printed", f"{evaluated} lines after evaluations, {len(before.lines) - evaluated} others"))
+    rows.append(("printed", f"{len(before.lines)} lines, {evaluated} of them after evaluations"))
     saved = {one.path: f"{one.path} ({len(one.values)} values)" for one in before.saves}
     rows.append(("checkpoints", ", ".join(saved.values()) or "none saved"))
     numbers = contents.count(before, after[0])
