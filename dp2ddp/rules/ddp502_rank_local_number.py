@@ -7,7 +7,7 @@ else makes a number of outputs and labels is given those of all processes, ``acc
 Every process takes part, also where only the main one reports.
 
 What can't be followed stays the main process's, of its part, and is named. Evaluation numbers are those of the whole
-set: every process evaluates all of it. With ``ddp.DataParallel`` nothing changes, every process works on whole batches.
+set (DDP204). With ``ddp.DataParallel`` nothing changes, every process works on whole batches.
 """
 
 from collections.abc import Iterator

@@ -2,7 +2,8 @@
 
     python -m tests.benchmarks start       a command with two processes, from its start to its end
     python -m tests.benchmarks steps       training loops in one run, in turn
-    python -m tests.benchmarks --update    both, and write the tables into the README
+    python -m tests.benchmarks evaluation  an evaluation whole on every process, and in shards
+    python -m tests.benchmarks --update    all, and write the tables into the README
 
 On the CPU, two processes with one thread each; minutes long, and meant for a machine that does nothing else. Every
 ratio is of two measurements of the same round; what is shown is the median of the rounds, and their middle half.

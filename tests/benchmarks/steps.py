@@ -41,7 +41,7 @@ AGAINST = {
 
 def table(rounds: int | None) -> str:
     """Measure, and lay out what came of it."""
-    rates = _measure(2, rounds or ROUNDS) | _measure(1, rounds or ROUNDS)
+    rates = measure(LOOPS, 2, rounds or ROUNDS) | measure(LOOPS, 1, rounds or ROUNDS)
     rows = []
     for name, what in NAMES.items():
         if name not in rates:
@@ -60,13 +60,14 @@ def table(rounds: int | None) -> str:
     )
 
 
-def _measure(processes: int, rounds: int) -> dict[str, list[float]]:
-    print(f"steps: {processes} processes", file=sys.stderr)
+def measure(script: Path, processes: int, rounds: int) -> dict[str, list[float]]:
+    """What rank 0 of a script prints: a number for each round of each thing."""
+    print(f"{script.stem}: {processes} processes", file=sys.stderr)
     command = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", processes]
-    process = jobs.start([*command, LOOPS, rounds], jobs.ROOT, processes, OMP_NUM_THREADS=1)
+    process = jobs.start([*command, script, rounds], jobs.ROOT, processes, OMP_NUM_THREADS=1)
     out, err = process.communicate(timeout=1200)
     if process.returncode != 0:
-        raise RuntimeError(f"the loops ended with {process.returncode}\n{out}\n{err}")
+        raise RuntimeError(f"{script.name} ended with {process.returncode}\n{out}\n{err}")
     return json.loads(out.splitlines()[-1])
 
 
