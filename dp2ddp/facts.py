@@ -243,10 +243,15 @@ class Effect(Fact):
 
 @dataclass(frozen=True)
 class Fetch(Fact):
-    """Statements ``at`` to ``last`` fetch or cache something that one process should fetch first."""
+    """Statements ``at`` to ``last`` fetch or cache something that one process should fetch first.
+
+    ``dataset`` is the data set in a training loader's call that does so: where it gets a statement of its own, that
+    one is enclosed.
+    """
 
     what: str
     last: Anchor
+    dataset: Anchor | None = None
 
 
 @dataclass(frozen=True)

@@ -67,6 +67,31 @@ def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
     assert blocks == [ast.unparse(ast.parse(fetch))]
 
 
+@pytest.mark.parametrize(
+    ("given", "squared", "enclosed"),
+    [
+        ("", "", "dataset = "),
+        (", sampler=torch.utils.data.RandomSampler(range(64))", "", "loader = "),
+        ("", "**2", "loader = "),
+    ],
+    ids=["a sampler is dealt", "the loader is dealt", "whole batches"],
+)
+def test_so_is_a_data_set_inside_a_loader_s_call(given: str, squared: str, enclosed: str) -> None:
+    """By itself where it becomes a statement of its own, else with the loader."""
+    text = (
+        HEAD
+        + f'loader = DataLoader(torchvision.datasets.MNIST("data", download=True), batch_size=16{given})\n'
+    )
+    loop = LOOP.replace("criterion(model(inputs), targets)", f"(criterion(model(inputs), targets){squared})")
+    text += f"model = nn.DataParallel(nn.Linear(8, 2))\n{loop}"
+    conversion = convert(Project.of({Path("/example/train.py"): text}))
+    assert not conversion.errors, conversion.errors
+    after = conversion.changes[0].after
+    assert (
+        f"with ddp.main_process_first():\n    {enclosed}" in after and after.count("main_process_first") == 1
+    )
+
+
 def run(folder: Path, program: str, processes: int = 2, errors: bool = False) -> str:
     """Convert a program by the real command, run it, and return what it prints, or says on stderr."""
     (folder / "train.py").write_text(program)

@@ -10,6 +10,7 @@ from programs import (
     CHOSEN,
     CRITERION,
     DEALT,
+    FORWARD,
     LOADER,
     LOOP,
     OPTIMIZER,
@@ -269,6 +270,19 @@ def test_gradients_given_to_a_backward_pass_are_no_mean() -> None:
         "loss.backward()", "loss.backward(torch.ones_like(loss))"
     )
     assert converted(text)[1].scripts[0].tier == "whole batch"
+
+
+def test_a_structure_that_is_taken_apart_and_put_together_in_every_step_is_no_endless_one() -> None:
+    function = (
+        "def kept(state):\n    if isinstance(state, torch.Tensor):\n        return state.detach()\n"
+        "    return tuple(kept(part) for part in state)\n\n\n"
+    )
+    text = PROGRAM.replace("for epoch", function + "for epoch").replace(
+        FORWARD, "state = kept(state)\n        outputs, state = model(inputs.cuda(), state)"
+    )
+    text = text.replace(LOOP, "state = (torch.zeros(1, 2), torch.zeros(1, 2))\n" + LOOP)
+    text += "        print(loss.item())\n"
+    assert converted(text)[1].scripts[0].tier
 
 
 @pytest.mark.parametrize("name", GATHERED)

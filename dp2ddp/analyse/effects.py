@@ -723,24 +723,27 @@ def caching(context: Context) -> set[int]:
 
 
 def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
-    """Statements that fetch or cache, neighbours together; ``hoisted`` expressions get a statement of their own."""
+    """Statements that fetch or cache, neighbours together; ``hoisted`` expressions may get a statement of their own."""
     program = context.program
     cached = caching(context)
     statements: dict[int, list[str]] = {}
+    found: list[Fetch] = []
     for node in program.nodes.values():
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
             continue
         call = program.call(node)
-        if (
-            call is None
-            or not _fetch(context, call)
-            or any(id(n) in hoisted for n in (node, *program.ancestors(node)))
-        ):
+        if call is None or not _fetch(context, call):
             continue
         statement = _whole_question(context, program.statement(node))
-        if not _under_main_first(context, statement) and not is_inside(context, node, cached):
-            statements.setdefault(id(statement), []).append(f"{ast.unparse(node.func)}()")
-    found: list[Fetch] = []
+        if _under_main_first(context, statement) or is_inside(context, node, cached):
+            continue
+        what = f"{ast.unparse(node.func)}()"
+        dataset = next((it for it in (node, *program.ancestors(node)) if id(it) in hoisted), None)
+        if dataset is None:
+            statements.setdefault(id(statement), []).append(what)
+        else:
+            place, last = context.place(statement), program.anchor(statement)
+            found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
     seen: set[int] = set()
     for key in sorted(statements, key=lambda key: program.order[key]):
         if key in seen:

@@ -158,6 +158,16 @@ def entry(value: Value, key: object, place: ast.AST) -> Value:
     return value if value in (Kind.OUTPUT, Kind.MOVED) else element(value, place)
 
 
+def is_deep(value: Value, depth: int) -> bool:
+    """Whether a structure has more levels than that, as one that a function wraps again and again."""
+    match value:
+        case Held(entries=entries):
+            return depth == 0 or any(is_deep(entry, depth - 1) for _, entry in entries)
+        case Every(element=inner):
+            return depth == 0 or is_deep(inner, depth - 1)
+    return False
+
+
 def tensor(value: Value, place: ast.AST) -> Value:
     """What all tensors of a structure are together."""
     return tensor(element(value, place), place) if isinstance(value, Held | Every) else value

@@ -297,6 +297,6 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
 
 
 def hoisted(context: Context, training: set[int]) -> set[int]:
-    """Identities of data sets written inside a training loader's call: they get a statement of their own."""
+    """Identities of data sets written inside a training loader's call: they may get a statement of their own."""
     given = [call.argument("dataset", 0) for call in context.loaders if id(call.node) in training]
     return {id(node) for node in given if node is not None and not isinstance(node, ast.Name | ast.Attribute)}

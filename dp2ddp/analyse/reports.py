@@ -510,10 +510,14 @@ class _Finder(Gathering):
         return True
 
     def _right_side(self, definition: ast.AST) -> ast.expr | None:
-        """What a name is assigned; None where it is one of several."""
+        """What a name is assigned; None where it is taken out of something."""
         if isinstance(definition, ast.arg):
             return ast.Constant(None)
         statement = self.program.statement(definition)
+        match statement:
+            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+                pairs = dict(zip(names, values, strict=False)) if len(names) == len(values) else {}
+                return pairs.get(definition)  # type: ignore[call-overload]
         single = isinstance(statement, ast.Assign) and definition in statement.targets
         return statement.value if single or isinstance(statement, ast.AugAssign) else None  # type: ignore[union-attr]
 

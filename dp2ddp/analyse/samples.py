@@ -80,6 +80,7 @@ OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "c
 GIVEN = "something of the batch"
 """What stands for an argument that is no literal, and not None."""
 DEPTH = 120
+LEVELS = 12
 CALLS = 8
 FUEL = 4000
 
@@ -139,6 +140,7 @@ class Samples:
             self._running[key] = value
             self._assumed = 0
             found = kinds.join([value, self._compute(node, frame)], node)
+            found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
             del self._running[key]
             used, self._assumed = self._assumed, before + self._assumed
             if found == value or not used:

@@ -6,7 +6,7 @@ rest, who find the files there.
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts
+from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Enclose, Finding, finding, runtime_import
 
 EXAMPLES = (
@@ -33,6 +33,10 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for fetch in facts.fetches:
+        if Tier.SHARDED in facts.tiers(fetch) and any(
+            loader.hoist and not loader.shard and loader.dataset == fetch.dataset for loader in facts.loaders
+        ):
+            continue
         edits = (
             Enclose(fetch.at, fetch.last, "with {ddp}.main_process_first():", {"ddp": fetch.ddp}),
             runtime_import(fetch.path, fetch.ddp),

@@ -286,6 +286,16 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
     assert after.printed == before.printed != ""
 
 
+def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> None:
+    text = SETUP + CASES["sums for what comes after the loop"]
+    lines = "    running = 0.0\n    weighted = 0\n    correct = 0\n    total = 0\n"
+    one = "    running, weighted, correct, total = 0.0, 0, 0, 0\n"
+    several, single = (
+        convert(Project.of({PATH: it})).changes[0].after for it in (text, text.replace(lines, one))
+    )
+    assert "ddp.sum((" in single and single == several.replace(lines, one)
+
+
 def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:
     text = (
         SETUP.replace("nn.DataParallel(nn.Linear(8, 4))", "nn.DataParallel(Pairs(8, 4))").replace(
