@@ -95,6 +95,35 @@ PROGRAMS = [
         planned=True,
     ),
     Program("predictions", "", "checkpoints/model.t7", says="^Test|^Train|^Let", planned=True),
+    Program("class_weights", "", "checkpoints/best.pth", says="^epoch|^\\[", planned=True),
+    Program(
+        "sum_loss", "--data DATA --batch-size 40 --epochs 2", "results/vae.pt", says="Loss|loss", losses=True
+    ),
+    Program(
+        "mixup", "--data DATA --batch-size 40 --epoch 2", "results/ckpt.t7", says="Loss|Saving", losses=True
+    ),
+    Program("triplet_mining", "", "log/model.pth", says="^Epoch|^Rank", planned=True),
+    Program(
+        "center_loss",
+        "--data DATA --batch-size 40 --max-epoch 2",
+        "log/last.pth",
+        says="^Batch|^Acc",
+        losses=True,
+    ),
+    Program("mean_teacher", "", "best.ckpt", says="^Epoch|^Student", planned=True),
+    Program("frozen_backbone", "--data DATA --batch-size 24", "runs/model.pth", says="^epoch", planned=True),
+    Program("encoder_wrap", "", "model.pt", says="^Epoch", losses=True),
+    Program("loss_in_forward", "", "output/model.bin", says="^Epoch", planned=True),
+    Program("gradient_penalty", "", "out/models.pth", says="^\\[", losses=True),
+    Program("dice_loss", "", "snapshot/best_model.pth", says="^iteration|^epoch|^save", planned=True),
+    Program("hidden_state", "", "model.pt", says="^\\|", losses=True),
+    Program(
+        "two_models_one_optimizer",
+        "--data DATA --batch-size 24",
+        "models/model.pth",
+        says="^epoch",
+        planned=True,
+    ),
 ]
 
 
