@@ -204,6 +204,14 @@ class Gather(Fact):
 
 
 @dataclass(frozen=True)
+class Scaled(Fact):
+    """A loss of a part that needs a factor: a sum, or the mean of a ``criterion`` that weighs a ``target``."""
+
+    criterion: str = ""
+    target: str = ""
+
+
+@dataclass(frozen=True)
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
@@ -336,6 +344,7 @@ class Facts:
     loops: tuple[EpochLoop, ...] = ()
     losses: tuple[Loss, ...] = ()
     gathers: tuple[Gather, ...] = ()
+    scaled: tuple[Scaled, ...] = ()
     devices: tuple[Device, ...] = ()
     effects: tuple[Effect, ...] = ()
     fetches: tuple[Fetch, ...] = ()

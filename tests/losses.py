@@ -291,6 +291,33 @@ OTHERS = {
     ),
 }
 
+# Those that need a factor: sums, and means in which some samples count more.
+SCALED = {
+    "a sum": program((CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
+    "an old sum": program((CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")),
+    "class weights": program((CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())")),
+    "ignored labels": program((CRITERION, "criterion = nn.CrossEntropyLoss(ignore_index=0)")),
+    "a functional sum": program(
+        (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")')
+    ),
+    "a sum of sums": program(
+        (
+            CRITERION,
+            "def both(output, target):\n"
+            "    return F.cross_entropy(output, target, reduction='sum') + 0.1 * output.pow(2).sum()\n\n\n"
+            "criterion = both",
+        ),
+    ),
+    "a sum of what the model hands out": program(
+        (CRITERION, "def judged(inputs, targets):\n    return model(inputs).sum()\n\n\ncriterion = judged"),
+        (LOSS, "loss = criterion(inputs.cuda(), targets.cuda()) / 10"),
+    ),
+    "class weights beside a mean": program(
+        (CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())"),
+        (LOSS, "targets = targets.cuda()\n        loss = criterion(outputs, targets) + (outputs**2).mean()"),
+    ),
+}
+
 # Those that are computed from the rows of all processes, in parts all the same; and what is gathered.
 DICE = """\
 class Overlap(nn.Module):
@@ -315,12 +342,9 @@ def contrast(features, labels):
 criterion = contrast
 """
 GATHERED = {
-    "a sum": program((CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")')),
-    "an old sum": program((CRITERION, "criterion = nn.CrossEntropyLoss(size_average=False)")),
-    "class weights": program((CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())")),
-    "ignored labels": program((CRITERION, "criterion = nn.CrossEntropyLoss(ignore_index=0)")),
-    "a functional sum": program(
-        (LOSS, 'loss = F.nll_loss(outputs.log_softmax(1), targets.cuda(), reduction="sum")')
+    "class weights by labels without a name": program(
+        (CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())"),
+        (LOSS, "loss = criterion(outputs, targets.long().cuda().view(-1))"),
     ),
     "selected elements": program(
         (LOSS, "keep = targets.cuda() > 0\n        loss = criterion(outputs[keep], targets.cuda()[keep])")
@@ -437,7 +461,11 @@ UNGATHERED = {
         (LOSS, "criterion.middle = outputs.mean(0)\n        loss = criterion(outputs)"),
     ),
     "what runs the model": program(
-        (CRITERION, "def judged(inputs, targets):\n    return model(inputs).sum()\n\n\ncriterion = judged"),
+        (
+            CRITERION,
+            "def judged(inputs, targets):\n    outputs = model(inputs)\n"
+            "    return torch.cdist(outputs, outputs + 1).mean()\n\n\ncriterion = judged",
+        ),
         (LOSS, "loss = criterion(inputs.cuda(), targets.cuda())"),
     ),
     "what evaluation runs, too": program(

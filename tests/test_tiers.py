@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from losses import EVEN_LOSSES, GATHERED, MEANS, OTHERS, OWN_LOSSES, UNGATHERED
+from losses import EVEN_LOSSES, GATHERED, MEANS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
     CHOSEN,
     CRITERION,
@@ -283,6 +283,19 @@ def test_a_structure_that_is_taken_apart_and_put_together_in_every_step_is_no_en
     text = text.replace(LOOP, "state = (torch.zeros(1, 2), torch.zeros(1, 2))\n" + LOOP)
     text += "        print(loss.item())\n"
     assert converted(text)[1].scripts[0].tier
+
+
+@pytest.mark.parametrize("name", SCALED)
+def test_a_loss_in_which_parts_weigh_differently_is_scaled(name: str) -> None:
+    after, conversion = converted(SCALED[name] + "    print(loss.item())\n")
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert calls(after).count("batch_loss") == (2 if "beside" in name else 1)
+    assert calls(after).count("loss_weight") == ("class" in name or "labels" in name)
+    assert "whole_batch" not in after and not [
+        f for f in conversion.findings if f.rule == "DDP502" and not f.edits
+    ]
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
 
 
 @pytest.mark.parametrize("name", GATHERED)

@@ -619,6 +619,7 @@ ARGUMENTS = {
     "mean_teacher": "",
     "mixup": "--data DATA --batch-size 32 --epoch 2",
     "predictions": "",
+    "spectral_norm": "",
     "sum_loss": "--data DATA --batch-size 32 --epochs 2",
     "trainer": "--data DATA --epochs 2 --batch-size 32",
     "triplet_mining": "",

@@ -63,6 +63,7 @@ def analyse(project: Project) -> Facts:
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,
         gathers=judged.gathers,
+        scaled=judged.scaled,
         devices=devices.collect(context, models.moves(context, wrapped)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),

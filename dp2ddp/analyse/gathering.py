@@ -1,8 +1,9 @@
-"""Losses that look at the whole batch, computed from the rows of all processes.
+"""Losses that are no mean over the samples of the batch, made those of the whole batch.
 
-Any function of rows is the same where the rows of all processes are gathered before. So a loss that can't be shown to
-be a mean over the samples can still be trained with in parts, if it is one call in the training loop that is given
-nothing but rows, and numbers that every process has alike.
+Sums, and means that count some samples more than others, need a factor. Any function of rows is the same where the rows
+of all processes are gathered before. So a loss that can't be shown to be a mean over the samples can still be trained
+with in parts, if it is one call in the training loop that is given nothing but rows, and numbers that every process
+has alike.
 """
 
 from __future__ import annotations
@@ -22,12 +23,14 @@ ROWS = (*DEALT, Kind.PICKED)
 
 
 class Gathering(Forwards):
-    """Follows the values of one loss, the rows of all processes gathered where that helps."""
+    """Follows the values of one loss, scaled or computed from the rows of all processes where that helps."""
 
     def __init__(self, context: Context, loops: list[BatchLoop]) -> None:
         super().__init__(context)
         self.gathered: dict[int, tuple[ast.Call, list[ast.expr]]] = {}
         """The calls that are given rows to be gathered, and these."""
+        self.scaled: dict[int, tuple[ast.Call, ast.expr | None]] = {}
+        """The calls whose numbers need a factor; the labels that it is made of, where it is a weighted mean's."""
         self._loops = loops
         self._homes: dict[int, bool] = {}
 
@@ -36,8 +39,14 @@ class Gathering(Forwards):
         call = self.program.call(node)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
+        if not self._is_alike(node, frame):
+            return value
+        labels = self._weighing(call, frame)
+        if value is Kind.TOTAL or labels is not None:
+            self.scaled[id(node)] = node, labels
+            return Kind.WHOLE
         rows = self._rows(call, frame)
-        if not rows or not self._is_alike(node, frame) or not self._is_function(call):
+        if not rows or not self._is_function(call):
             return value
         if self._meets_parts(node, frame):
             return value
@@ -56,7 +65,19 @@ class Gathering(Forwards):
         unclear = isinstance(value, Unclear) or (
             isinstance(value, Held) and any(isinstance(entry, Unclear) for _, entry in value.entries)
         )
-        return bool(own) and unclear
+        return bool(own) and (unclear or value is Kind.TOTAL)
+
+    def _weighing(self, call: Call, frame: Frame) -> ast.expr | None:
+        """The labels by which a criterion's mean counts some samples more than others, where they have a name."""
+        output, target = call.argument("input", 0), call.argument("target", 1)
+        if output is None or target is None or not losses.is_weighted(self.context, call):
+            return None
+        given = [kinds.tensor(self._value(it, frame), it) for it in (output, target)]
+        match target:
+            case ast.Call(func=ast.Attribute(attr="cuda", value=moved)):
+                target = moved  # they count the same where they were
+        names = _is_name(call.node.func) and _is_name(target)
+        return target if names and all(value in DEALT for value in given) else None
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
@@ -172,3 +193,11 @@ class Gathering(Forwards):
             self.program.statement(it) for it in self.program.definitions(node) if not isinstance(it, ast.arg)
         ]
         return [inner for statement in held for inner in ast.walk(statement)]
+
+
+def _is_name(node: ast.expr) -> bool:
+    """Whether an expression only names something: ``labels``, ``self.criterion``, ``batch["labels"]``."""
+    match node:
+        case ast.Attribute(value=value) | ast.Subscript(value=value, slice=ast.Constant()):
+            return _is_name(value)
+    return isinstance(node, ast.Name)

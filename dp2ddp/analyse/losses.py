@@ -56,6 +56,13 @@ def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
     return kind, problem
 
 
+def is_weighted(context: Context, call: Call) -> bool:
+    """Whether a criterion is called that takes a mean with class weights, or without labels that it ignores."""
+    made = bool(call.callees) and all(isinstance(callee, Made) for callee in call.callees)
+    kind, problem = reduction(context, call) if made and is_loss(context, call) else ("", None)
+    return kind == "mean" and problem is not None
+
+
 def _makers(context: Context, call: Call) -> list[Call]:
     """Where the reduction of a loss is given: at the call of a function, or where the criterion is made."""
     made = [
@@ -90,7 +97,8 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         )  # weights of these are divided by the number of elements, as without weights
     positional = 0 if last in MEANS else 2
     weight = call.argument("weight", positional if last not in ELEMENTWISE else None)
-    for name, value in {"weight": weight, "ignore_index": call.argument("ignore_index")}.items():
+    weighing = {"weight": weight, "ignore_index": call.argument("ignore_index")}
+    for name, value in weighing.items() if given in (None, "mean") else ():
         if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
             if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
                 return "mean", Problem(

@@ -17,7 +17,7 @@ from dp2ddp.analyse.kinds import Kind, Unclear
 from dp2ddp.analyse.link import Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import Samples
-from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem
+from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
@@ -27,13 +27,15 @@ PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "im
 class Judged:
     """What the losses of the training are.
 
-    ``losses``: those that parts of a batch can't be trained with. ``gathers``: rows to be gathered for the others.
+    ``losses``: those that parts of a batch can't be trained with. ``gathers``: rows to be gathered for the others;
+    ``scaled``: those of them that get a factor.
     ``whole``: the expressions that are the whole batch's then, the same in every process, and the ``backward`` calls
     on such.
     """
 
     losses: tuple[Loss, ...]
     gathers: tuple[Gather, ...]
+    scaled: tuple[Scaled, ...]
     whole: frozenset[int]
 
 
@@ -42,6 +44,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     samples = Forwards(context)
     found: list[Loss] = []
     gathers: dict[int, Gather] = {}
+    scaled: dict[int, Scaled] = {}
     whole: set[int] = set()
     for node in context.backwards:
         if not context.runs_in_training(node):
@@ -57,12 +60,18 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             found.append(Loss(**context.place(node), average=gathered, problem=uneven))
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
-            whole |= gathering.gathered.keys()
+            scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
+            whole |= gathering.gathered.keys() | gathering.scaled.keys()
             if gathering.of(context.loss(node)) is Kind.WHOLE:
                 whole.add(id(node))
         else:
             found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
-    return Judged(tuple(found), tuple(gathers.values()), frozenset(whole))
+    return Judged(tuple(found), tuple(gathers.values()), tuple(scaled.values()), frozenset(whole))
+
+
+def _scaled(context: Context, call: ast.Call, labels: ast.expr | None) -> Scaled:
+    criterion, target = (ast.unparse(call.func), ast.unparse(labels)) if labels is not None else ("", "")
+    return Scaled(**context.place(call), criterion=criterion, target=target)
 
 
 def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any]:

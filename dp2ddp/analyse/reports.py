@@ -20,7 +20,7 @@ from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER
 from dp2ddp.analyse.loops import BatchLoop, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
-from dp2ddp.analyse.samples import FUEL, OPEN, Frame
+from dp2ddp.analyse.samples import FUEL, OPEN, Frame, right_side
 from dp2ddp.facts import Effect, Number
 
 # Methods that take a number to add it to others, or to keep it.
@@ -513,13 +513,7 @@ class _Finder(Gathering):
         """What a name is assigned; None where it is taken out of something."""
         if isinstance(definition, ast.arg):
             return ast.Constant(None)
-        statement = self.program.statement(definition)
-        match statement:
-            case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
-                pairs = dict(zip(names, values, strict=False)) if len(names) == len(values) else {}
-                return pairs.get(definition)  # type: ignore[call-overload]
-        single = isinstance(statement, ast.Assign) and definition in statement.targets
-        return statement.value if single or isinstance(statement, ast.AugAssign) else None  # type: ignore[union-attr]
+        return right_side(self.program.statement(definition), definition)
 
     # What evaluation has is whole
 

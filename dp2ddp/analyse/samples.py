@@ -795,6 +795,8 @@ class Samples:
                 return Kind.SAME
             if self._is_list(node.args[0]):
                 return Kind.SAME
+            if value is Kind.BATCH and self._is_moved_part(node.args[0]):
+                return Kind.COUNT
             counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
         if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
@@ -813,6 +815,23 @@ class Samples:
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
         return Unclear(node)
+
+    def _is_moved_part(self, node: ast.expr) -> bool:
+        """Whether a name is a tensor that a batch was unpacked to: moved as one is, never asked for a key."""
+        if not isinstance(node, ast.Name):
+            return False
+        for definition in self.program.definitions(node):
+            if isinstance(definition, ast.arg):
+                return False
+            match right_side(self.program.statement(definition), definition):
+                case ast.Call(func=ast.Attribute(attr="to", value=ast.Name() as moved)):
+                    drawn = [it for it in self.program.definitions(moved) if it is not definition]
+                    if not drawn or not all(isinstance(self.program.parent(it), ast.Tuple) for it in drawn):
+                        return False
+                case _:
+                    return False
+        uses = [it for it in self.program.body(self.program.scope(node)) if isinstance(it, ast.Name)]
+        return not any(_asks_by_name(self.program.parent(it)) for it in uses if it.id == node.id)
 
     def _layer(self, call: Call, frame: Frame) -> Value:
         """Layers that are not wrapped: those applied to every sample by itself."""
@@ -997,6 +1016,27 @@ def _hands_on(value: ast.AST, place: ast.expr) -> bool:
     ):
         value = value.func.value
         if ast.unparse(value) == ast.unparse(place):
+            return True
+    return False
+
+
+def right_side(statement: ast.AST, definition: ast.AST) -> ast.expr | None:
+    """What an assignment gives a name; None where it is taken out of something."""
+    match statement:
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Tuple(elts=values)):
+            pairs = dict(zip(names, values, strict=False)) if len(names) == len(values) else {}
+            return pairs.get(definition)  # type: ignore[call-overload]
+        case ast.Assign(targets=targets, value=value) if definition in targets:
+            return value
+        case ast.AugAssign(value=value):
+            return value
+    return None
+
+
+def _asks_by_name(use: ast.AST) -> bool:
+    """``x["key"]`` and ``f(**x)``."""
+    match use:
+        case ast.Subscript(slice=ast.Constant(value=str())) | ast.keyword(arg=None):
             return True
     return False
 

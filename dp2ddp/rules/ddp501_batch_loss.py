@@ -1,7 +1,8 @@
 """The loss is not known to be a mean over the samples of the batch.
 
-Where it is a call that is given outputs and labels sample by sample, it is given those of the whole batch:
-``criterion(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Else the model becomes a ``ddp.DataParallel``, and
+A sum, or a mean with class weights or ``ignore_index``, is scaled, ``ddp.batch_loss(criterion(outputs, labels), …)``;
+another call that is given outputs and labels sample by sample is given those of the whole batch:
+``contrast(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Else the model becomes a ``ddp.DataParallel``, and
 every process computes the loss of the whole batch.
 
 DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
@@ -53,12 +54,23 @@ for epoch in range(2):
 )
 
 
+SUM = '{ddp}.batch_loss({loss}, reduction="sum")'
+WEIGHTED = "{ddp}.batch_loss({loss}, {ddp}.loss_weight({criterion}, {target}))"
+
+
 def check(facts: Facts) -> Iterator[Finding]:
     for loss in facts.losses:
         yield from trouble(facts, loss)
+    for loss in facts.scaled:
+        if Tier.SHARDED in facts.tiers(loss):
+            holes: dict[str, Anchor | str] = {"ddp": loss.ddp, "loss": loss.at}
+            holes |= {"criterion": loss.criterion, "target": loss.target}
+            template = WEIGHTED if loss.criterion else SUM
+            edits: tuple[Edit, ...] = runtime_import(loss.path, loss.ddp), Replace(loss.at, template, holes)
+            yield finding(loss.at, "the parts of the batch weigh differently in this loss", "", edits)
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
-            holes: dict[str, Anchor | str] = {"ddp": gather.ddp, "rows": gather.at}
+            holes = {"ddp": gather.ddp, "rows": gather.at}
             template = "{ddp}.whole_batch({rows})"
             rows: Edit = Replace(gather.at, template, holes)
             if gather.keyword or gather.position is not None:

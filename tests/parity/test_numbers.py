@@ -114,6 +114,15 @@ for epoch in range(2):
     print("%.6f" % run(epoch))
     print("%.3f" % test())
 """,
+    "the samples of what is moved, in every batch": """\
+device = torch.device("cuda")
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP.replace(".cuda()", ".to(device)")
+    + """\
+        print("[%d/%d] %.9f" % (i * len(inputs), len(loader.dataset), loss.item() / len(targets)))
+""",
     "some samples of each batch, under an iterator with a name": """\
 rounds = reversed(range(2))
 for epoch in rounds:
@@ -294,6 +303,14 @@ def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> N
         convert(Project.of({PATH: it})).changes[0].after for it in (text, text.replace(lines, one))
     )
     assert "ddp.sum((" in single and single == several.replace(lines, one)
+
+
+def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
+    text = SETUP + LOOP[4:] + STEP.replace("        ", "    ").replace(".cuda()", ".to('cuda')")
+    text += "    print(len(inputs))\n"
+    assert "ddp.sum(len(inputs))" in convert(Project.of({PATH: text})).changes[0].after
+    asked = text.replace("model(inputs)", 'model(inputs["image"])')
+    assert "ddp.sum(" not in convert(Project.of({PATH: asked})).changes[0].after
 
 
 def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:

@@ -97,7 +97,7 @@ PROGRAMS = [
     Program("predictions", "", "checkpoints/model.t7", says="^Test|^Train|^Let", planned=True),
     Program("class_weights", "", "checkpoints/best.pth", says="^epoch|^\\[", planned=True),
     Program(
-        "sum_loss", "--data DATA --batch-size 40 --epochs 2", "results/vae.pt", says="Loss|loss", losses=True
+        "sum_loss", "--data DATA --batch-size 24 --epochs 2", "results/vae.pt", says="Loss|loss", planned=True
     ),
     Program(
         "mixup", "--data DATA --batch-size 40 --epoch 2", "results/ckpt.t7", says="Loss|Saving", losses=True
@@ -124,6 +124,7 @@ PROGRAMS = [
         says="^epoch",
         planned=True,
     ),
+    Program("spectral_norm", "", "checkpoint/gan_1.pt", says="^[0-9]", planned=True),
 ]
 
 

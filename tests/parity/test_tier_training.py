@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES
+from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import CHOSEN, DEALT, FUNCTIONAL, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
 
 from dp2ddp.convert import convert, convert_paths
@@ -138,12 +138,20 @@ def test_losses_of_equal_parts_make_dataparallel_s_steps(lab: Lab, name: str) ->
     assert differences(before, after, losses=False) == []
 
 
-@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in GATHERED), ("class weights", 3)])
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [
+        *((name, 2) for name in {**SCALED, **GATHERED}),
+        ("class weights", 3),
+        ("a sum", 3),
+        ("samples compared", 3),
+    ],
+)
 def test_losses_over_the_batch_make_dataparallel_s_steps_in_parts(
     lab: Lab, name: str, processes: int
 ) -> None:
     """With an uneven last batch; and every process has the loss of the whole batch."""
-    text = GATHERED[name].replace("batch_size=16", "batch_size=15")
+    text = {**SCALED, **GATHERED}[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, processes, exact=True)
     assert differences(before, after, losses="beside a mean" not in name) == []
 
