@@ -277,6 +277,17 @@ class Question(Fact):
 
 
 @dataclass(frozen=True)
+class Agreement(Fact):
+    """An expression that each process has its own value of, where all need the main process's.
+
+    ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it.
+    """
+
+    what: str
+    name: str = ""
+
+
+@dataclass(frozen=True)
 class StateDict(Fact):
     """A use of a wrapped model's state.
 
@@ -350,6 +361,7 @@ class Facts:
     fetches: tuple[Fetch, ...] = ()
     rereads: tuple[Reread, ...] = ()
     questions: tuple[Question, ...] = ()
+    agreements: tuple[Agreement, ...] = ()
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()

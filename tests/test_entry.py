@@ -212,6 +212,37 @@ def test_ranks_start_at_the_right_line(name: str) -> None:
     assert not any("device_ids" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
 
 
+def test_a_device_that_is_chosen_before_the_ranks_start_is_each_one_s_own() -> None:
+    """Which GPU a rank has, it does not know yet: a plain "cuda" is the one that it gets."""
+    tail = (
+        "class Settings:\n    def __init__(self, rate):\n        self.rate = rate\n"
+        "        self.device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\n\n\n"
+        "settings = Settings(0.1)\nargs = parse()\nprint(args)\n"
+        "model = nn.Linear(8, 8).to(torch.device('cuda:0'))\n"
+    )
+    given, every = "train(nn.DataParallel(model, device_ids=args.gpus))\n", "train(nn.DataParallel(model))\n"
+    text = convert(Project.of({PATH: PROGRAM + tail + given})).changes[0].after
+    assert "self.device = torch.device(\"cuda\" if torch.cuda.is_available() else 'cpu')" in text
+    assert "model = nn.Linear(8, 8).to(ddp.device())" in text
+    assert not convert(Project.of({PATH: text})).changes
+    assert (
+        "self.device = ddp.device()" in convert(Project.of({PATH: PROGRAM + tail + every})).changes[0].after
+    )
+
+
+def test_devices_that_are_no_list_without_a_gpu_are_none_there() -> None:
+    tail = (
+        "args = parse()\nargs.cuda = not args.no_cuda and torch.cuda.is_available()\nif args.cuda:\n"
+        "    args.ids = [int(it) for it in args.ids.split(',')]\nprint(args)\nmodel = nn.Linear(8, 8)\n"
+        "if args.cuda:\n    model = nn.DataParallel(model, device_ids=args.ids).cuda()\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "ddp.init(devices=args.ids if args.cuda else 0)\nddp.print(args)\n" in text
+    other = tail.replace("print(args)", "else:\n    args.ids = []\nprint(args)")
+    text = convert(Project.of({PATH: PROGRAM + other})).changes[0].after
+    assert "ddp.init(devices=args.ids)\n" in text
+
+
 def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> None:
     build = "from torch import nn\n\n\ndef build():\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=[1, 3])\n"
     tail = "from build import build\ntrain(build())\n"

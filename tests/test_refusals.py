@@ -11,20 +11,24 @@ from dp2ddp.source import Project
 
 REFUSED = {
     "arguments from a collection": (WRAP, "model = nn.DataParallel(model, **{})", "DDP102", 9, "collection"),
-    "a seed from the clock": (
-        LOADER,
-        "import time\ntorch.manual_seed(int(time.time()))\n" + LOADER,
-        "DDP503",
-        8,
-        "seeded otherwise",
-    ),
     "no seed": (LOADER, "import random\nrandom.seed()\n" + LOADER, "DDP503", 8, "seeded otherwise"),
-    "an end by the clock": (
+    "an end by the clock, in a handler": (
         STEP,
-        STEP + "        if time.time() - start > 60:\n            break\n",
+        "        try:\n            loss.backward()\n        except RuntimeError:\n"
+        "            if time.time() - start > 60:\n                break\n            raise\n"
+        "        optimizer.step()\n",
         "DDP503",
-        22,
+        23,
         "asks the clock",
+    ),
+    "a temporary folder that goes": (
+        LOOP,
+        "import tempfile\n\nfolder = tempfile.TemporaryDirectory()\n"
+        'torch.save(model.state_dict(), folder.name + "/model.pt")\n'
+        'torch.load(folder.name + "/model.pt")\n' + LOOP,
+        "DDP307",
+        14,
+        "a folder of its own",
     ),
     "a batch left out by one process": (
         STEP,
@@ -127,7 +131,7 @@ def test_refused_with_the_reason_and_the_line(name: str) -> None:
     old, new, rule, line, reason = REFUSED[name]
     assert old in PROGRAM
     text = PROGRAM.replace(old, new)
-    if name == "an end by the clock":
+    if name == "an end by the clock, in a handler":
         text = text.replace(LOOP, "import time\n\nstart = time.time()\n" + LOOP)
     if name == "a log and training in one block":
         head, _, body = text.partition("  for epoch in range(2):\n")

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse import (
+    agreements,
     alike,
     branches,
     checkpoints,
@@ -44,15 +45,19 @@ def analyse(project: Project) -> Facts:
     made = (*loaders.collect(context, training), *loaders.dealt(context, draws))
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
-    starts = entry.collect(context)
     judged = metrics.judge(context, batch_loops)
     made = tuple(
         replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
     )
     sharded = {loader.at for loader in made if loader.shard}
     reported = reports.find(context, batch_loops, judged.whole)
+    agreements.find(context, ())  # temporary folders that all share are written by one
     acts = effects.collect(context, reported.statements(context))
     numbers = tuple(reports.numbers(context, reported, acts))
+    origins = agreements.find(context, acts)
+    starts = entry.collect(context)
+    agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
+    early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
     measured = metrics.measured(context, batch_loops, reported.is_whole)
     facts = Facts(
         scripts=starts,
@@ -64,10 +69,11 @@ def analyse(project: Project) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped)),
+        devices=devices.collect(context, models.moves(context, wrapped), early),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
+        agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *measured.numbers),

@@ -73,7 +73,7 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
 
 def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
     """Whether a value is made from the clock, or something else of this process's own."""
-    if depth > 6:
+    if depth > 6 or id(node) in context.agreed:
         return False
     inner: list[ast.expr] = []
     match node:
@@ -109,11 +109,11 @@ def _seed(context: Context, call: Call) -> Iterator[Obstacle]:
             call.node,
             "each process would be seeded otherwise",
             "seed it with a number that all processes have",
-            WHOLE_BATCH_ONLY if _in_worker(context, call.node) else ANY_TIER,
+            WHOLE_BATCH_ONLY if in_worker(context, call.node) else ANY_TIER,
         )
 
 
-def _in_worker(context: Context, node: ast.AST) -> bool:
+def in_worker(context: Context, node: ast.AST) -> bool:
     """Whether code runs in a loader's workers: in a data set's class, or in a function given to a loader."""
     program = context.program
     given = {
@@ -134,15 +134,20 @@ def _in_worker(context: Context, node: ast.AST) -> bool:
     return False
 
 
-def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
+def asks_the_clock(context: Context, node: ast.If | ast.While) -> bool:
+    """Whether the clock, or another value of this process's own, decides how the training goes on."""
     if not _own(context, node.test):
-        return
+        return False
     leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
     inside = [inner for part in (*node.body, *node.orelse) for inner in _run(context, part)]
     leaves = isinstance(node, ast.If) and any(
         isinstance(inner, leaving) for part in node.body for inner in context.program.descendants(part)
     )
-    if leaves or any(works(context, inner) for inner in inside):
+    return leaves or any(works(context, inner) for inner in inside)
+
+
+def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
+    if asks_the_clock(context, node):
         yield context.obstacle(
             node,
             f"`{ast.unparse(node.test)}` asks the clock, and the processes go on each in its own way",

@@ -142,11 +142,11 @@ def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:
         statement = program.statement(around) if isinstance(around, ast.Tuple) else None
         if not isinstance(statement, ast.Assign) or statement.targets != [around]:
             return []
-        returned = _returned(context, statement.value)
-        if not returned or not all(isinstance(it, ast.Tuple) for it in returned):
+        tuples = returned(context, statement.value)
+        if not tuples or not all(isinstance(it, ast.Tuple) for it in tuples):
             return []
         place = around.elts.index(definition)  # type: ignore[union-attr]
-        for it in returned:
+        for it in tuples:
             if place >= len(it.elts):  # type: ignore[attr-defined]
                 return []
             chosen = it.elts[place]  # type: ignore[attr-defined]
@@ -154,7 +154,7 @@ def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:
     return found
 
 
-def _returned(context: Context, node: ast.expr) -> list[ast.expr]:
+def returned(context: Context, node: ast.expr) -> list[ast.expr]:
     """What a function of the project returns; empty where that is not known."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     scopes = context.program.called_scopes(node) if call is not None and not call.names else set()

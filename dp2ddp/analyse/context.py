@@ -36,6 +36,8 @@ class Context:
 
     program: Program
     branches: Branches | None = None
+    agreed: set[int] = field(default_factory=set)
+    """Identities of the nodes whose values the processes agree on."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)

@@ -12,15 +12,19 @@ from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle
 
 
-def collect(context: Context, skipped: set[int]) -> tuple[Device, ...]:
-    """Every place that names a GPU, but those in ``skipped`` (moves that belong to a wrap)."""
+def collect(context: Context, skipped: set[int], early: set[int]) -> tuple[Device, ...]:
+    """Every place that names a GPU, but those in ``skipped`` (moves that belong to a wrap).
+
+    ``early``: what runs before the ranks know which devices they have. There a device has no number yet.
+    """
     program = context.program
     choosing = _choosing(context)
     found: dict[int, Device] = {}
     for node in list(program.nodes.values()):
         if not context.runs_in_training(node) or id(node) in skipped:
             continue
-        for place, device in _devices(context, node):
+        named = _devices(context, node) if id(node) not in early else _unnumbered(context, node)
+        for place, device in named:
             if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
                 found.setdefault(id(place), device)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
@@ -107,6 +111,18 @@ def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]
                 yield from _call(context, call)
         case ast.Constant(value=str()) if _numbered(node) and not _given_as_device(context, node):
             yield node, _device(context, node, "name")
+
+
+def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
+    """The same, where a device is that of the rank, whichever it gets: ``torch.device("cuda")``."""
+    for place, device in _devices(context, node):
+        if device.kind != "device":
+            yield place, device
+            continue
+        given = place.args[0] if isinstance(place, ast.Call) else place
+        for part in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+            if is_gpu(context, part) and ast.unparse(part) != "'cuda'":
+                yield part, _device(context, part, "name")
 
 
 def _numbered(node: ast.Constant) -> bool:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, full_name
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, Value, full_name
 from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
@@ -153,7 +153,7 @@ def is_write(name: str) -> bool:
     return any(name.startswith(writer + ".") for writer in WRITERS)
 
 
-def _opens_for_writing(call: Call) -> bool:
+def opens_for_writing(call: Call) -> bool:
     if not call.names & OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
@@ -174,7 +174,7 @@ def _is_nowhere(call: Call) -> bool:
 
 def _is_writer(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and (bool(call.names & WRITERS) or _opens_for_writing(call))
+    return call is not None and (bool(call.names & WRITERS) or opens_for_writing(call))
 
 
 def _writes(context: Context, node: ast.AST) -> bool:
@@ -199,7 +199,17 @@ def _in_own_folder(context: Context, call: Call) -> bool:
     given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
     names = [node for argument in given for node in ast.walk(argument) if isinstance(node, ast.Name)]
     found = [context.program.values(name) for name in names]
-    return any(values and all(full_name(it).startswith("tempfile.") for it in values) for values in found)
+    return any(values and all(_is_own_folder(context, it) for it in values) for values in found)
+
+
+def _is_own_folder(context: Context, value: Value) -> bool:
+    """Whether something is a temporary file or folder that the processes don't share."""
+    if not isinstance(value, Made | Member) or not full_name(value).startswith("tempfile."):
+        return False
+    while isinstance(value, Member):
+        value = value.owner
+    made = context.program.node(value.site)
+    return not any(id(node) in context.agreed for node in (made, *context.program.ancestors(made)))
 
 
 def _opened(call: Call) -> Iterator[int]:
@@ -294,7 +304,7 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
     guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
     guarded |= {id(node) for node in imported if _logs_to_the_console(context, node)}
     guarded |= {id(it) for node in nodes for it in _for_one(context, node, guarded)}
-    guarded = {key for key in guarded if not _already(context, program.nodes[key])}
+    guarded = {key for key in guarded if not already(context, program.nodes[key])}
     shared = [node for node in map(program.nodes.get, guarded) if _is_shared(context, node)]
     files = {id(node.items[0].context_expr) for node in shared}
     guarded -= {key for key in guarded if _writes_to(context, program.nodes[key], files)}
@@ -357,7 +367,7 @@ def _is_needed(context: Context, loop: ast.For) -> bool:
     )
 
 
-def _already(context: Context, statement: ast.AST) -> bool:
+def already(context: Context, statement: ast.AST) -> bool:
     """Whether a statement stands under ``if ddp.is_main_process()`` already."""
     for around in context.program.ancestors(statement):
         if isinstance(around, ast.If) and any(
@@ -517,7 +527,7 @@ def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effe
     if call is None:
         return
     statement = program.statement(node)
-    covered = id(statement) in guarded or any(id(around) in guarded for around in program.ancestors(node))
+    inside = id(statement) in guarded or any(id(around) in guarded for around in program.ancestors(node))
     if _is_print(context, node.func):
         yield _effect(context, "print", node.func, "print()")
     elif "torch.save" in call.names:
@@ -527,7 +537,7 @@ def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effe
         if disable is None or "is_main_process" not in ast.dump(disable):
             operand = program.anchor(disable) if disable is not None else None
             yield _effect(context, "progress", node, f"{ast.unparse(node.func)}()", operand=operand)
-    elif covered or _already(context, node):
+    elif inside or already(context, node):
         return
     elif _is_writer(context, node):
         if isinstance(program.parent(node), ast.withitem):
@@ -574,8 +584,8 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
             )
             if (
                 (made & set(sites) or config)
-                and not _covered(context, node, guards)
-                and not _already(context, node)
+                and not covered(context, node, guards)
+                and not already(context, node)
             ):
                 yield context.obstacle(
                     node,
@@ -640,7 +650,7 @@ def _writing(name: str) -> bool:
     return name in WRITERS or name in OPENERS
 
 
-def _covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+def covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
     return any(guard.covers(context.program.anchor(node)) for guard in guards)
 
 

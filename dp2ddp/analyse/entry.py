@@ -5,11 +5,19 @@ from __future__ import annotations
 import ast
 import copy
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.branches import OPTION, condition, is_options, subject
-from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of, is_cuda_string, is_main_guard
+from dp2ddp.analyse.conditions import (
+    AVAILABLE,
+    COUNT,
+    asks_for_gpus,
+    assigned,
+    is_call_of,
+    is_cuda_string,
+    is_main_guard,
+)
 from dp2ddp.analyse.context import Context, is_inserted
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Scope, Value, full_name
 from dp2ddp.facts import Problem, Script
@@ -92,7 +100,48 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def collect(context: Context) -> tuple[Script, ...]:
     """The start of every program that trains with DataParallel."""
-    return tuple(_script(context, file) for file in context.scripts)
+    return tuple(_start(context, file) for file in context.scripts)
+
+
+def _start(context: Context, file: SourceFile) -> Script:
+    """Before what the processes agree on, if the devices are chosen by then."""
+    found = _script(context, file)
+    agreed, context.agreed = context.agreed, set()
+    other = _script(context, file) if found.problem is not None and agreed else found
+    context.agreed = agreed
+    return found if other.problem is not None else other
+
+
+def before_the_start(context: Context, scripts: Iterable[Script]) -> set[int]:
+    """All nodes that programs run before their ranks have started."""
+    found: set[int] = set()
+    for script in scripts:
+        for path in script.reaches - {script.path}:
+            if path in context.program.modules:
+                module = context.program.modules[path]
+                found |= {id(node) for node in context.program.body(module)}
+        found |= _earlier_nodes(context, script)
+    return found
+
+
+def _earlier_nodes(context: Context, script: Script) -> set[int]:
+    program = context.program
+    lines = (node for node in program.nodes.values() if getattr(node, "lineno", 0) == script.at.span.line)
+    start = next(
+        (it for it in lines if program.file(it).path == script.path and isinstance(it, ast.stmt)), None
+    )
+    found: set[int] = set()
+    while start is not None:
+        block = program.block(start)
+        for statement in block[: block.index(start)]:
+            found |= context.runs(statement)
+        around = program.parent(start)
+        if isinstance(around, ast.FunctionDef):
+            scope = program.by_node[id(around)].index
+            calls = (call.node for call in program.calls if scope in program.called_scopes(call.node))
+            around = next(calls, None)
+        start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
+    return found
 
 
 @dataclass(frozen=True)
@@ -113,8 +162,10 @@ def _script(context: Context, file: SourceFile) -> Script:
         return Script(**place, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
 
     for statement in statements:
-        if any(is_call_of(context, inner, *STARTED) for inner in program.descendants(statement)):
-            return fact(statement, "init", done=True)
+        started = [it for it in program.descendants(statement) if is_call_of(context, it, *STARTED)]
+        if started:
+            given = program.call(started[0]).argument("devices")  # type: ignore[union-attr]
+            return fact(statement, "init", done=True, devices=_written(context, given, file))
     mains = {it: call for it in statements if (call := _main_call(context, it)) is not None}
     scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
     devices = _devices(context, file, scopes)
@@ -136,6 +187,8 @@ def _script(context: Context, file: SourceFile) -> Script:
     if begin.late is not None:
         return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
     chosen = _written(context, devices.expression, file)
+    if (test := _condition(context, devices)) is not None:
+        chosen = f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"  # type: ignore[arg-type]
     imports = _imports(context, devices.expression, file)
     enabled = condition(context, begin.statement)
     if enabled is None:
@@ -341,6 +394,8 @@ def _names_device(statement: ast.stmt) -> bool:
 
 
 def _effect(context: Context, node: ast.AST, again: bool) -> bool:
+    if id(node) in context.agreed:
+        return True  # where the processes agree, they must have met
     if not isinstance(node, ast.Call):
         return False
     call = context.program.call(node)
@@ -563,6 +618,8 @@ def _earlier(context: Context, node: ast.expr, begin: _Begin) -> ast.expr | None
     if statement not in begin.deciders or not isinstance(statement, ast.Assign):
         return None
     value = statement.value
+    if any(isinstance(it, ast.Attribute) and it.attr == "parse_args" for it in ast.walk(value)):
+        return None  # the parser may not know all its options yet
     same = (
         statement.targets == definitions
         and _pure(context, value)
@@ -677,6 +734,36 @@ def _imports(context: Context, expression: ast.expr | None, file: SourceFile) ->
     names = [it for it in ast.walk(expression) if isinstance(it, ast.Name)] if expression is not None else []
     outside = [it for it in names if context.program.file(it) is not file]
     return tuple(dict.fromkeys(found for it in outside if (found := _import(context, it, file))))
+
+
+def _condition(context: Context, devices: _Devices) -> ast.expr | None:
+    """The condition under which devices are chosen, where it asks for GPUs and they are chosen nowhere else.
+
+    Without it they may be no list yet, and no GPU is used.
+    """
+    if devices.expression is None:
+        return None
+    chosen = [it for it in devices.deciders if isinstance(it, ast.Assign) and not _is_visible(it)]
+    same = [it for it in chosen if ast.dump(devices.expression) == _loaded(it.targets[0])]
+    tests = [
+        around
+        for it in same
+        for around in context.program.ancestors(it)
+        if isinstance(around, ast.If)
+        and asks_for_gpus(context, around.test)
+        and any(it is inner for part in around.body for inner in ast.walk(part))
+    ]
+    found = {ast.dump(it.test): it for it in tests}
+    if len(tests) < len(same) or len(found) != 1:
+        return None
+    (around,) = found.values()
+    simple = not any(isinstance(it, ast.Call) for it in ast.walk(around.test))
+    return around.test if simple or is_call_of(context, around.test, AVAILABLE) else None
+
+
+def _loaded(target: ast.expr) -> str:
+    """How an assigned name or attribute reads where it is used."""
+    return ast.dump(ast.parse(ast.unparse(target), mode="eval").body)
 
 
 def _local_names(context: Context, expression: ast.expr | None, scope: int) -> bool:

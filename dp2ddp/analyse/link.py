@@ -1017,6 +1017,12 @@ class Program:
             return self.reaching(near, name) if near else found
         return []
 
+    def exported(self, path: Path, name: str) -> list[ast.AST]:
+        """What gives a file's name its values when it is imported."""
+        module = self.modules.get(path)
+        entries = self._definitions.get((module.index, name), {}) if module is not None else {}
+        return [self._definition_nodes[key] for key in entries]
+
     def parameter_values(self, scope: Scope, name: str) -> Values:
         """What a parameter may be given."""
         return frozenset().union(*self._definitions.get((scope.index, name), {}).values())
@@ -1049,6 +1055,8 @@ class Program:
                 ):
                     return []
                 position = every.index(parameter) - bound if parameter in every else None
+                if position == -1:
+                    return []  # the object whose method it is
                 found.append(call.argument(parameter.arg, position) or default)
         return list(dict.fromkeys(it for it in found if it is not None))
 

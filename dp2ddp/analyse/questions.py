@@ -45,7 +45,7 @@ def collect(
             or _harmless(context, node, makers)
         ):
             continue
-        problem = None if _all_pass(context, node, guards) else _problem(path)
+        problem = None if all_pass(context, node, guards) else _problem(path)
         found.append(Question(**context.place(node.test), what=path, problem=problem))
     return tuple(found)
 
@@ -180,7 +180,7 @@ def _runs(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:
     yield from (nodes[key] for part in block for key in context.runs(part) if key in nodes)
 
 
-def _all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
+def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
     """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
     program = context.program
     if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards):
@@ -189,6 +189,4 @@ def _all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int 
         return False
     scope = program.scope(node).index
     calls = [call.node for call in program.calls if scope in program.called_scopes(call.node)]
-    return all(
-        _all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call)
-    )
+    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))

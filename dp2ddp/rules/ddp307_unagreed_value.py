@@ -1,0 +1,55 @@
+"""A path, a seed or a decision comes from the clock, or from what a folder holds: each process has its own.
+
+All take the main process's: ``ddp.gather(value)[0]``. Else no other would find what the main process writes in a folder
+of that name, and processes that go on differently would wait for each other. A value that is only printed, or that
+only the main process writes to, stays as it is.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Agreement, Facts
+from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.tiers import trouble
+
+EXAMPLES = (
+    """\
+import os
+import time
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+folder = os.path.join("runs", time.strftime("%Y%m%d-%H%M%S"))
+os.makedirs(folder)
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        loss.backward()
+        optimizer.step()
+    torch.save(model.state_dict(), os.path.join(folder, "model.pt"))
+model.load_state_dict(torch.load(os.path.join(folder, "model.pt")))
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for agreement in facts.agreements:
+        if agreement.problem:
+            yield from trouble(facts, agreement)
+        else:
+            edits = (_edit(agreement), runtime_import(agreement.path, agreement.ddp))
+            yield finding(agreement.at, f"each process would have its own `{agreement.what}`", "", edits)
+
+
+def _edit(agreement: Agreement) -> Edit:
+    if agreement.name:
+        holes = {"ddp": agreement.ddp, "name": agreement.name}
+        return Insert(agreement.at, "{name} = {ddp}.gather({name})[0]", holes, after=True)
+    return Replace(agreement.at, "{ddp}.gather({x})[0]", {"ddp": agreement.ddp, "x": agreement.at})
