@@ -146,3 +146,23 @@ def test_a_name_that_a_module_makes_is_refused() -> None:
     project = Project.of({PATH: text, other: 'import time\n\nRUN = time.strftime("%H%M%S")\n'})
     (error,) = [it for it in convert(project).findings if it.severity is Severity.ERROR]
     assert (error.rule, error.location.path, error.location.span.line) == ("DDP307", other, 3)
+
+
+CACHE = """\
+if os.path.exists("cached"):
+    with open("cached", "rb") as file:
+        rows = pickle.load(file)
+else:
+    rows = torch.randn(64, 8)
+    with open("cached", "wb") as file:
+        pickle.dump(rows, file)
+"""
+
+
+def test_what_is_kept_in_a_file_is_made_by_all_processes_or_by_none() -> None:
+    """One that comes later might find the file half written, and would draw no random numbers."""
+    text = "import os\nimport pickle\n\n" + PROGRAM.replace("data = Tensor", CACHE + "data = Tensor", 1)
+    assert 'if ddp.gather(os.path.exists("cached"))[0]:\n    with open("cached", "rb")' in converted(text)
+    other = CACHE.replace("pickle.dump(rows, file)", 'file.write(b"0")').replace('"wb"', '"ab"')
+    text = text.replace(CACHE, other.replace('with open("cached", "ab")', 'with open("other", "ab")'))
+    assert "gather" not in converted(text)

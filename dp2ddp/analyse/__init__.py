@@ -58,7 +58,7 @@ def analyse(project: Project) -> Facts:
     starts = entry.collect(context)
     agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
     early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
-    measured = metrics.measured(context, batch_loops, reported.is_whole)
+    measured = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
         wraps=wrapped,

@@ -64,7 +64,8 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     clocks = _Origins(context, files=False)
     found = [origin for origin in read if origin in made]
     found += [*clocks.of(_seeds(context)), *(Origin(it) for it in _decisions(context, guards))]
-    found = [it for it in dict.fromkeys(found) if _can_meet(context, it.node, guards)]
+    cached = caching(context) if found else set()
+    found = [it for it in dict.fromkeys(found) if _can_meet(context, it.node, guards, cached)]
     context.agreed = {id(it.node) for it in found if not is_call_of(context, it.node, REMOVED)}
     return found
 
@@ -92,9 +93,8 @@ def _problem(context: Context, node: ast.AST, what: str) -> Problem:
     )
 
 
-def _can_meet(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
-    """Whether all processes come by, one at a time nowhere."""
-    cached = caching(context)
+def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set[int]) -> bool:
+    """Whether all processes come by, one at a time nowhere: what is ``cached``, one makes first."""
     return (
         all_pass(context, node, guards)
         and not is_inside(context, node, cached)

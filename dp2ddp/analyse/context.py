@@ -124,6 +124,15 @@ class Context:
             found |= self._entered[index]
         return found
 
+    @cached_property
+    def callers(self) -> dict[int, list[ast.Call]]:
+        """The calls that enter each function, directly."""
+        found: dict[int, list[ast.Call]] = {}
+        for call in self.program.calls:
+            for scope in self.program.called_scopes(call.node):
+                found.setdefault(scope, []).append(call.node)
+        return found
+
     def program_runs(self, file: SourceFile) -> set[int]:
         """All nodes that running a file as a program may run."""
         if file.path not in self._program_runs:

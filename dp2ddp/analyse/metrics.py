@@ -151,13 +151,18 @@ class Measured:
     decisions: tuple[Obstacle, ...]
 
 
-def measured(context: Context, loops: list[BatchLoop], whole: Callable[[ast.AST], bool]) -> Measured:
+def measured(
+    context: Context,
+    loops: list[BatchLoop],
+    whole: Callable[[ast.AST], bool],
+    settled: Callable[[ast.expr], bool],
+) -> Measured:
     """Follow what the training loop measured: each rank's numbers speak of its own part of the batches.
 
-    ``whole`` says what is the whole batch's all the same.
+    ``whole`` says what is the whole batch's all the same, ``settled`` which conditions all ranks answer alike.
     """
     program = context.program
-    follow, reporters = _Followed(context, whole), Reporters(context)
+    follow, reporters = _Followed(context, whole, settled), Reporters(context)
     decisions: dict[int, Obstacle] = {}
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
@@ -264,13 +269,17 @@ class Reporters:
 class _Followed:
     """What the training loop measured, followed from one assignment to the next.
 
-    ``known``: the definitions that hold such a number. ``whole``: what is the whole batch's.
+    ``known``: the definitions that hold such a number. ``whole``: what is the whole batch's. ``settled``: the
+    conditions that all ranks answer alike.
     """
 
-    def __init__(self, context: Context, whole: Callable[[ast.AST], bool]) -> None:
+    def __init__(
+        self, context: Context, whole: Callable[[ast.AST], bool], settled: Callable[[ast.expr], bool]
+    ) -> None:
         self.program = context.program
         self.context = context
         self.whole = whole
+        self.settled = settled
         self.known: set[int] = set()
         self.counted: set[int] = set()  # those of them that are counted sample by sample
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
@@ -310,6 +319,8 @@ class _Followed:
                         self.known |= self._bound([node.target])
                     elif isinstance(node.target, ast.Subscript) and self._is_by_sample(node.target.slice):
                         self.counted |= self._bound([node.target])
+                    elif self._is_chosen(node):
+                        self.counted |= self._bound([node.target])
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
                     self.rows |= self._bound([node.target])
                 if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
@@ -324,6 +335,18 @@ class _Followed:
     def _is_by_sample(self, node: ast.expr) -> bool:
         """Whether an expression is another for each sample of a batch."""
         return self._uses(node, self.rows | self.known)
+
+    def _is_chosen(self, statement: ast.stmt) -> bool:
+        """Whether a condition that each rank answers by its part decides if something is counted."""
+        inside: ast.AST = statement
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+            if isinstance(around, ast.If) and inside is not around.test:
+                if self._is_by_sample(around.test) and not self.settled(around.test):
+                    return True
+            inside = around
+        return False
 
     def _uses(self, node: ast.AST, definitions: set[int]) -> bool:
         names = (it for it in ast.walk(node) if isinstance(it, ast.Name))

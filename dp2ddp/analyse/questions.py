@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside
+from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import Effect, Problem, Question, Script
@@ -28,7 +28,7 @@ def collect(
     makers = {
         id(call.node): _paths(context, call)
         for call in context.program.calls
-        if call.names & MAKES and context.runs_in_training(call.node)
+        if (call.names & MAKES or opens_for_writing(call)) and context.runs_in_training(call.node)
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
@@ -42,7 +42,7 @@ def collect(
             not path
             or is_inside(context, node, cached)
             or _before_the_start(context, node, scripts)
-            or _harmless(context, node, makers)
+            or (_harmless(context, node, makers) and not _is_cache(context, node, makers))
         ):
             continue
         problem = None if all_pass(context, node, guards) else _problem(path)
@@ -52,7 +52,7 @@ def collect(
 
 def _problem(path: str) -> Problem:
     return Problem(
-        f"some processes may find `{path}` and leave, when the main process has just made it",
+        f"some processes may find `{path}` and go on by that, when the main process has just made it",
         "check it where the program is started, or let the program go on",
     )
 
@@ -92,6 +92,19 @@ def _asked(context: Context, test: ast.expr) -> set[str]:
     if any("dp2ddp.runtime.gather" in call.names for call in known):
         return set()
     return set().union(*(_paths(context, call) for call in known if call.names & ASKS))
+
+
+def _is_cache(context: Context, node: ast.If | ast.Assert, makers: dict[int, set[str]]) -> bool:
+    """Whether something is read where its file is there, and made and written where it is not."""
+    if isinstance(node, ast.Assert):
+        return False
+    asked = _asked(context, node.test)
+    making = {key for key, paths in makers.items() if paths & asked}
+    reading = {id(call.node) for call in context.program.calls if call.names & READS}
+    here, there = (
+        {id(it) for it in _runs(context, block)} if block else set() for block in (node.body, node.orelse)
+    )
+    return bool((here & reading and there & making) or (here & making and there & reading))
 
 
 def _before_the_start(context: Context, node: ast.stmt, scripts: Iterable[Script]) -> bool:
@@ -188,5 +201,5 @@ def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int =
     if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
         return False
     scope = program.scope(node).index
-    calls = [call.node for call in program.calls if scope in program.called_scopes(call.node)]
+    calls = context.callers.get(scope, ())
     return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))

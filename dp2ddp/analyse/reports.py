@@ -54,11 +54,16 @@ class Totals:
 
 @dataclass(frozen=True)
 class Reports:
-    """What is to be combined. ``is_whole`` says of an expression whether it is the whole batch's then."""
+    """What is to be combined.
+
+    ``is_whole`` says of an expression whether it is the whole batch's then, ``is_settled`` of a condition whether all
+    processes answer it alike.
+    """
 
     combined: tuple[Combined, ...]
     totals: tuple[Totals, ...]
     is_whole: Callable[[ast.AST], bool]
+    is_settled: Callable[[ast.expr], bool]
 
     def statements(self, context: Context) -> frozenset[int]:
         """The statements in which all processes meet."""
@@ -69,7 +74,7 @@ def find(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Rep
     """What the training loops measure and report; ``whole`` is the whole batch's already."""
     finder = _Finder(context, loops, whole)
     finder.search()
-    return Reports(tuple(finder.combined.values()), tuple(finder.totals), finder.is_whole)
+    return Reports(tuple(finder.combined.values()), tuple(finder.totals), finder.is_whole, finder.is_settled)
 
 
 class _Finder(Gathering):
@@ -85,6 +90,7 @@ class _Finder(Gathering):
         self._seen: set[int] = set()
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
+        self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
 
     def search(self) -> None:
         home = {self.program.scope(call).index for call in self.context.backwards}
@@ -93,6 +99,9 @@ class _Finder(Gathering):
             for call in self.program.calls
             if self.context.is_wrapped(self.program.values(call.node.func))
         }
+        looping = {self.program.scope(loop.node).index for loop in self._loops if loop.trains}
+        self._above = looping - home
+        home |= looping
         self._own = home | self._helpers(home)
         nodes = [self._nodes(index) for index in sorted(home)]
         self._trained = self._graph()
@@ -255,6 +264,8 @@ class _Finder(Gathering):
                 yield from (keyword.value for keyword in node.keywords)
                 if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
                     yield node.func.value
+            case ast.Subscript(value=ast.Name() as held, slice=ast.Constant(value=key)):
+                yield from self._entries(held, key)
             case ast.Subscript():
                 yield node.value
             case ast.FormattedValue() | ast.Starred():
@@ -263,6 +274,24 @@ class _Finder(Gathering):
                 return
             case _:
                 yield from (it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
+
+    def _entries(self, held: ast.expr, key: object, depth: int = 0) -> Iterator[ast.expr]:
+        """What one entry of a collection is, or else all of it."""
+        match held:
+            case ast.Dict(keys=keys, values=values):
+                found = {
+                    it.value: value
+                    for it, value in zip(keys, values, strict=True)
+                    if isinstance(it, ast.Constant)
+                }
+                yield found.get(key, held)
+            case ast.Tuple(elts=values) | ast.List(elts=values) if isinstance(key, int) and key < len(values):
+                yield values[key]
+            case ast.Name() if depth < 4:
+                for value in self._assigned(held):
+                    yield from self._entries(value, key, depth + 1)
+            case _:
+                yield held
 
     def _assigned(self, name: ast.Name) -> Iterator[ast.expr]:
         """The right sides that a name may have, those of its own where several are assigned at once."""
@@ -443,8 +472,13 @@ class _Finder(Gathering):
         """Whether something is the whole batch's, or has nothing to do with its samples."""
         if id(node) in self.whole:
             return True
-        plain = isinstance(node, ast.Name | ast.Attribute)
+        plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         return plain and kinds.tensor(self._of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
+
+    def is_settled(self, test: ast.expr) -> bool:
+        """Whether every process answers a condition alike."""
+        self._fuel = FUEL
+        return self._is_settled(test, OPEN)
 
     def _of(self, node: ast.expr) -> Value:
         return self.of(node)
@@ -505,9 +539,25 @@ class _Finder(Gathering):
                 return self._is_tensor(node.operand, asked)
             case ast.Name() | ast.Attribute():
                 found = frozenset(self.program.definitions(node))
-                values = [self._right_side(it) for it in found - asked]
-                return bool(found) and all(it is None or self._is_tensor(it, asked | found) for it in values)
+                values = [part for it in found - asked for part in self._right_sides(it)]
+                given = self.program.scope(node).index in self._above
+                return bool(found) and all(
+                    not given if it is None else self._is_tensor(it, asked | found) for it in values
+                )
+            case ast.Subscript() if self.program.scope(node).index in self._above:
+                return False
         return True
+
+    def _right_sides(self, definition: ast.AST) -> list[ast.expr | None]:
+        """What a name may be assigned, its entries where a function of the training loop hands back several."""
+        statement = self.program.statement(definition)
+        around = self.program.parent(definition)
+        if not isinstance(statement, ast.Assign) or not isinstance(around, ast.Tuple):
+            return [self._right_side(definition)]
+        place = around.elts.index(definition)  # type: ignore[arg-type]
+        handed = self._handed_back(statement.value)
+        entries = [it.elts for it in handed if isinstance(it, ast.Tuple) and len(it.elts) > place]
+        return [it[place] for it in entries] if len(entries) == len(handed) else [None]
 
     def _right_side(self, definition: ast.AST) -> ast.expr | None:
         """What a name is assigned; None where it is taken out of something."""

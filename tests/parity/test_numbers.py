@@ -201,6 +201,51 @@ def run():
 for epoch in range(2):
     run()
 """,
+    "sizes that a step hands back": """\
+def step(inputs, targets):
+    inputs, targets = inputs.cuda(), targets.cuda()
+    outputs = model(inputs)
+    loss = criterion(outputs, targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    correct = (outputs.argmax(1) == targets).sum().item()
+    return loss.item(), correct, inputs.size(0)
+
+
+def run():
+    losses, correct, total = Meter(), 0, 0
+    for inputs, targets in loader:
+        loss, right, size = step(inputs, targets)
+        losses.update(loss, size)
+        correct += right
+        total += size
+    print(f"{losses.avg:.6f} of {losses.count}: {correct} / {total}")
+
+
+for epoch in range(2):
+    run()
+""",
+    "numbers that a step hands back by name": """\
+def step(inputs, targets):
+    outputs = model(inputs.cuda())
+    loss = criterion(outputs, targets.cuda())
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    correct = (outputs.argmax(1) == targets.cuda()).sum().item()
+    return {"loss": loss.item(), "correct": correct, "size": inputs.size(0)}
+
+
+for epoch in range(2):
+    losses, correct, total = Meter(), 0, 0
+    for inputs, targets in loader:
+        numbers = step(inputs, targets)
+        losses.update(numbers["loss"], numbers["size"])
+        correct += numbers["correct"]
+        total += numbers["size"]
+    print(f"{losses.avg:.6f} of {losses.count}: {correct} / {total}")
+""",
     "sums that are shown in the loop": """\
 for epoch in range(2):
     shown = 0
@@ -361,6 +406,15 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
 
 
 NAMED = {
+    "a count under a condition of the part's own": """\
+    if (targets > 2).any():
+        correct += 1
+""",
+    "what there is none of in the part": """\
+    size = (targets > 2).sum().item()
+    if not size:
+        correct += 1
+""",
     "sums under a condition of the part's own": """\
     if inputs.size(0) == 15:
         correct += (outputs.argmax(1) == targets).sum().item()
