@@ -32,7 +32,8 @@ class Script:
     """A script that trains with DataParallel.
 
     ``module``: its dotted name, if ``-m`` has to start it. ``tier``: how its processes share the work; ``reasons`` are
-    the places that keep it from being sharded.
+    the places that keep it from being sharded, ``dealt`` those where the runtime shards a loader, each with the reason
+    why no DistributedSampler does.
     """
 
     path: Path
@@ -40,6 +41,7 @@ class Script:
     module: str = ""
     tier: str = "sharded"
     reasons: tuple[Location, ...] = ()
+    dealt: tuple[tuple[Location, str], ...] = ()
 
 
 @dataclass(frozen=True)

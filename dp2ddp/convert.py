@@ -59,7 +59,7 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
     return Conversion(
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
-        scripts=tuple(_script(project, it, exact) for it in scripts),
+        scripts=tuple(_script(project, facts, it, exact) for it in scripts),
         unreadable=project.unreadable,
         idle=tuple(_idle(project, facts, scripts)),
         files=tuple(project.files),
@@ -174,11 +174,18 @@ def _is_converted(file: SourceFile) -> bool:
     )
 
 
-def _script(project: Project, start: Start, exact: bool) -> Script:
+def _script(project: Project, facts: Facts, start: Start, exact: bool) -> Script:
     reasons = dict.fromkeys(Location(fact.path, fact.at.span) for fact in start.reasons)
     tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
+    dealt = {
+        Location(loader.path, loader.at.span): loader.shard
+        for loader in facts.loaders
+        if loader.shard and not exact and start.tier is Tier.SHARDED and start.path in loader.scripts
+    }
     module = _module(project, start.path)
-    return Script(start.path, start.reaches, module, tier, tuple(sorted(reasons)))
+    return Script(
+        start.path, start.reaches, module, tier, tuple(sorted(reasons)), tuple(sorted(dealt.items()))
+    )
 
 
 def _module(project: Project, path: Path) -> str:

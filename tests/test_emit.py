@@ -283,6 +283,22 @@ def test_the_whole_batch_tier_names_what_forced_it(places: list[tuple[str, int]]
     assert f"  whole batch, because of {words}: every process draws each batch whole" in said.splitlines()
 
 
+def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
+    here = Path.cwd()
+    dealt = (
+        (Location(here / "data.py", Span(8, 0, 8, 1)), "an IterableDataset has no sampler"),
+        (Location(here / "train.py", Span(9, 0, 9, 1)), "it has a sampler of its own"),
+    )
+    script = Script(here / "train.py", frozenset(), dealt=dealt)
+    said = report(
+        Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
+    )
+    assert (
+        "  sharded: every process draws its part of each batch (data.py:8 by ddp.shard, as an IterableDataset has no "
+        "sampler; line 9 by ddp.shard, as it has a sampler of its own)"
+    ) in said.splitlines()
+
+
 def test_a_report_counts_names_and_says_how_to_start() -> None:
     here = Path.cwd()
     conversion = Conversion(

@@ -257,27 +257,28 @@ def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> 
         "in a statement that has effects": (
             "with open('log', 'w') as log:\n    args = parse()\n"
             "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
-            "the devices are chosen at line",
+            "the devices are chosen in line 28, after the first side effect that only ranks may have, "
+            "`open('log', 'w')` in line 27",
         ),
         "by a name of a function that draws it": (
             "def build():\n    gpus = [torch.randint(2, (1,))]\n"
             "    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
-            "the devices are chosen by `gpus`",
+            "the devices are chosen by `gpus` in line 29, and `gpus` has no value yet here",
         ),
         "by what is visible, set to something known later": (
             "args = parse()\nos.makedirs('out')\nargs.visible = open('out/gpus').read()\n"
             "os.environ['CUDA_VISIBLE_DEVICES'] = args.visible\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
-            "the devices are chosen at line",
+            "the devices are chosen in line",
         ),
         "by an attribute that is set later": (
             "def main():\n    args = parse()\n    os.makedirs('out')\n    args.gpus = os.listdir('out')\n"
             "    gpus = list(args.gpus)\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nmain()\n",
-            "the devices are chosen at line",
+            "the devices are chosen in line",
         ),
         "by an attribute": (
             "class Build:\n    def __call__(self):\n        return nn.DataParallel(nn.Linear(8, 8), device_ids=self.gpus)\n\n\n"
             "train(Build()())\n",
-            "the devices are chosen by `self`",
+            "the devices are chosen by `self.gpus` in line 29, and `self` has no value yet here",
         ),
         "by a parameter without one value": (
             "def build(gpus=(0, 1)):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"

@@ -179,13 +179,13 @@ def _script(context: Context, file: SourceFile) -> Script:
         scopes, statements = (scopes, statements) if inner is None else ([inner, *scopes], inner.body)
         devices = _devices(context, file, scopes, begin)
     begin = _begin(context, statements, devices)
-    if hidden := _hidden(context, devices.expression, scopes):
-        return _unknown(fact(begin.statement, "init"), hidden)
+    if devices.expression is not None and (hidden := _hidden(context, devices.expression, scopes)):
+        return _unknown(context, fact(begin.statement, "init"), devices.expression, hidden)
     call = mains.get(begin.statement)
     if call is not None and (inside or _local_names(context, devices.expression, call[1])):
         begin, call = _begin(context, program.scopes[call[1]].body, devices), None
     if begin.late is not None:
-        return _problem(fact(begin.statement, "init"), program.location(begin.late).span.line)
+        return _problem(context, fact(begin.statement, "init"), begin)
     chosen = _written(context, devices.expression, file)
     if (test := _condition(context, devices)) is not None:
         chosen = f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"  # type: ignore[arg-type]
@@ -334,21 +334,42 @@ def _changes(context: Context, node: ast.AST, first: ast.stmt, last: ast.stmt) -
     return False
 
 
-def _problem(script: Script, line: int) -> Script:
+def _problem(context: Context, script: Script, begin: _Begin) -> Script:
+    first = _first_effect(context, begin.statement)
     problem = Problem(
-        f"the devices are chosen at line {line}, after the first side effect that only ranks may have",
+        f"the devices are chosen {_where(context, begin.deciders[0], script)}, after the first side effect that only "
+        f"ranks may have, `{_head(first)}` {_where(context, first, script)}",
         "choose the devices (device_ids, args.gpus, CUDA_VISIBLE_DEVICES) before anything is printed, written, "
         "downloaded or drawn",
     )
     return replace(script, problem=problem)
 
 
-def _unknown(script: Script, name: ast.Name) -> Script:
+def _unknown(context: Context, script: Script, devices: ast.expr, name: ast.Name) -> Script:
     problem = Problem(
-        f"the devices are chosen by `{name.id}`, which has no value yet where the ranks start",
+        f"the devices are chosen by `{ast.unparse(devices)}` {_where(context, name, script)}, and `{name.id}` has no "
+        "value yet here, where the ranks start",
         "take device_ids from an option of the program",
     )
     return replace(script, problem=problem)
+
+
+def _where(context: Context, node: ast.AST, script: Script) -> str:
+    at = context.program.location(node)
+    return f"in line {at.span.line}" if at.path == script.path else f"in {at.path.name}:{at.span.line}"
+
+
+def _first_effect(context: Context, statement: ast.stmt) -> ast.AST:
+    """The first thing in a statement, or in a function that it runs, that must not be done twice."""
+    program = context.program
+    inside = [part for index in sorted(program.entered(statement)) for part in program.scopes[index].body]
+    nodes = (node for part in (statement, *inside) for node in program.descendants(part))
+    return next((node for node in nodes if _effect(context, node, again=False)), statement)
+
+
+def _head(node: ast.AST) -> str:
+    """The first line of a piece of code."""
+    return ast.unparse(node).partition("\n")[0]
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from dp2ddp.changes import Conversion, Idle, Script
 from dp2ddp.plan import Finding, Severity
-from dp2ddp.source import STDIN, Unreadable
+from dp2ddp.source import STDIN, Location, Unreadable
 
 _NAMED = 10
 _REASONS = 3
@@ -75,15 +75,18 @@ def _script(script: Script, findings: Iterable[Finding], converted: bool, path: 
 
 def _tier(script: Script) -> str:
     if not script.reasons:
-        return f"{script.tier}: every process draws its part of each batch"
-    return f"{script.tier}, because of {_places(script)}: every process draws each batch whole"
+        dealt = "; ".join(f"{_places(script, [place])} by ddp.shard, as {why}" for place, why in script.dealt)
+        return f"{script.tier}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
+    return (
+        f"{script.tier}, because of {_places(script, script.reasons)}: every process draws each batch whole"
+    )
 
 
-def _places(script: Script) -> str:
+def _places(script: Script, places: Sequence[Location]) -> str:
     """``line 17``, ``lines 17, 20 and 31``, ``losses.py:4``, ``lines 17, 20, losses.py:4 and 3 more``."""
-    own = dict.fromkeys(str(place.span.line) for place in script.reasons if place.path == script.path)
+    own = dict.fromkeys(str(place.span.line) for place in places if place.path == script.path)
     others = dict.fromkeys(
-        f"{shown(place.path)}:{place.span.line}" for place in script.reasons if place.path != script.path
+        f"{shown(place.path)}:{place.span.line}" for place in places if place.path != script.path
     )
     named = [*own, *others][:_REASONS]
     left = len(own) + len(others) - len(named)
