@@ -257,7 +257,22 @@ EVEN_LOSSES = {
 }
 
 # Those that are not: only one number says so.
+OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "a spread times an option": program(
+        ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var()\n        loss *= args.weight")
+    ),
+    "a spread or an option": program(
+        ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var() if epoch else args.weight")
+    ),
+    "a spread in some rounds, else an option": program(
+        ("data = ", OPTIONS + "data = "),
+        (LOSS, "loss = outputs.var()\n        if epoch == 7:\n            loss = args.weight"),
+    ),
+    "a spread where another call has an option": program(
+        ("loader = ", OPTIONS + "def same(value):\n    return value\n\n\nloader = "),
+        (LOSS, "loss = same(outputs.var())\n        same(args.weight)"),
+    ),
     "a mean of squares, squared": program((LOSS, "loss = (outputs**2).mean() ** 2")),
     "a sum over another number": program((LOSS, "loss = (outputs**2).sum() / outputs.size(1)")),
     "a sum and a constant over their number": program(
@@ -341,7 +356,30 @@ def contrast(features, labels):
 
 criterion = contrast
 """
+SELECTED = "        kept = targets.cuda() > 0\n        count = targets.cuda()[kept].size()[0]\n        if count > 0:\n"
 GATHERED = {
+    "selected elements, where there are some": program(
+        (
+            PROGRAM[PROGRAM.index("        optimizer.zero_grad()") :],
+            SELECTED
+            + "            optimizer.zero_grad()\n            outputs = model(inputs.cuda())\n"
+            + "            loss = criterion(outputs[kept], targets.cuda()[kept])\n"
+            + "            loss.backward()\n            optimizer.step()\n",
+        ),
+        ("torch.randint(2, (64,))", "(torch.arange(64) < 5).long()"),
+        ("shuffle=True", "shuffle=False"),
+    ),
+    "rows that meet the part's again in a function": program(
+        (
+            "loader = ",
+            "def judged(outputs, labels):\n    return torch.cdist(outputs, outputs + 1).mean(), outputs * 2\n\n\n"
+            "def right(outputs, labels, at=1):\n    return (outputs.argmax(at) == labels).float().mean()\n\n\nloader = ",
+        ),
+        (
+            LOSS,
+            "loss, seen = judged(outputs, targets.cuda())\n        share = right(seen.detach(), targets.cuda())",
+        ),
+    ),
     "class weights by labels without a name": program(
         (CRITERION, "criterion = nn.CrossEntropyLoss(torch.tensor([1.0, 3.0]).cuda())"),
         (LOSS, "loss = criterion(outputs, targets.long().cuda().view(-1))"),

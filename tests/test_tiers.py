@@ -302,8 +302,9 @@ def test_a_loss_in_which_parts_weigh_differently_is_scaled(name: str) -> None:
 def test_a_loss_over_the_batch_is_given_the_rows_of_all_processes(name: str) -> None:
     after, conversion = converted(GATHERED[name] + "    print(loss.item())\n")
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
-    assert calls(after).count("whole_batch") == (1 if "criterion(*" in after else 2)
-    assert not [f for f in conversion.findings if f.rule == "DDP502"] or "beside" in name
+    assert calls(after).count("whole_batch") == (1 if "criterion(*" in after else 2 + ("meet" in name))
+    assert not [f for f in conversion.findings if f.is_left]
+    assert ("if ddp.sum(count) > 0:\n" in after) == ("where there are some" in name)
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 

@@ -50,7 +50,7 @@ def analyse(project: Project) -> Facts:
         replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
     )
     sharded = {loader.at for loader in made if loader.shard}
-    reported = reports.find(context, batch_loops, judged.whole)
+    reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     agreements.find(context, ())  # temporary folders that all share are written by one
     acts = effects.collect(context, reported.statements(context))
     numbers = tuple(reports.numbers(context, reported, acts))

@@ -17,9 +17,10 @@ from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import OPEN, Frame
+from dp2ddp.analyse.samples import FUEL, OPEN, Frame
 
 ROWS = (*DEALT, Kind.PICKED)
+ADDITIVE = (Kind.TOTAL, Kind.COUNT)
 
 
 class Gathering(Forwards):
@@ -31,6 +32,8 @@ class Gathering(Forwards):
         """The calls that are given rows to be gathered, and these."""
         self.scaled: dict[int, tuple[ast.Call, ast.expr | None]] = {}
         """The calls whose numbers need a factor; the labels that it is made of, where it is a weighted mean's."""
+        self.asked: dict[int, ast.expr] = {}
+        """What conditions round these calls ask of a part, and are to ask of the whole batch: sums and counts."""
         self._loops = loops
         self._homes: dict[int, bool] = {}
 
@@ -39,18 +42,23 @@ class Gathering(Forwards):
         call = self.program.call(node)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
+        self._fuel = FUEL  # these are questions of their own
         if not self._is_alike(node, frame):
             return value
         labels = self._weighing(call, frame)
         if value is Kind.TOTAL or labels is not None:
             self.scaled[id(node)] = node, labels
+            self.asked |= {id(part): part for part in self._asked(node)}
             return Kind.WHOLE
         rows = self._rows(call, frame)
         if not rows or not self._is_function(call):
             return value
-        if self._meets_parts(node, frame):
+        meetings = list(self._meetings(node, frame))
+        if None in meetings:
             return value
-        self.gathered[id(node)] = node, rows
+        for whole, given in [(node, rows), *filter(None, meetings)]:
+            self.gathered[id(whole)] = whole, given
+            self.asked |= {id(part): part for part in self._asked(whole)}
         return Kind.WHOLE
 
     def _needs_all(self, call: Call, value: Value) -> bool:
@@ -62,10 +70,7 @@ class Gathering(Forwards):
             or (isinstance(callee, Made) and callee.name == "functools.partial")
             for callee in call.callees
         )
-        unclear = isinstance(value, Unclear) or (
-            isinstance(value, Held) and any(isinstance(entry, Unclear) for _, entry in value.entries)
-        )
-        return bool(own) and (unclear or value is Kind.TOTAL)
+        return bool(own) and (_is_unclear(value) or value is Kind.TOTAL)
 
     def _weighing(self, call: Call, frame: Frame) -> ast.expr | None:
         """The labels by which a criterion's mean counts some samples more than others, where they have a name."""
@@ -117,16 +122,33 @@ class Gathering(Forwards):
             return []
         return rows
 
-    def _meets_parts(self, node: ast.Call, frame: Frame) -> bool:
-        """Whether something else that a call returns, of the whole batch, is used with rows of this process's part."""
+    def _meetings(self, node: ast.Call, frame: Frame) -> Iterator[tuple[ast.Call, list[ast.expr]] | None]:
+        """Where something else that a call returns, of the whole batch, meets rows of this process's part.
+
+        Those that are calls of functions which can be given the rows of all, too, with these rows; None for others.
+        """
         statement = self.program.parent(node)
         target = statement.targets[0] if isinstance(statement, ast.Assign) else None
         for name in target.elts if isinstance(target, ast.Tuple) else ():
             for use in self.program.body(self.program.scope(node)):
                 if isinstance(use, ast.Name) and name in self.program.definitions(use):
-                    if any(self._value(it, frame) in DEALT for it in self._beside(use)):
-                        return True
-        return False
+                    rows = [it for it in self._beside(use) if self._value(it, frame) in DEALT]
+                    if rows:
+                        yield self._joined_by(use, rows, frame)
+
+    def _joined_by(
+        self, use: ast.Name, rows: list[ast.expr], frame: Frame
+    ) -> tuple[ast.Call, list[ast.expr]] | None:
+        """The call of a function of the project that rows are given beside a name, if it may be given those of all."""
+        parent = self.program.parent(rows[0])
+        call = self.program.call(parent) if isinstance(parent, ast.Call) else None
+        if call is None or not self.program.entered(call.node) or not self._is_at_home(call.node):
+            return None
+        given = [*call.node.args, *(it.value for it in call.node.keywords)]
+        rest = [it for it in given if it not in rows and not any(inner is use for inner in ast.walk(it))]
+        fine = all(it in given for it in rows) and all(self._value(it, frame) in PLAIN for it in rest)
+        alike_ = self._is_alike(call.node, frame) and self._is_function(call)
+        return (call.node, rows) if fine and alike_ else None
 
     def _beside(self, use: ast.AST) -> Iterator[ast.expr]:
         """What is given to a call, or computed with, together with a name."""
@@ -176,8 +198,19 @@ class Gathering(Forwards):
         return True
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
-        """Whether a condition has the same answer in every process."""
-        return self._value(test, frame) in PLAIN
+        """Whether a condition has the same answer in every process, or can be asked of the whole batch."""
+        return all(
+            self._value(part, frame) in PLAIN or self._value(part, OPEN) in ADDITIVE
+            for part in compared(test)
+        )
+
+    def _asked(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The sums over a part of the batch that the conditions round a place ask for."""
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.If | ast.IfExp | ast.While):
+                yield from (it for it in compared(around.test) if self._value(it, OPEN) in ADDITIVE)
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
 
     def _is_drawn(self, test: ast.expr) -> bool:
         """Whether random numbers answer a condition."""
@@ -201,3 +234,24 @@ def _is_name(node: ast.expr) -> bool:
         case ast.Attribute(value=value) | ast.Subscript(value=value, slice=ast.Constant()):
             return _is_name(value)
     return isinstance(node, ast.Name)
+
+
+def _is_unclear(value: Value) -> bool:
+    """Whether a value, or something that it holds, may look at several samples at once."""
+    match value:
+        case Held():
+            return any(_is_unclear(entry) for _, entry in value.entries)
+        case Every():
+            return _is_unclear(value.element)
+    return isinstance(value, Unclear)
+
+
+def compared(test: ast.expr) -> Iterator[ast.expr]:
+    """What a condition asks for."""
+    match test:
+        case ast.Compare(left=left, comparators=others):
+            yield from (left, *others)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from compared(operand)
+        case _:
+            yield test

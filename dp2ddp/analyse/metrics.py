@@ -29,6 +29,7 @@ class Judged:
 
     ``losses``: those that parts of a batch can't be trained with. ``gathers``: rows to be gathered for the others;
     ``scaled``: those of them that get a factor.
+    ``asked``: what conditions round these ask of a part, and must ask of the whole batch then.
     ``whole``: the expressions that are the whole batch's then, the same in every process, and the ``backward`` calls
     on such.
     """
@@ -36,6 +37,7 @@ class Judged:
     losses: tuple[Loss, ...]
     gathers: tuple[Gather, ...]
     scaled: tuple[Scaled, ...]
+    asked: tuple[ast.expr, ...]
     whole: frozenset[int]
 
 
@@ -45,6 +47,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     found: list[Loss] = []
     gathers: dict[int, Gather] = {}
     scaled: dict[int, Scaled] = {}
+    asked: dict[int, ast.expr] = {}
     whole: set[int] = set()
     for node in context.backwards:
         if not context.runs_in_training(node):
@@ -61,12 +64,15 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             for call, rows in gathering.gathered.values():
                 gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
             scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
+            asked |= gathering.asked
             whole |= gathering.gathered.keys() | gathering.scaled.keys()
             if gathering.of(context.loss(node)) is Kind.WHOLE:
                 whole.add(id(node))
         else:
             found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
-    return Judged(tuple(found), tuple(gathers.values()), tuple(scaled.values()), frozenset(whole))
+    return Judged(
+        tuple(found), tuple(gathers.values()), tuple(scaled.values()), tuple(asked.values()), frozenset(whole)
+    )
 
 
 def _scaled(context: Context, call: ast.Call, labels: ast.expr | None) -> Scaled:

@@ -15,9 +15,9 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.gathering import Gathering
+from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
-from dp2ddp.analyse.link import LOADER
+from dp2ddp.analyse.link import LOADER, Call
 from dp2ddp.analyse.loops import BatchLoop, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame, right_side
@@ -27,7 +27,7 @@ from dp2ddp.facts import Effect, Number
 FEEDING = {"update", "append", "extend", "add", "push"}
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
-ADDITIVE = (Kind.TOTAL, Kind.COUNT)
+STATISTICS = {f"torch.{name}" for name in ("mean", "median", "std", "var")}
 RUNTIME = "dp2ddp.runtime."
 
 
@@ -70,9 +70,14 @@ class Reports:
         return frozenset(id(context.program.statement(it.node)) for it in self.combined)
 
 
-def find(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Reports:
-    """What the training loops measure and report; ``whole`` is the whole batch's already."""
-    finder = _Finder(context, loops, whole)
+def find(
+    context: Context, loops: list[BatchLoop], whole: frozenset[int], asked: tuple[ast.expr, ...]
+) -> Reports:
+    """What the training loops measure and report.
+
+    ``whole`` is the whole batch's already; ``asked`` are sums over a part which must become those over the whole.
+    """
+    finder = _Finder(context, loops, whole, asked)
     finder.search()
     return Reports(tuple(finder.combined.values()), tuple(finder.totals), finder.is_whole, finder.is_settled)
 
@@ -80,11 +85,17 @@ def find(context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> Rep
 class _Finder(Gathering):
     """Goes from where numbers are kept, reported or decide to where they are made."""
 
-    def __init__(self, context: Context, loops: list[BatchLoop], whole: frozenset[int]) -> None:
+    def __init__(
+        self,
+        context: Context,
+        loops: list[BatchLoop],
+        whole: frozenset[int],
+        asked: tuple[ast.expr, ...],
+    ) -> None:
         super().__init__(context, loops)
-        self.combined: dict[int, Combined] = {}
+        self.combined = {id(part): Combined("sum", part) for part in asked}
         self.totals: list[Totals] = []
-        self.whole = set(whole)
+        self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
@@ -328,15 +339,23 @@ class _Finder(Gathering):
         call = self.program.call(node) if isinstance(node, ast.Call) else None
         if call is None or not self._is_unclear(node) or not self._meet(node):
             return False
-        rows = self._rows(call, OPEN)
-        own = self.program.entered(node)
-        if not rows or not own or not self._is_function(call):
+        selected = self._reduced(call)
+        rows = [selected] if selected is not None else self._rows(call, OPEN)
+        if not rows or (selected is None and not self.program.entered(node)) or not self._is_function(call):
             return False
         for row in rows:
-            self.combined[id(row)] = Combined("rows", row, call.node)
+            self.combined[id(row)] = Combined("rows", row, call.node if selected is None else None)
         self.whole.add(id(node))
         self._known.clear()
         return True
+
+    def _reduced(self, call: Call) -> ast.expr | None:
+        """The selected rows that a call is the mean of, or the like; None for other calls."""
+        function = call.node.func
+        rows = call.node.args[0] if call.node.args else getattr(function, "value", None)
+        alone = len(call.node.args) + len(call.node.keywords) == (1 if call.names <= STATISTICS else 0)
+        known = call.names <= STATISTICS or getattr(function, "attr", "") in ("mean", "median", "std", "var")
+        return rows if rows is not None and alone and known and self._of(rows) is Kind.PICKED else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)
@@ -360,14 +379,13 @@ class _Finder(Gathering):
 
     def _settle(self, test: ast.expr) -> None:
         """Have a condition ask for sums over the whole batch."""
-        for part in _compared(test):
+        for part in compared(test):
             if self._of(part) in ADDITIVE and id(part) not in self.whole:
                 self._combine("sum", part)
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
         return all(
-            self._is_number_of_all(part) or super(_Finder, self)._is_settled(part, frame)
-            for part in _compared(test)
+            self._is_number_of_all(part) or self._value(part, frame) in PLAIN for part in compared(test)
         )
 
     def _is_number_of_all(self, node: ast.expr) -> bool:
@@ -627,17 +645,6 @@ def _only_divides(branch: ast.If) -> bool:
     return plain and all(
         isinstance(it, fine) or id(it) in calls for part in branch.body for it in ast.walk(part)
     )
-
-
-def _compared(test: ast.expr) -> Iterator[ast.expr]:
-    """What a condition asks for."""
-    match test:
-        case ast.Compare(left=left, comparators=others):
-            yield from (left, *others)
-        case ast.UnaryOp(op=ast.Not(), operand=operand):
-            yield from _compared(operand)
-        case _:
-            yield test
 
 
 def _mentioned(node: ast.AST) -> set[str]:

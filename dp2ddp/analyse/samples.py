@@ -217,7 +217,40 @@ class Samples:
     def _is_option(self, node: ast.AST) -> bool:
         """An option of the program."""
         names = [full_name(v) for v in self.program.values(node) if not isinstance(v, Const)]
-        return bool(names) and all(name.startswith(OPTIONS) for name in names)
+        options = bool(names) and all(name.startswith(OPTIONS) for name in names)
+        return options and self._is_followed(node, frozenset())
+
+    def _is_followed(self, node: ast.AST | None, asked: frozenset[ast.AST]) -> bool:
+        """Whether all that an expression may be has a value; ``asked`` are the definitions in question."""
+        if node is None or not self.program.values(node):
+            return False
+        match node:
+            case ast.Name() | ast.Attribute():
+                found = [it for it in self.program.definitions(node) if it not in asked]
+                behind = asked.union(found)
+                return all(self._is_followed(it, behind) for one in found for it in self._behind(one))
+            case ast.IfExp():
+                return self._is_followed(node.body, asked) and self._is_followed(node.orelse, asked)
+            case ast.BoolOp():
+                return all(self._is_followed(it, asked) for it in node.values)
+            case ast.Call():
+                scopes = [self.program.scopes[index] for index in self.program.called_scopes(node)]
+                handed = [
+                    it for scope in scopes for it in self.program.body(scope) if isinstance(it, ast.Return)
+                ]
+                new = [it for it in handed if it not in asked and it.value is not None]
+                return all(self._is_followed(it.value, asked.union(new)) for it in new)
+        return True
+
+    def _behind(self, definition: ast.AST) -> list[ast.expr]:
+        """What a name may be given by a definition, where that is an expression of its own."""
+        if isinstance(definition, ast.arg):
+            return self.program.given(definition)
+        statement = self.program.statement(definition)
+        if isinstance(statement, ast.AugAssign):
+            return [statement.value, statement.target]
+        alone = isinstance(statement, ast.Assign) and definition in statement.targets
+        return [statement.value] if alone else []  # type: ignore[union-attr]
 
     def _is_literal(self, node: ast.AST) -> bool:
         values = self.program.values(node)
@@ -246,8 +279,8 @@ class Samples:
             return Kind.SAME
         value = self._value(node.value, frame)
         match node.attr:
-            case "shape" if value is Kind.PLACES:
-                return Held(((0, Kind.TOTAL),))
+            case "shape" if value in (Kind.PLACES, Kind.PICKED):
+                return _shape_of_some(node)
             case "shape":
                 return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
             case "T" | "mT":
@@ -797,7 +830,7 @@ class Samples:
                 return Kind.SAME
             if value is Kind.BATCH and self._is_moved_part(node.args[0]):
                 return Kind.COUNT
-            counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL}
+            counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
         if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
             return Kind.SAME
@@ -943,8 +976,13 @@ class Samples:
     def _size(self, name: str, value: Value, rest: list[ast.expr], node: ast.Call) -> Value:
         if name in ("dim", "ndimension") or value in PLAIN:
             return Kind.SAME
-        if value is Kind.PLACES:
-            return Kind.TOTAL
+        if value in (Kind.PLACES, Kind.PICKED):
+            sizes = _shape_of_some(node)
+            return (
+                Kind.TOTAL
+                if name == "numel"
+                else kinds.entry(sizes, _number(rest[0]), node) if rest else sizes
+            )
         if value not in DEALT:
             return Kind.COUNT if name == "numel" and value is Kind.MOVED else Unclear(node)
         if name == "numel":
@@ -973,6 +1011,11 @@ class Samples:
             case _:
                 kept = bool(numbers) and None not in numbers and 0 not in numbers and min(numbers) >= -1
         return Kind.ROWS if kept else Kind.MOVED
+
+
+def _shape_of_some(place: ast.AST) -> Value:
+    """The shape of as many rows as the data say: the parts' first sizes add up to the whole batch's."""
+    return Held(((0, Kind.TOTAL), (None, Unclear(place))))
 
 
 def mixed(place: ast.AST) -> Problem:
