@@ -257,7 +257,7 @@ EVEN_LOSSES = {
 }
 
 # Those that are not: only one number says so.
-OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
+OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
     "a spread times an option": program(
         ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var()\n        loss *= args.weight")

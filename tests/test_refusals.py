@@ -54,6 +54,14 @@ REFUSED = {
         11,
         "DataParallelWithCallback",
     ),
+    "replicas made in another way": (
+        WRAP,
+        "def patch(parallel):\n    replicate = parallel.replicate\n"
+        "    parallel.replicate = lambda *given: replicate(*given)\n\n\n" + WRAP + "\npatch(model)",
+        "DDP503",
+        11,
+        "`replicate`",
+    ),
     "the function": (
         LOSS,
         LOSS + "\n        nn.parallel.data_parallel(model.module, inputs)",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 import pytest
-from losses import EVEN_LOSSES, GATHERED, MEANS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
+from losses import EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
     CHOSEN,
     CRITERION,
@@ -322,6 +322,27 @@ def test_another_loss_is_not(name: str) -> None:
     _, conversion = converted({**OTHERS, **UNGATHERED}[name])
     assert conversion.scripts[0].tier == "whole batch"
     assert "DDP501" in [f.rule for f in conversion.findings if not f.edits]
+
+
+NOISE = OPTIONS + "noise = torch.randn(args.size, 8)\n"
+SIZED = PROGRAM.replace("data = ", NOISE + "data = ").replace("batch_size=16", "batch_size=args.size")
+SIZED = SIZED.replace("import torch\n", "import torch\nimport torchvision.utils as images\n", 1)
+
+
+@pytest.mark.parametrize(
+    ("use", "tier"),
+    [
+        ("    fake = model(noise).detach().cpu()\n    images.save_image(fake, 'out.png')\n", "sharded"),
+        (
+            "    fake = model(noise.cuda())\n    shown = images.make_grid(fake.data)\n    images.save_image(shown, 'out.png')\n",
+            "sharded",
+        ),
+        ("    fake = model(noise)\n    fake.mean().backward()\n", "whole batch"),
+        ("    images.save_image(noise + outputs, 'out.png')\n", "whole batch"),
+    ],
+)
+def test_noise_as_large_as_the_batch_is_no_matter_where_it_is_only_shown(use: str, tier: str) -> None:
+    assert converted(SIZED + use)[1].scripts[0].tier == tier
 
 
 @pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])

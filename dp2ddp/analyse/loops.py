@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
 from dp2ddp.analyse.link import LOADER, Call, Inst, Values, full_name
+from dp2ddp.analyse.samples import HANDED_ON
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -18,6 +19,9 @@ FILLING = {
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 }
 SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"}
+# What makes a picture of a tensor, or saves one, and what only hands it on to that.
+PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
+PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
 COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 
@@ -190,13 +194,50 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         if not shapes or not context.runs_in_training(call.node):
             continue
         parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
-        if any(ast.unparse(part) in sizes for part in parts):
+        if any(ast.unparse(part) in sizes for part in parts) and not _is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
                 "this tensor is as large as the global batch, of which each process has a part",
                 "take its size from the batch, `len(inputs)`",
                 SHARDED_ONLY,
             )
+
+
+def _is_only_shown(context: Context, made: ast.expr) -> bool:
+    """Whether a tensor, and what models make of it, is only made pictures of: fixed noise, for one."""
+    program = context.program
+    waiting: list[ast.AST] = [made]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        parent = program.parent(node)
+        if isinstance(parent, ast.Attribute):
+            around = program.parent(parent)
+            called = isinstance(around, ast.Call) and around.func is parent
+            if parent.attr not in HANDED_ON or (called and around.args and parent.attr != "to"):
+                return False
+            waiting.append(around if called else parent)  # type: ignore[arg-type]
+        elif isinstance(parent, ast.Call):
+            call = program.call(parent)
+            if call is None or not call.names:
+                return False
+            if all(name.endswith(PICTURES) for name in call.names):
+                continue
+            if not context.is_wrapped(call.callees) and not call.names <= PASSING:
+                return False
+            waiting.append(parent)
+        elif isinstance(parent, ast.Assign) and [type(it) for it in parent.targets] == [ast.Name]:
+            (target,) = parent.targets
+            if id(target) not in seen:
+                seen.add(id(target))
+                names = [
+                    it for it in program.nodes.values() if isinstance(it, ast.Name) and it.id == target.id
+                ]
+                uses = [it for it in names if isinstance(it.ctx, ast.Load)]
+                waiting += [it for it in uses if target in program.definitions(it)]
+        else:
+            return False
+    return bool(seen)
 
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:

@@ -15,12 +15,11 @@ from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import Kind, Unclear
 from dp2ddp.analyse.link import Scope
-from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.loops import PICTURES, BatchLoop
 from dp2ddp.analyse.samples import Samples
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
-PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 
 
 @dataclass(frozen=True)

@@ -23,6 +23,8 @@ from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
+# The methods in which DataParallel deals a batch to its replicas.
+STEPS = ("replicate", "scatter", "gather", "parallel_apply")
 # What a wrapped model has as a bare one has it.
 MODULE_NAMES = frozenset("""
     module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
@@ -65,6 +67,14 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
                 "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
+    for step in STEPS:
+        for target, statement in context.attribute_assignments.get(step, ()):
+            if context.is_wrapped(program.values(target.value)):
+                yield context.obstacle(
+                    statement,
+                    f"this changes what DataParallel does with its replicas: its `{step}`",
+                    "use layers that need no such thing, torch.nn.SyncBatchNorm for one, then convert",
+                )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
     for call in context.wraps if context.backwards and not context.scripts and not started else ():

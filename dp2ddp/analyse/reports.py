@@ -351,11 +351,15 @@ class _Finder(Gathering):
 
     def _reduced(self, call: Call) -> ast.expr | None:
         """The selected rows that a call is the mean of, or the like; None for other calls."""
-        function = call.node.func
-        rows = call.node.args[0] if call.node.args else getattr(function, "value", None)
-        alone = len(call.node.args) + len(call.node.keywords) == (1 if call.names <= STATISTICS else 0)
-        known = call.names <= STATISTICS or getattr(function, "attr", "") in ("mean", "median", "std", "var")
-        return rows if rows is not None and alone and known and self._of(rows) is Kind.PICKED else None
+        node, function = call.node, call.node.func
+        if call.names and call.names <= STATISTICS:
+            rows, others = node.args[0] if node.args else None, node.args[1:]
+        elif isinstance(function, ast.Attribute) and f"torch.{function.attr}" in STATISTICS:
+            rows, others = function.value, node.args
+        else:
+            return None
+        alone = rows is not None and not others and not node.keywords
+        return rows if alone and self._of(rows) is Kind.PICKED else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)

@@ -375,6 +375,14 @@ def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:
     assert after.printed == before.printed != ""
 
 
+def test_a_number_of_selected_rows(lab: Lab) -> None:
+    shown = "    kept = targets > 1\n    error = torch.mean(torch.abs(outputs[kept]))\n"
+    shown += "    print(f'{error.item():.9f} {outputs[kept].std().item():.9f}')\n"
+    text = SETUP + LOOP[4:] + STEP.replace("        ", "    ") + shown
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
+
+
 COUNTED = {
     "by output": "        for target, output in zip(targets, outputs.argmax(1)):\n            counts[target, output] += 1\n",
     "by label": "        for target in targets.tolist():\n            counts[target, 0] += 1\n",
