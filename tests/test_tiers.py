@@ -13,6 +13,7 @@ from programs import (
     FORWARD,
     LOADER,
     LOOP,
+    LOSS,
     OPTIMIZER,
     PATH,
     PROGRAM,
@@ -378,6 +379,20 @@ TRAINED = {
 def test_an_optimizer_of_the_wrapped_model_does_not_matter(name: str) -> None:
     _, conversion = converted(PROGRAM.replace(*TRAINED[name]))
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+
+
+def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_keeps_the_batches_whole() -> None:
+    """Whether the second is used in the same program, or in another one of the project."""
+    helper = "def chosen(model):\n    return torch.optim.SGD(model.parameters(), lr=0.1)\n\n\n"
+    text = PROGRAM.replace("data = ", helper + "data = ").replace(OPTIMIZER, "optimizer = chosen(model)")
+    assert converted(text)[1].scripts[0].tier == "sharded"
+    _, conversion = converted(
+        text.replace(CRITERION, CRITERION + "\nhead = nn.Linear(2, 2).cuda()\nother = chosen(head)").replace(
+            LOSS, "loss = criterion(head(outputs), targets.cuda())"
+        )
+    )
+    assert conversion.scripts[0].tier == "whole batch"
+    assert "`model` is trained" in next(f.message for f in conversion.findings if f.rule == "DDP503")
 
 
 BODY = PROGRAM[PROGRAM.index("model = nn.Linear") :]

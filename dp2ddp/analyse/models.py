@@ -214,9 +214,15 @@ def _held(context: Context, values: Values) -> Values:
 def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]) -> bool:
     """Whether a model is wrapped, is going to be, or is part of such a one."""
     values = context.program.values(owner)
-    if context.is_wrapped(values) or values & held:
-        return True
-    if values and all(isinstance(value, Inst) and _holds_tracked(context, value, held) for value in values):
+    models = [it for it in values if context.is_wrapped(frozenset([it])) or context.module_class(it)]
+    if models:
+        return all(
+            context.is_wrapped(frozenset([it]))
+            or it in held
+            or (isinstance(it, Inst) and _holds_tracked(context, it, held))
+            for it in models
+        )
+    if values & held:
         return True
     if isinstance(owner, ast.Name):
         found = context.program.definitions(owner)

@@ -377,7 +377,7 @@ def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:
 
 def test_a_number_of_selected_rows(lab: Lab) -> None:
     shown = "    kept = targets > 1\n    error = torch.mean(torch.abs(outputs[kept]))\n"
-    shown += "    print(f'{error.item():.9f} {outputs[kept].std().item():.9f}')\n"
+    shown += "    spread = outputs[kept].std()\n    print('%.9f %.9f' % (error.item(), spread.item()))\n"
     text = SETUP + LOOP[4:] + STEP.replace("        ", "    ") + shown
     before, after = runs(lab, text, 2)
     assert after.printed == before.printed != ""
