@@ -346,6 +346,23 @@ def test_noise_as_large_as_the_batch_is_no_matter_where_it_is_only_shown(use: st
     assert converted(SIZED + use)[1].scripts[0].tier == tier
 
 
+@pytest.mark.parametrize(
+    ("given", "tier"),
+    [
+        ("torch.autograd.Variable(torch.randn(inputs.size(0), 8)).cuda()", "whole batch"),
+        ("torch.cat([torch.rand(inputs.size(0), 4).cuda(), inputs[:, :4].cuda()], 1)", "whole batch"),
+        ("inputs.cuda() + 0.1 * torch.randn_like(inputs)", "sharded"),
+    ],
+)
+def test_a_model_of_random_numbers_is_given_those_of_the_whole_batch(given: str, tier: str) -> None:
+    """Else the batch would have each of them as often as there are processes."""
+    text = PROGRAM.replace(FORWARD, f"given = {given}\n        outputs = model(given)")
+    _, conversion = converted(text)
+    assert conversion.scripts[0].tier == tier
+    said = [f.message for f in conversion.findings if f.rule == "DDP503"]
+    assert ["the same for its part" in message for message in said] == [True] * (tier == "whole batch")
+
+
 @pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])
 def test_a_loop_that_counts_nothing_needs_a_loader_that_reshuffles_by_itself(loop: str) -> None:
     after, conversion = converted(PROGRAM.replace(LOOP, loop))
