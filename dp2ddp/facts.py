@@ -215,9 +215,9 @@ class Scaled(Fact):
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
-    ``kind``: "device" (the expression becomes this rank's device), "name" (a ``"cuda:0"`` kept as a string), "cuda"
-    (``x.cuda(…)``), "load" (``torch.load`` without ``map_location``), "current" (``torch.cuda.set_device``), "count"
-    (``torch.cuda.device_count()``).
+    ``kind``: "device" (the expression becomes this rank's device), "either" (the statement only chooses which device
+    ``operand`` becomes), "name" (a ``"cuda:0"`` kept as a string), "cuda" (``x.cuda(…)``), "load" (``torch.load``
+    without ``map_location``), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
     """
 
     kind: str

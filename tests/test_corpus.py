@@ -80,6 +80,9 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "1 scripts, in 1 the only reason: DDP501 the loss `…` can't be shown to be a mean" in why.read_text()
     )
     assert "1 scripts, in 1 the only reason: DDP503 every process would ask for input" in why.read_text()
+    assert "a/nested: tools/asking.py: refused: tools/asking.py:" in why.read_text()
+    assert "a/nested: tools/summed.py: whole batch: tools/summed.py:" in why.read_text()
+    assert "a/nested: tools/train.py: whole" not in why.read_text()
     assert (nested / "train.py").read_text() == flat
 
 

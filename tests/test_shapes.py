@@ -477,3 +477,28 @@ def test_what_only_the_main_process_knows_is_asked_where_it_is_used() -> None:
     assert "if ddp.is_main_process():\n    path = os.path.join(board" in after and "    ddp.save(" in after
     used = Project.of({Path("/example/train.py"): text + "model.load_state_dict(torch.load(path))\n"})
     assert [error.rule for error in convert(used).errors] == ["DDP301"]
+
+
+CHOICES = {
+    "if args.gpu is None:\n    device = torch.device('cuda')\nelse:\n    device = torch.device(f'cuda:{args.gpu}')\n": (
+        "\ndevice = ddp.device()\n"
+    ),
+    "device = torch.device('cuda:0') if args.gpu else torch.device('cuda')\n": "\ndevice = ddp.device()\n",
+    "if args.gpu is None:\n    device = torch.device('cpu')\nelse:\n    device = torch.device(f'cuda:{args.gpu}')\n": (
+        "    device = torch.device('cpu')\nelse:\n    device = ddp.device()\n"
+    ),
+    "device = None\nif args.gpu is None:\n    device = torch.device('cpu')\nelif args.gpu > 1:\n"
+    "    device = torch.device('cuda:1')\nelse:\n    device = torch.device('cuda')\n": "elif args.gpu > 1:\n",
+}
+
+
+@pytest.mark.parametrize("choice", CHOICES)
+def test_a_choice_between_two_gpus_is_none(choice: str) -> None:
+    options = "import argparse\n\nargs = argparse.ArgumentParser().parse_args()\n"
+    made = "data = TensorDataset(torch.rand(64, 8), torch.arange(64) % 2)\nloader = DataLoader(data, batch_size=16)\n"
+    model = "model = nn.DataParallel(nn.Linear(8, 2)).to(device)\n"
+    path = Path("/example/train.py")
+    conversion = convert(Project.of({path: HEAD + options + choice + made + model + LOOP}))
+    assert not conversion.errors and CHOICES[choice] in conversion.changes[0].after
+    again = convert(Project.of({path: conversion.changes[0].after}))
+    assert not again.changes and not again.findings

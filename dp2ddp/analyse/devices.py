@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.branches import is_shared
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_cuda_string
+from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle
@@ -27,7 +27,36 @@ def collect(context: Context, skipped: set[int], early: set[int]) -> tuple[Devic
         for place, device in named:
             if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
                 found.setdefault(id(place), device)
+    found = _once(context, found)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
+
+
+def _once(context: Context, found: dict[int, Device]) -> dict[int, Device]:
+    """The same, one for both branches of a condition that does nothing but choose between two devices."""
+    chosen = {key for key, device in found.items() if device.kind == "device"}
+    for node in list(context.program.nodes.values()):
+        match node:
+            case ast.If(
+                body=[ast.Assign(targets=[target], value=one)],
+                orelse=[ast.Assign(targets=[other], value=two)],
+            ) if ast.unparse(target) == ast.unparse(other):
+                target = context.program.anchor(target)
+            case ast.IfExp(body=one, orelse=two):
+                target = None
+            case _:
+                continue
+        inside = {id(it) for it in ast.walk(node)} & found.keys()
+        if {id(one), id(two)} == inside <= chosen and not _is_elif(context, node):
+            if is_choice(context, node.test):
+                found = {key: device for key, device in found.items() if key not in inside}
+                kind = "device" if target is None else "either"
+                found[id(node)] = Device(**context.place(node), kind=kind, operand=target)
+    return found
+
+
+def _is_elif(context: Context, node: ast.AST) -> bool:
+    parent = context.program.parent(node)
+    return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node]
 
 
 def _choosing(context: Context) -> set[int]:

@@ -8,10 +8,11 @@ A ``"cuda"`` that is kept as a string means the same: the process is bound to it
 from collections.abc import Iterator
 
 from dp2ddp.facts import Device, Facts
-from dp2ddp.plan import Edit, Finding, Remove, Replace, SetArgument, finding, runtime_import
+from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, SetArgument, finding, runtime_import
 
 MESSAGES = {
     "device": "this device is the same in every process",
+    "either": "both of these devices are the same in every process",
     "name": "this string names one GPU in every process",
     "cuda": "this moves to the current GPU",
     "load": "this loads to the device that the checkpoint was saved from",
@@ -51,6 +52,9 @@ def _edits(device: Device) -> Iterator[Edit]:
     match device.kind:
         case "device":
             yield Replace(device.at, "{ddp}.device()", ddp)
+        case "either" if device.operand is not None:
+            yield Insert(device.at, "{target} = {ddp}.device()", {**ddp, "target": device.operand})
+            yield Remove(device.at)
         case "name":
             yield Replace(device.at, '"cuda"')
         case "cuda" if device.extra is not None and device.operand is not None:
@@ -62,5 +66,5 @@ def _edits(device: Device) -> Iterator[Edit]:
             yield SetArgument(device.at, "map_location", "{ddp}.device()", ddp, position=1)
         case "current":
             yield Remove(device.at)
-    if device.kind in ("device", "cuda", "load"):
+    if device.kind in ("device", "either", "cuda", "load"):
         yield runtime_import(device.path, device.ddp)

@@ -54,8 +54,9 @@ def _sums(results: Sequence[Result]) -> Iterator[str]:
 
 
 def reasons(results: Sequence[Result]) -> str:
-    """What keeps scripts from being converted, and from being sharded; then all that was said of each script."""
-    lines = ["# What keeps scripts from being converted", "", *_grouped(results, "error")]
+    """Why each script is not sharded; what keeps scripts from that, by pattern; then all that was said of each."""
+    lines = ["# Scripts that are not sharded", "", *_not_sharded(results), ""]
+    lines += ["# What keeps scripts from being converted", "", *_grouped(results, "error")]
     lines += ["", "# What keeps batches whole, and other notes", "", *_grouped(results, "note")]
     lines += ["", "# What is left to look at", "", *_grouped(results, "warning"), "", "# Scripts", ""]
     for result in results:
@@ -63,6 +64,18 @@ def reasons(results: Sequence[Result]) -> str:
         lines.append(f"{result.entry}: {result.outcome}{tier}, {result.left} of {result.found} sites left")
         lines += [f"      {said.severity or 'error'}: {said}" for said in result.said]
     return "\n".join([*lines, ""])
+
+
+def _not_sharded(results: Sequence[Result]) -> Iterator[str]:
+    """One line for each script: the first line of it that forbids more, or says something that is known of it."""
+    for result in results:
+        severity = "note" if result.tier == "whole batch" else "error"
+        why = [said for said in result.said if (said.severity or "error") == severity]
+        if result.tier != "sharded" and why:
+            first = min(why, key=lambda said: "can't be shown" in said.message)
+            more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
+            message = first.message.partition("; ")[0]
+            yield f"{result.entry}: {result.tier or result.outcome}: {first.place}: {message}{more}"
 
 
 def _grouped(results: Sequence[Result], severity: str) -> Iterator[str]:
