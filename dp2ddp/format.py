@@ -1,7 +1,14 @@
-"""black, for files that were formatted with it before: there, and only there, nothing else moves."""
+"""black, for files that were formatted with it before: there, and only there, nothing else moves.
+
+In other files, statements that became much longer than what stood there are written in several lines, as it would.
+"""
 
 from __future__ import annotations
 
+import ast
+from collections import Counter
+from collections.abc import Iterator
+from difflib import SequenceMatcher
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -13,13 +20,66 @@ try:
 except ImportError:  # before Python 3.11; black brings it there
     import tomli as tomllib  # type: ignore[no-redef]
 
+LONG, LONGER = 100, 20
+"""Lines of other files: so many characters are too many, if what stood there had so many less."""
+
 
 def format_like(before: str, after: str, path: Path) -> str:
-    """``after`` formatted as ``before`` was: by black in the project's own configuration, or not at all."""
+    """``after`` formatted as ``before`` was: by black in the project's own configuration, or but for long lines."""
     mode = _mode(path.parent)
     if not before.strip() or _formatted(before, mode, fast=True) != before:
-        return after
+        return _folded(before, after)
     return _formatted(after, mode, fast=False) or after
+
+
+def _folded(before: str, after: str) -> str:
+    """``after`` with those of its statements in several lines that are too long for one, and were not before."""
+    lines = after.split("\n")
+    if not any(len(line) > LONG for line in lines):
+        return after
+    whole = _statements(after)
+    for index in _too_long(before.split("\n"), lines):
+        if index in whole:
+            lines[index] = _fold(lines[index]) or lines[index]
+    return "\n".join(lines)
+
+
+def _statements(text: str) -> set[int]:
+    """The lines that are one simple statement each, counted from 0."""
+    try:
+        nodes = [node for node in ast.walk(ast.parse(text)) if isinstance(node, ast.stmt)]
+    except (ValueError, SyntaxError):
+        return set()
+    starts = Counter(node.lineno for node in nodes)
+    single = (node for node in nodes if node.lineno == node.end_lineno and not hasattr(node, "body"))
+    return {node.lineno - 1 for node in single if starts[node.lineno] == 1}
+
+
+def _too_long(before: list[str], after: list[str]) -> Iterator[int]:
+    """The lines of ``after`` that are longer than what they took the place of, and than most lines."""
+    lengths = sorted(map(len, before))
+    usual = max(LONG, lengths[len(lengths) * 99 // 100])
+    for kind, start, end, first, last in SequenceMatcher(None, before, after, autojunk=False).get_opcodes():
+        if kind in ("insert", "replace"):
+            limit = max([usual, *(len(line) + LONGER for line in before[start:end])])
+            yield from (index for index in range(first, last) if len(after[index]) > limit)
+
+
+def _fold(line: str) -> str | None:
+    """A line of one statement as black would write it; None where a comment goes with it."""
+    text = line.strip()
+    indent = line[: line.index(text)]
+    mode = black.Mode(line_length=LONG - len(indent), string_normalization=False, magic_trailing_comma=False)
+    try:
+        tree = ast.parse(text)
+        folded = black.format_str(text, mode=mode).rstrip("\n")
+        same = ast.dump(ast.parse(folded)) == ast.dump(tree)
+    except (ValueError, SyntaxError):
+        return None
+    if not same or tree.body[0].end_col_offset != len(text.encode()):
+        return None
+    end = "\r" if line.endswith("\r") else ""
+    return "\n".join(f"{indent}{part}{end}" for part in folded.split("\n"))
 
 
 def _formatted(text: str, mode: black.Mode, fast: bool) -> str | None:

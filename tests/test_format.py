@@ -65,3 +65,35 @@ def test_line_ends(tmp_path: Path) -> None:
     assert format_like(windows[0], windows[1], path) == windows[2]
     mixed = windows[1] + "z = 1\n"
     assert format_like(windows[0], mixed, path) == mixed
+
+
+SPELLED = "x = f('a', b)\n"
+CALL = "loader = make(data_set={0}, batch_size=local(size), number_of_workers=local(workers), shuffle={0})"
+
+
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+def test_a_line_that_became_too_long_is_folded(end: str, tmp_path: Path) -> None:
+    path = configured(tmp_path, "")
+    before = (SPELLED + "if x:\n\tloader = make(data)\n").replace("\n", end)
+    after = (SPELLED + "if x:\n\t" + CALL.format("'data'") + "\n").replace("\n", end)
+    folded = "\tloader = make(\n\t    data_set='data', batch_size=local(size), number_of_workers=local(workers), shuffle='data'\n\t)\n"
+    assert format_like(before, after, path) == (SPELLED + "if x:\n" + folded).replace("\n", end)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    {
+        "as long before": (CALL.format("'da'"), CALL.format("'data'")),
+        "a part of a statement": (
+            "y = [\nmake(),\n]",
+            "y = [\n" + CALL.format(1).partition(" = ")[2] + ",\n]",
+        ),
+        "one of two": ("y = 1", CALL.format("'data'") + "; y = 1"),
+        "with a comment": ("y = 1", CALL.format("'data'") + "  # all"),
+        "in a text": ("y = 1", 'y = """\n' + CALL.format("'data'") + '\n"""'),
+        "not too long": ("y = 1", CALL.format("'data'").replace("shuffle", "s").replace("number_of_", "")),
+    }.values(),
+)
+def test_any_other_long_line_stays(old: str, new: str, tmp_path: Path) -> None:
+    before, after = (f"{SPELLED}{text}\n" for text in (old, new))
+    assert format_like(before, after, configured(tmp_path, "")) == after

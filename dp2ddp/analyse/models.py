@@ -215,14 +215,15 @@ def _is_tracked(context: Context, owner: ast.expr, held: Values, names: set[int]
     """Whether a model is wrapped, is going to be, or is part of such a one."""
     values = context.program.values(owner)
     models = [it for it in values if context.is_wrapped(frozenset([it])) or context.module_class(it)]
-    if models:
-        return all(
-            context.is_wrapped(frozenset([it]))
-            or it in held
-            or (isinstance(it, Inst) and _holds_tracked(context, it, held))
-            for it in models
-        )
-    if values & held:
+    tracked = all(
+        context.is_wrapped(frozenset([it]))
+        or it in held
+        or (isinstance(it, Inst) and _holds_tracked(context, it, held))
+        for it in models
+    )
+    if models and (tracked or isinstance(owner, ast.Name)):
+        return tracked
+    if not models and values & held:
         return True
     if isinstance(owner, ast.Name):
         found = context.program.definitions(owner)
