@@ -238,7 +238,7 @@ def test_a_loss_that_the_model_computes_weighs_the_same_in_all_parts(name: str) 
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
     assert "DistributedSampler(" in after and "ddp.print(ddp.batch_loss(loss).item())" in after
     for dealt in (converted(text, exact=True)[0], converted(text.replace(LOADER, SAMPLED))[0]):
-        assert ", weighed=False)\n" in dealt and "DistributedDataParallel" in dealt
+        assert "weighed=False" in dealt and "DistributedDataParallel" in dealt
 
 
 @pytest.mark.parametrize("name", EVEN_LOSSES)
