@@ -276,7 +276,11 @@ WHOLE = {
         "more of `meter`",
         ("return correct", "return '{m.avg} {m.val}'.format(m=meter)"),
     ),
-    "an object that keeps the last": (ADD, ADD + "        tracker.update(len(targets))\n", "begin with nothing"),
+    "an object that keeps the last": (
+        ADD,
+        ADD + "        tracker.update(len(targets))\n",
+        "begin with nothing",
+    ),
     "an object that is not reset": (
         ADD,
         ADD + "        confusion.add(targets, output.argmax(1))\n",
