@@ -145,7 +145,8 @@ class Loader(Fact):
     ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
-    tier: whether parts weigh by their numbers of samples.
+    tier: whether parts weigh by their numbers of samples. ``number`` tells those apart that one loop draws from at
+    once: each has an order of its own.
     """
 
     statement: Anchor
@@ -162,6 +163,7 @@ class Loader(Fact):
     target: Anchor | None = None
     empty: Anchor | None = None
     weighed: bool = True
+    number: int = 0
 
 
 @dataclass(frozen=True)

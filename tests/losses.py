@@ -135,6 +135,13 @@ MEANS = {
         (LOSS, "loss, seen = weighed(outputs, targets.cuda())"),
         ("for epoch in range(2):", WEIGHED + "for epoch in range(2):"),
     ),
+    "the sizes of the weights": program(
+        (
+            LOSS,
+            LOSS + "\n        for name, weight in model.named_parameters():\n            if name != 'bias':\n"
+            "                loss = loss + 0.01 * sum(p.norm() for p in model.parameters()) * weight.abs().sum()",
+        )
+    ),
     "a sum of a list": program(
         (
             LOSS,

@@ -230,6 +230,29 @@ SHARDED_LOADERS = {
     "a loader in a list": "loader = [DataLoader(data, batch_size=16, shuffle=True) for _ in range(1)][0]",
 }
 
+# Optimizers that ask a function for the loss, as often as they like.
+CLOSURES = {
+    "a function in the loop": """\
+        def closure():
+            optimizer.zero_grad()
+            loss = criterion(model(inputs.cuda()), targets.cuda())
+            loss.backward()
+            return loss
+
+        print('%.6f' % optimizer.step(closure).item())
+""",
+    "one that returns a number": """\
+        def closure():
+            loss = criterion(model(inputs.cuda()), targets.cuda())
+            optimizer.zero_grad()
+            loss.backward()
+            return float(loss)
+
+        print('%.6f' % optimizer.step(closure=closure))
+""",
+}
+
+
 # Loaders that something else draws whole batches from: the training loop shards them.
 DEALT = {
     "an evaluation": LOADER + "\nfor batch in loader:\n    pass",

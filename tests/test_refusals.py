@@ -114,6 +114,35 @@ REFUSED = {
         11,
         "has just made it",
     ),
+    "gradients cut off before they are averaged": (
+        WRAP,
+        WRAP + "\nfor p in model.parameters():\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",
+        "DDP503",
+        11,
+        "not linear",
+    ),
+    "gradients changed by what another function hands out": (
+        WRAP,
+        WRAP + "\nlimits = [torch.ones(2, 8)]\nmodel.module.weight.register_hook(limits.__getitem__)",
+        "DDP503",
+        11,
+        "not linear",
+    ),
+    "a gradient in proportion to itself": (
+        WRAP,
+        "def hook(grad):\n    scale = grad.norm()\n    return grad / scale\n\n\n"
+        "model.weight.register_hook(hook)\n" + WRAP,
+        "DDP503",
+        14,
+        "not linear",
+    ),
+    "steps within the backward pass": (
+        WRAP,
+        "model.weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))\n" + WRAP,
+        "DDP503",
+        9,
+        "not linear",
+    ),
     "a log and training in one block": (
         LOOP,
         'with open("log.txt", "w+") as log:\n  for epoch in range(2):\n',

@@ -73,7 +73,14 @@ def test_the_wrap_keeps_what_still_means_something() -> None:
     assert "model = ddp.DataParallel(Turned(8, 2).to(ddp.device()), dim=1)" in ast.unparse(ast.parse(after))
 
 
-@pytest.mark.parametrize("move", ['model = nn.DataParallel(model).to("cuda")', WRAP + '\nmodel.to("cuda:0")'])
+@pytest.mark.parametrize(
+    "move",
+    [
+        'model = nn.DataParallel(model).to("cuda")',
+        WRAP + '\nmodel.to("cuda:0")',
+        WRAP + '\nmodel.to(device="cuda")',
+    ],
+)
 def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> None:
     text, _ = converted(PROGRAM.replace("nn.Linear(8, 2).cuda()\n" + WRAP, "nn.Linear(8, 2)\n" + move))
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\ncriterion" in text
@@ -368,6 +375,58 @@ def test_a_loop_that_counts_nothing_needs_a_loader_that_reshuffles_by_itself(loo
     after, conversion = converted(PROGRAM.replace(LOOP, loop))
     assert conversion.scripts[0].tier == "sharded"
     assert "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in after
+
+
+HOOKS = {
+    "a factor": "for p in model.parameters():\n    p.register_hook(lambda grad: -0.5 * grad / 2)",
+    "a mask": "mask = torch.ones(2, 8)\nmodel.weight.register_hook(lambda g: g.mul(mask.to(g.device)))",
+    "rows": "def hook(grad):\n    grad = grad.clone()\n    grad[:1] = 0\n    grad *= 2\n    return grad\n\n\n"
+    "model.weight.register_hook(hook)",
+}
+
+
+@pytest.mark.parametrize("name", HOOKS)
+def test_hooks_that_are_linear_in_the_gradients_are_the_same_before_their_average(name: str) -> None:
+    _, conversion = converted(PROGRAM.replace(WRAP, HOOKS[name] + "\n" + WRAP))
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [f for f in conversion.findings if f.is_left]
+
+
+def test_hooks_that_look_at_gradients_see_those_of_a_part() -> None:
+    """Of outputs, whole batches have all."""
+    seen = "seen = []\nmodel.weight.register_hook(lambda grad: seen.append(grad.norm()))\n"
+    _, conversion = converted(PROGRAM.replace(WRAP, seen + WRAP))
+    (left,) = (finding for finding in conversion.findings if finding.is_left)
+    assert "the main process's part" in left.message and conversion.scripts[0].tier == "sharded"
+    cut = "        outputs.register_hook(lambda grad: grad.clamp(-1, 1))\n        loss = criterion"
+    _, conversion = converted(PROGRAM.replace("        loss = criterion", cut))
+    assert conversion.scripts[0].tier == "whole batch"
+
+
+def test_a_sampler_is_told_the_epoch_by_a_name_that_always_has_one() -> None:
+    """Where a name may hold a loader without, those with one keep their own order."""
+    other = LOADER.replace("shuffle=True", "sampler=torch.utils.data.SubsetRandomSampler(range(7, 50))")
+    made = f"\n\ndef made(some):\n    if some:\n        {other}\n    else:\n        {LOADER}\n    return loader\n\n\n"
+    after, conversion = converted(PROGRAM.replace(LOADER, made + "loader = made(len(data) > 100)"))
+    assert conversion.scripts[0].tier == "sharded"
+    assert calls(after).count("shard") == 2 and "set_epoch" not in after
+    both = made.replace(other, LOADER.replace("shuffle=True", "shuffle=True, drop_last=True"))
+    after, _ = converted(PROGRAM.replace(LOADER, both + "loader = made(len(data) > 100)"))
+    assert calls(after).count("shard") == 0 and "    loader.sampler.set_epoch(epoch)\n" in after
+
+
+def test_loaders_that_are_drawn_from_at_once_have_orders_of_their_own() -> None:
+    """With one seed for both, samples would meet the same others in every epoch, or themselves."""
+    zipped = PROGRAM.replace("in loader:", "in zip(loader, others):").replace(
+        "for inputs, targets", "for (inputs, targets), (more, _)"
+    )
+    zipped = zipped.replace("model(inputs.cuda())", "model(inputs.cuda() + more.cuda())")
+    after, _ = converted(zipped.replace(LOADER, LOADER + LOADER.replace("loader", "\nothers", 1)))
+    assert "sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed())\n" in after
+    assert "others_sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed() + 1)\n" in after
+    made = "\n\ndef made():\n    return DataLoader(data, batch_size=16, shuffle=True)\n\n\nloader, others = made(), made()"
+    after, _ = converted(zipped.replace(LOADER, made))
+    assert "return ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in after
 
 
 TRAINED = {

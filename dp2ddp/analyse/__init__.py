@@ -16,6 +16,7 @@ from dp2ddp.analyse import (
     entry,
     evaluations,
     functional,
+    hooks,
     loaders,
     loops,
     metrics,
@@ -42,7 +43,10 @@ def analyse(project: Project) -> Facts:
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
     wrapped = models.collect(context)
-    made = (*loaders.collect(context, training), *loaders.dealt(context, draws))
+    made = (
+        *loaders.collect(context, training, loops.together(context, batch_loops)),
+        *loaders.dealt(context, draws),
+    )
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     judged = metrics.judge(context, batch_loops)
@@ -88,6 +92,7 @@ def analyse(project: Project) -> Facts:
             *devices.obstacles(context),
             *effects.obstacles(context, acts),
             *effects.imported(context),
+            *hooks.obstacles(context),
             *alike.obstacles(context, acts),
             *checkpoints.obstacles(context),
         ),

@@ -8,7 +8,20 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp2ddp.analyse.link import LOADER, WRAP, Call, Coll, Inst, Made, Program, Value, Values, full_name
+from dp2ddp.analyse.link import (
+    LOADER,
+    WRAP,
+    Bound,
+    Call,
+    Coll,
+    Func,
+    Inst,
+    Made,
+    Program,
+    Value,
+    Values,
+    full_name,
+)
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
 from dp2ddp.source import SourceFile, parse
 
@@ -100,6 +113,18 @@ class Context:
         owner = backward.func.value  # type: ignore[attr-defined]
         optimizes = any(self._optimizes(value) for value in self.program.values(owner))
         return backward.args[0] if optimizes and len(backward.args) == 1 else owner
+
+    @cached_property
+    def closures(self) -> set[int]:
+        """The functions whose loss an optimizer steps by, as often as it likes: ``optimizer.step(closure)``."""
+        steps = (it.node for it in self.program.calls if getattr(it.node.func, "attr", "") == "step")
+        given = (it for step in steps for it in (*step.args, *(keyword.value for keyword in step.keywords)))
+        functions = (
+            value.func if isinstance(value, Bound) else value
+            for expression in given
+            for value in self.program.values(expression)
+        )
+        return {function.scope for function in functions if isinstance(function, Func)}
 
     def _optimizes(self, value: Value) -> bool:
         """Whether a value is an optimizer."""
@@ -294,6 +319,7 @@ def is_inserted(node: ast.AST) -> bool:
 
 
 WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
+WRAPPERS |= {"itertools.cycle"}
 WRAPPERS |= {f"builtins.{name}" for name in ("list", "tuple", "sorted", "reversed", "zip")}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 from typing import Any
 
 from dp2ddp.analyse.branches import is_shared
@@ -25,9 +26,16 @@ POSITIONS = {
 }
 
 
-def collect(context: Context, training: set[int]) -> tuple[Loader, ...]:
-    """The loaders that training loops iterate over."""
-    return tuple(_loader(context, call) for call in context.loaders if id(call.node) in training)
+def collect(context: Context, training: set[int], together: dict[int, list[int]]) -> tuple[Loader, ...]:
+    """The loaders that training loops iterate over, ``together`` those that a loop draws from at once."""
+    found = []
+    for call in context.loaders:
+        if id(call.node) in training:
+            first, *others = together.get(id(call.node), [0])
+            loader = replace(_loader(context, call), number=first)
+            shard = loader.shard or ("several made here are drawn from at once" if others else "")
+            found.append(replace(loader, shard=shard))
+    return tuple(found)
 
 
 def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:

@@ -96,6 +96,17 @@ def training_loaders(loops: list[BatchLoop]) -> set[int]:
     return {site for loop in loops if loop.trains for site in loop.loaders}
 
 
+def together(context: Context, loops: list[BatchLoop]) -> dict[int, list[int]]:
+    """The loaders of the training, with their places among those that a loop draws from at once, as ``zip`` does."""
+    found: dict[int, list[int]] = {}
+    for loop in loops:
+        for place, draw in enumerate(loop.draws if loop.trains else ()):
+            for site in context.made(context.program.values(draw), LOADER):
+                places = found.setdefault(site, [])
+                places += [place] if place not in places else []
+    return found
+
+
 def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:
     """Where the training draws from loaders that something else draws from, too, and these loaders."""
     training = training_loaders(loops)
@@ -252,11 +263,26 @@ def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
 
 def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...]) -> tuple[EpochLoop, ...]:
     """Every loop over epochs, with the sampler that it must tell the epoch."""
+    anchors = {site: context.program.anchor(context.program.node(site)) for site in training_loaders(loops)}
+    made = {loader.at: loader for loader in loaders if not (loader.problem or loader.shard)}
+    sampled = {site: made[at] for site, at in anchors.items() if at in made}
+    untold: list[EpochLoop] = []
+    while True:
+        found = _told(context, loops, sampled)
+        problems = [loop for loop in found if loop.problem is not None]
+        if not problems:
+            return (*untold, *found)
+        untold += problems
+        left = {loop.loader for loop in problems}
+        sampled = {site: loader for site, loader in sampled.items() if loader.at not in left}
+
+
+def _told(context: Context, loops: list[BatchLoop], sampled: dict[int, Loader]) -> tuple[EpochLoop, ...]:
+    """The loops over epochs in which loaders with a DistributedSampler, by where they are made, are drawn from."""
     facts: list[EpochLoop] = []
-    made = {loader.at: loader for loader in loaders}
-    for site in sorted(training_loaders(loops), key=lambda site: context.program.order[site]):
-        loader = made.get(context.program.anchor(context.program.node(site)))
-        if loader is None or loader.problem or loader.shard or loader.shuffle is False:
+    for site in sorted(sampled, key=lambda site: context.program.order[site]):
+        loader = sampled[site]
+        if loader.shuffle is False:
             continue
         starts = [
             start
@@ -265,7 +291,7 @@ def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...
             for start in _starts(context, loop)
         ]
         for loop in _epoch_loops(context, starts):
-            fact = _epoch_loop(context, loop, loader, site)
+            fact = _epoch_loop(context, loop, sampled, site)
             if fact not in facts:
                 facts.append(fact)
     return tuple(facts)
@@ -312,13 +338,14 @@ def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
     return sorted(counted or others[:1], key=lambda node: program.order[id(node)])
 
 
-def _epoch_loop(context: Context, loop: ast.stmt, loader: Loader, site: int) -> EpochLoop:
+def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], site: int) -> EpochLoop:
+    loader = sampled[site]
     place = {**context.place(loop.body[0]), "loader": loader.at}  # type: ignore[attr-defined]
     variable, rename = _variable(context, loop)
     if not variable:
         problem = "a loop over epochs has no counter that a sampler could be told"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
-    sampler = _sampler(context, loop, loader, site)
+    sampler = _sampler(context, loop, sampled, site)
     if not sampler:
         problem = "it has no name in a loop over epochs"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
@@ -362,9 +389,9 @@ def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
     return None
 
 
-def _sampler(context: Context, loop: ast.stmt, loader: Loader, site: int) -> str:
-    """How the loader's sampler is called in a loop: by its own name, or through the loader."""
-    program = context.program
+def _sampler(context: Context, loop: ast.stmt, sampled: dict[int, Loader], site: int) -> str:
+    """How the loader's sampler is called in a loop: by its own name, or through that of the loader."""
+    program, loader = context.program, sampled[site]
     made = program.node(site)
     scope = program.scope(loop)
     path = program.file(loop).path
@@ -375,7 +402,8 @@ def _sampler(context: Context, loop: ast.stmt, loader: Loader, site: int) -> str
             return loader.sampler
     for node in program.descendants(loop):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
-            if site in context.made(program.values(node), LOADER) and _bound_outside(context, node, loop):
+            sites = context.made(program.values(node), LOADER)
+            if site in sites and sites <= sampled.keys() and _bound_outside(context, node, loop):
                 return f"{ast.unparse(node)}.sampler"
     for name, values in _visible(context, scope):
         if context.made(values, LOADER) == {site}:

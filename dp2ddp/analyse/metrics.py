@@ -52,13 +52,15 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     for node in context.backwards:
         if not context.runs_in_training(node):
             continue
+        if not any(loop.trains and id(node) in loop.runs for loop in loops):
+            found.append(Loss(**context.place(node)))  # there are no parts: of what, the obstacle says
+            continue
         average, problem = _average(context, samples, node)
         if average or problem is None:
             found.append(Loss(**context.place(node), average=average, problem=problem))
             continue
         gathering = Gathering(context, loops)
-        drawn = any(loop.trains and id(node) in loop.runs for loop in loops)
-        gathered, uneven = _average(context, gathering, node) if drawn else ("", problem)
+        gathered, uneven = _average(context, gathering, node)
         if gathered or uneven is None:
             found.append(Loss(**context.place(node), average=gathered, problem=uneven))
             for call, rows in gathering.gathered.values():
@@ -245,6 +247,8 @@ def measured(
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
     """The expressions by which a statement lets a loop end early, or sets the optimizer's state."""
+    if isinstance(node, ast.Return) and context.program.scope(node).index in context.closures:
+        return [] if node.value is None else [node.value]
     if isinstance(node, ast.If | ast.While):
         leaves = any(
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
@@ -331,10 +335,7 @@ class _Followed:
         ``runs`` is what it runs itself, no evaluation within it.
         """
         node: ast.For = loop.node  # type: ignore[assignment]
-        call = self.program.call(node.iter)
-        counted = call is not None and "builtins.enumerate" in call.names
-        target = node.target.elts[-1] if counted and isinstance(node.target, ast.Tuple) else node.target
-        self.rows |= self._bound([target])
+        self.rows |= self._bound([self._taken(node)])
         found: dict[int, set[int]] = defaultdict(set, {self.program.scope(node).index: set()})
         for backward in self.context.backwards:
             if id(backward) in runs and not self.whole(backward):
@@ -345,6 +346,12 @@ class _Followed:
                 if self.context.is_wrapped(self.program.values(it.node.func)):
                     found[self.program.scope(it.node).index] |= self._bound(statement.targets)
         return [(self.program.scopes[index], names) for index, names in found.items()]
+
+    def _taken(self, loop: ast.For) -> ast.expr:
+        """What a loop takes one after the other, without the number that ``enumerate`` gives it."""
+        call = self.program.call(loop.iter)
+        counted = call is not None and "builtins.enumerate" in call.names
+        return loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
 
     def spread(self, scope: Scope) -> None:
         """Follow measured values through the assignments of a function, and into the meters they are given to."""
@@ -363,7 +370,7 @@ class _Followed:
                     elif self._is_chosen(node):
                         self.counted |= self._bound([node.target])
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
-                    self.rows |= self._bound([node.target])
+                    self.rows |= self._bound([self._taken(node)])
                 if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
                     self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(node, ast.Call) and _method(node) in ADDING:

@@ -339,14 +339,15 @@ def is_move(node: ast.AST) -> bool:
     return (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and (node.func.attr == "cuda" or (node.func.attr == "to" and len(node.args) >= 1))
+        and (node.func.attr == "cuda" or move_device(node) is not None)
     )
 
 
 def move_device(node: ast.Call) -> ast.expr | None:
     """The device that ``x.to(device)`` names; None for ``x.cuda()``."""
     if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
-        return node.args[0]
+        named = (it.value for it in node.keywords if it.arg == "device")
+        return node.args[0] if node.args else next(named, None)
     return None
 
 

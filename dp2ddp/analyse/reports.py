@@ -18,7 +18,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER, Call
-from dp2ddp.analyse.loops import BatchLoop, training_loaders
+from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame, right_side
 from dp2ddp.facts import Effect, Number
@@ -97,6 +97,8 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
+        self._evaluated = {id(draw) for loop in loops if not loop.trains for draw in loop.draws}
+        _, self._dealt = drawn(context, loops)
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._summed: set[int] = set()
@@ -592,7 +594,8 @@ class _Finder(Gathering):
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
-        if sites and not sites & self._training and not (call and "builtins.enumerate" in call.names):
+        sharded = self._training - (self._dealt if id(source) in self._evaluated else set())
+        if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
         return super()._drawn(source, frame)
 

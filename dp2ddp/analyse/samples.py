@@ -76,6 +76,8 @@ LAYERS = frozenset("""
     AdaptiveAvgPool2d PixelShuffle ReflectionPad2d ZeroPad2d
     """.split())
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
+# What a module hands out of itself: every process has the same.
+OF_THE_MODEL = {"parameters", "named_parameters"}
 OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
 GIVEN = "something of the batch"
 """What stands for an argument that is no literal, and not None."""
@@ -776,6 +778,10 @@ class Samples:
             return self._forward(call, frame)
         if losses.is_loss(self.context, call):
             return self._loss(call, frame)
+        if isinstance(function, ast.Attribute) and function.attr in OF_THE_MODEL:
+            owners = self.program.values(function.value)
+            if owners and all(map(self.context.module_class, owners)):
+                return Every(Kind.SAME)
         entered = [target for callee in call.callees for target in self._entered(call, callee)]
         if entered and all(isinstance(callee, Func | Bound | Inst) for callee in call.callees):
             return kinds.join([self._returned(call, *target, frame) for target in entered], node)
@@ -815,6 +821,8 @@ class Samples:
         value = kinds.elementwise(values, node)
         if value is Kind.PICKED and reduction == "mean":
             return Unclear(node, picked(node.args[0] if node.args else node))
+        if value is Kind.WHOLE:
+            return value
         if isinstance(value, Unclear) or value in PLAIN or problem is not None:
             return Unclear(node, problem)
         return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
@@ -826,7 +834,7 @@ class Samples:
             value = self._value(node.args[0], frame)
             if isinstance(value, Held | Every) or value in (*PLAIN, Kind.WHOLE):
                 return Kind.SAME
-            if self._is_list(node.args[0]):
+            if self._is_list(node.args[0]) or self.context.made(self.program.values(node.args[0]), LOADER):
                 return Kind.SAME
             if value is Kind.BATCH and self._is_moved_part(node.args[0]):
                 return Kind.COUNT

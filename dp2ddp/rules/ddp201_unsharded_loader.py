@@ -98,7 +98,7 @@ def _edits(loader: Loader) -> Iterator[Edit]:
     else:
         arguments.append(f"shuffle={loader.shuffle}")
     if loader.shuffle is not False:
-        arguments.append("seed={ddp}.shared_seed()")
+        arguments.append("seed={ddp}.shared_seed()" + (f" + {loader.number}" if loader.number else ""))
     if loader.drop_last is not None:
         holes["drop_last"] = loader.drop_last
         arguments.append("drop_last={drop_last}")

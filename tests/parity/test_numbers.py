@@ -304,6 +304,35 @@ for epoch in range(2):
     true = [int(it) for part in true for it in part]
     print(sorted(zip(said, true)))
 """,
+    "sums that begin together, and loaders of one factory": """\
+def made(*sizes):
+    data = TensorDataset(torch.randn(sizes[0], 8), torch.randint(4, sizes[:1]))
+    return DataLoader(data, batch_size=sizes[1], shuffle=sizes[0] == 50)
+
+
+def test(loader):
+    correct, total = 0, 0
+    with torch.no_grad():
+        for inputs, targets in loader:
+            correct += (model(inputs.cuda()).argmax(1).cpu() == targets).sum().item()
+            total += len(targets)
+    print("%.6f" % (correct / total), total)
+
+
+loader, others = made(50, 15), made(21, 6)
+for epoch in range(2):
+    (running, steps), seen = (0.0, 0), 0
+    total, correct = 0, 0
+"""
+    + LOOP
+    + STEP
+    + """\
+        running, steps, seen = running + loss.item(), steps + 1, seen + 1
+        total += len(targets)
+        correct += outputs.argmax(1).eq(targets).sum().item()
+    print("%.9f %d %d %d" % (running / steps, seen, correct, total))
+    test(others)
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):

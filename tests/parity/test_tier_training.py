@@ -12,7 +12,18 @@ from pathlib import Path
 import pytest
 import torch
 from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
-from programs import CHOSEN, DEALT, FUNCTIONAL, LOADER, PATH, PROGRAM, SHARDED_LOADERS, WHOLE_BATCH, WRAP
+from programs import (
+    CHOSEN,
+    CLOSURES,
+    DEALT,
+    FUNCTIONAL,
+    LOADER,
+    PATH,
+    PROGRAM,
+    SHARDED_LOADERS,
+    WHOLE_BATCH,
+    WRAP,
+)
 
 from dp2ddp.convert import convert, convert_paths
 from dp2ddp.source import Project
@@ -92,6 +103,21 @@ def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processe
     before, after = runs(lab, PROGRAM.replace(LOADER, {**SHARDED_LOADERS, **DEALT}[name]), processes)
     assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", CLOSURES)
+def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """L-BFGS ends its rounds by it: given those of their parts, processes would make different numbers of them."""
+    step = PROGRAM[PROGRAM.index("        optimizer.zero_grad") :]
+    text = PROGRAM.replace(step, CLOSURES[name]).replace("optim.SGD", "optim.LBFGS")
+    assert "LBFGS" in text
+    before, after = runs(lab, text.replace("16", "15"), processes, exact=True)
+    assert before.printed == after.printed != ""
+    for rank in after.ranks:  # it makes rounding larger than others do
+        torch.testing.assert_close(rank["parameters"], before.ranks[0]["parameters"], rtol=0, atol=1e-8)
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -1,0 +1,148 @@
+"""Functions that are given gradients before those of the processes are averaged.
+
+nn.DataParallel has added up what its replicas computed when the hook of a parameter is called. Now each process has the
+gradients of its part there. What is linear in them may come before their average as well as after it; nothing else may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse import kinds
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.forwards import Forwards
+from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, PLAIN
+from dp2ddp.analyse.link import Bound, Func, Scope
+from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
+
+OF_TENSORS = {"register_hook"}
+OF_PARAMETERS = {"register_post_accumulate_grad_hook"}
+OF_MODULES = {"register_full_backward_hook", "register_backward_hook"}
+KEEPING = {"append", "update", "add", "extend", "setdefault", "__setitem__", "print"}
+SCALING = {"mul", "div", "mul_", "div_", "multiply", "divide"}
+HANDING_ON = {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
+TELLING = {"device", "dtype", "shape", "size", "type"}
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Hooks that change gradients otherwise than in proportion, and those that look at them."""
+    samples = Forwards(context)
+    for call in context.program.calls:
+        function = call.node.func
+        method = function.attr if isinstance(function, ast.Attribute) else ""
+        hooks = OF_TENSORS | OF_PARAMETERS | OF_MODULES
+        own = any(isinstance(callee, Func | Bound) for callee in call.callees)
+        if method not in hooks or own or not call.node.args or not context.runs_in_training(call.node):
+            continue
+        given = ast.unparse(call.node.args[0])
+        shown = f"`{ast.unparse(function)}({given if len(given) < 60 else '…'})`"
+        scopes = _functions(context, call.node.args[0])
+        if scopes and method in OF_TENSORS and all(_is_linear(samples, it) for it in scopes):
+            continue
+        if scopes and method not in OF_PARAMETERS and all(_only_looks(it) for it in scopes):
+            yield context.obstacle(
+                call.node,
+                f"{shown} sees the gradients of the main process's part of each batch",
+                "look at .grad after backward(): there it is the whole batch's",
+                NO_TIER,
+            )
+            continue
+        owner = kinds.tensor(samples.of(function.value), function)  # type: ignore[attr-defined]
+        of_rows = method in OF_TENSORS and owner in (*BY_SAMPLE, *AVERAGED)
+        yield context.obstacle(
+            call.node,
+            f"{shown} is given gradients before those of the processes are averaged, and is not linear in them",
+            "change .grad between backward() and step(): there it is the whole batch's",
+            SHARDED_ONLY if of_rows else ANY_TIER,
+        )
+
+
+def _functions(context: Context, hook: ast.expr) -> list[Scope]:
+    """The functions that a hook may be; none where one of them is not followed."""
+    values = context.program.values(hook)
+    functions = [value.func if isinstance(value, Bound) else value for value in values]
+    found = [context.program.scopes[it.scope] for it in functions if isinstance(it, Func)]
+    return found if len(found) == len(values) else []
+
+
+def _only_looks(scope: Scope) -> bool:
+    """Whether a function returns nothing, and changes nothing that it is given."""
+    if isinstance(scope.node, ast.Lambda):
+        body = scope.node.body
+        name = getattr(body.func, "attr", getattr(body.func, "id", "")) if isinstance(body, ast.Call) else ""
+        return name in KEEPING
+    for node in (inner for statement in scope.body for inner in ast.walk(statement)):
+        match node:
+            case ast.Return(value=ast.expr()) | ast.Yield() | ast.YieldFrom():
+                return False
+            case ast.Call(func=ast.Attribute(attr=method)) if method.endswith("_") and method not in KEEPING:
+                return False
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in scope.params:
+                return False
+            case ast.AugAssign():
+                return False
+    return True
+
+
+def _is_linear(samples: Forwards, scope: Scope) -> bool:
+    """Whether a function returns its last argument in proportion, by the same numbers in every process."""
+    hook = _Hook(samples, set(scope.params[-1:]))
+    if isinstance(scope.node, ast.Lambda):
+        return hook.is_linear(scope.node.body)
+    *first, last = scope.body
+    return all(map(hook.keeps, first)) and isinstance(last, ast.Return) and hook.is_linear(last.value)
+
+
+class _Hook:
+    """The statements of a hook; ``names`` are those of the gradient."""
+
+    def __init__(self, samples: Forwards, names: set[str]) -> None:
+        self._samples = samples
+        self._names = names
+
+    def keeps(self, statement: ast.stmt) -> bool:
+        """Whether the gradient is linear after a statement if it is before."""
+        match statement:
+            case ast.Expr(value=ast.Constant()):
+                return True
+            case ast.Expr(value=ast.Call() as call):
+                return self.is_linear(call)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if self.is_linear(value):
+                self._names.add(name)
+                return True
+            case ast.Assign(targets=[ast.Subscript(value=held, slice=place)], value=ast.Constant(value=0)):
+                return self._is_gradient(held) and self._is_fixed(place)
+            case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=value):
+                return self._is_gradient(target) and self._is_fixed(value)
+        return False
+
+    def is_linear(self, node: ast.expr | None) -> bool:
+        """Whether an expression is the gradient, in proportion."""
+        match node:
+            case ast.Name():
+                return self._is_gradient(node)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self.is_linear(inner)
+            case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                return (self.is_linear(left) and self._is_fixed(right)) or (
+                    self._is_fixed(left) and self.is_linear(right)
+                )
+            case ast.BinOp(op=ast.Div(), left=left, right=right):
+                return self.is_linear(left) and self._is_fixed(right)
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args) if method in SCALING:
+                return self.is_linear(inner) and all(map(self._is_fixed, args))
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in HANDING_ON:
+                return self.is_linear(inner)
+        return False
+
+    def _is_gradient(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._names
+
+    def _is_fixed(self, node: ast.expr) -> bool:
+        """Whether something is the same in every process, whatever the gradient is."""
+        told = {id(it.value) for it in ast.walk(node) if isinstance(it, ast.Attribute) and it.attr in TELLING}
+        names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and id(it) not in told]
+        if any(it.id in self._names for it in names):
+            return False
+        return isinstance(node, ast.Slice) or kinds.tensor(self._samples.of(node), node) in PLAIN
