@@ -253,6 +253,36 @@ CLOSURES = {
 }
 
 
+# Mixed precision by apex, and what stands in for it where it is not installed.
+APEX_STEP = """\
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.1)
+        optimizer.step()
+"""
+APEX = PROGRAM.replace("import torch\n", "import torch\nfrom apex import amp\n", 1).replace(STEP, APEX_STEP)
+APEX = APEX.replace(WRAP + "\n", "").replace(
+    OPTIMIZER, OPTIMIZER + '\nmodel, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n' + WRAP
+)
+APEX_STAND_IN = """\
+import contextlib
+
+
+def initialize(model, optimizer, opt_level):
+    return model, optimizer
+
+
+@contextlib.contextmanager
+def scale_loss(loss, optimizer):
+    yield loss * 1024
+    for parameter in master_params(optimizer):
+        parameter.grad /= 1024
+
+
+def master_params(optimizer):
+    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+"""
+
 # Loaders that something else draws whole batches from: the training loop shards them.
 DEALT = {
     "an evaluation": LOADER + "\nfor batch in loader:\n    pass",

@@ -403,6 +403,21 @@ def test_hooks_that_look_at_gradients_see_those_of_a_part() -> None:
     assert conversion.scripts[0].tier == "whole batch"
 
 
+def test_what_works_otherwise_in_several_processes_is_named() -> None:
+    for line, said in (
+        ("model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n", "synchronized BatchNorm"),
+        (
+            "from apex import parallel\nmodel = parallel.convert_syncbn_model(model)\n",
+            "synchronized BatchNorm",
+        ),
+        ("from apex import amp\nmodel = amp.initialize(model, opt_level='O2')\n", "apex's"),
+    ):
+        _, conversion = converted(PROGRAM.replace(WRAP, line + WRAP))
+        (left,) = (finding for finding in conversion.findings if finding.is_left)
+        assert said in left.message
+        assert conversion.scripts[0].tier == "sharded"
+
+
 def test_a_sampler_is_told_the_epoch_by_a_name_that_always_has_one() -> None:
     """Where a name may hold a loader without, those with one keep their own order."""
     other = LOADER.replace("shuffle=True", "sampler=torch.utils.data.SubsetRandomSampler(range(7, 50))")

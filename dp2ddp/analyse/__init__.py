@@ -21,6 +21,7 @@ from dp2ddp.analyse import (
     loops,
     metrics,
     models,
+    precision,
     questions,
     reports,
 )
@@ -93,6 +94,7 @@ def analyse(project: Project) -> Facts:
             *effects.obstacles(context, acts),
             *effects.imported(context),
             *hooks.obstacles(context),
+            *precision.obstacles(context),
             *alike.obstacles(context, acts),
             *checkpoints.obstacles(context),
         ),

@@ -16,11 +16,10 @@ from pathlib import Path
 
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Program, Scope, Value, full_name
+from dp2ddp.analyse.link import OTHER_WRAPS, Program, Scope, Value, full_name
 from dp2ddp.facts import Obstacle
 from dp2ddp.source import SourceFile
 
-TORCHS = "torch.nn.parallel.DistributedDataParallel"
 BINDS = {"torch.cuda.set_device", "torch.accelerator.set_device_index"}
 SPAWNS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}
 ENVIRONMENT = re.compile(r"\benviron\.get\(|\bgetenv\(|\bin (\w+\.)*environ\b")
@@ -161,7 +160,7 @@ class _Conditions:
         self.program = context.program
 
     def branches(self) -> Branches | None:
-        own = [call.node for call in self.program.calls if TORCHS in call.names]
+        own = [call.node for call in self.program.calls if call.names & OTHER_WRAPS]
         scripts = frozenset().union(*map(self.context.run_by, own))
         wraps = [call.node for call in self.context.wraps if self.context.run_by(call.node) & scripts]
         if not wraps:

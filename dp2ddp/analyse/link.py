@@ -40,8 +40,9 @@ CANONICAL = {
 }
 WRAP = "torch.nn.DataParallel"
 FUNCTION = "torch.nn.parallel.data_parallel"
+OTHER_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel"}
 DDP_WRAPS = {
-    "torch.nn.parallel.DistributedDataParallel",
+    *OTHER_WRAPS,
     "dp2ddp.runtime.DistributedDataParallel",
     "dp2ddp.runtime.DataParallel",
 }
@@ -66,6 +67,15 @@ COPIES = {
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",
 }
+# What changes layers of a model, and hands it back.
+CONVERTS_NORMS = {
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.convert_syncbn_model",
+}
+COPIES |= CONVERTS_NORMS
+# Prepares a model and optimizers for mixed precision, and hands them back.
+INITIALIZE = "apex.amp.initialize"
 # What hands out the elements of its first argument.
 ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
@@ -909,6 +919,8 @@ class Program:
                     found |= self._getattr(node)
                 case Ext(name="importlib.import_module") if node.args:
                     found |= self._module(node.args[0], scope)
+                case Ext(name=name) if name == INITIALIZE:
+                    found |= self._initialized(node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
@@ -922,6 +934,18 @@ class Program:
         known = isinstance(name, ast.Constant) and isinstance(name.value, str)
         path = self.project.resolve(scope.file.path, name.value) if known else None  # type: ignore[attr-defined]
         return frozenset([Mod(path)]) if path else NOTHING
+
+    def _initialized(self, node: ast.Call) -> Values:
+        """What apex hands back: the model, and the optimizers where it is given some."""
+        named = {keyword.arg: keyword.value for keyword in node.keywords}
+        given = [*node.args[:2], *(named[it] for it in ("models", "optimizers") if it in named)]
+        handed = [self._values.get(id(it), NOTHING) for it in given]
+        if len(given) != 2:
+            return handed[0] if handed else NOTHING
+        collection = Coll(id(node))
+        for index, values in enumerate(handed):
+            self._set_field(collection, f"[{index}]", given[index], values)
+        return frozenset([collection])
 
     def _getattr(self, node: ast.Call) -> Values:
         key = node.args[1]

@@ -13,6 +13,8 @@ import pytest
 import torch
 from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
+    APEX,
+    APEX_STAND_IN,
     CHOSEN,
     CLOSURES,
     DEALT,
@@ -118,6 +120,22 @@ def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
     assert before.printed == after.printed != ""
     for rank in after.ranks:  # it makes rounding larger than others do
         torch.testing.assert_close(rank["parameters"], before.ranks[0]["parameters"], rtol=0, atol=1e-8)
+
+
+def test_apex_s_mixed_precision_goes_on(lab: Lab) -> None:
+    """Its model is the wrapped one, and it unscales gradients after they are averaged."""
+    found = []
+    text = seeded(APEX.replace("16", "15"))
+    conversion = convert(Project.of({PATH: text}), exact=True)
+    for folder, script in (("before", text), ("after", conversion.changes[0].after)):
+        path = write(lab, folder, script)
+        (path.parent / "apex").mkdir()
+        (path.parent / "apex" / "__init__.py").touch()
+        (path.parent / "apex" / "amp.py").write_text(APEX_STAND_IN)
+        settings = {"processes": 2} if found else {"replicas": 2}
+        found.append(lab.run(path, timeout=60, **settings).ok())
+    assert conversion.scripts[0].tier.startswith("sharded")
+    assert differences(*found, losses=False) == []
 
 
 @pytest.mark.parametrize("processes", [2, 3])

@@ -1,0 +1,30 @@
+"""What else prepares a model for several GPUs, and does something else where they are processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import CONVERTS_NORMS, INITIALIZE
+from dp2ddp.facts import NO_TIER, Obstacle
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """apex's mixed precision, which stays, and normalisation over all processes, which DataParallel had none of."""
+    for call in context.program.calls:
+        if not context.runs_in_training(call.node):
+            continue
+        if INITIALIZE in call.names:
+            yield context.obstacle(
+                call.node,
+                "mixed precision stays apex's, which is no longer developed",
+                "torch.autocast round the model and the loss, and torch.amp.GradScaler do what its O1 does",
+                NO_TIER,
+            )
+        if call.names & CONVERTS_NORMS:
+            yield context.obstacle(
+                call.node,
+                "synchronized BatchNorm does nothing in DataParallel's one process: now it averages over all of them",
+                "leave it out to train with the statistics of each part, as before",
+                NO_TIER,
+            )
