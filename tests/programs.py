@@ -253,6 +253,40 @@ CLOSURES = {
 }
 
 
+# Loops that pull their batches from an iterator, which they begin anew at its end.
+PULL = """\
+        try:
+            inputs, targets = next(batches)
+        except StopIteration:
+            batches = iter(loader)
+            inputs, targets = next(batches)
+"""
+PULLED = {
+    "a number of steps": PROGRAM.replace(LOOP, "batches = iter(loader)\nsteps = 0\nwhile True:\n").replace(
+        "    for inputs, targets in loader:\n", "    if steps < 12:\n        steps += 1\n" + PULL
+    )
+    + "        print('%.9f' % loss.item(), steps)\n    else:\n        break\n",
+    "rounds within epochs": PROGRAM.replace(LOOP, "batches = iter(loader)\n" + LOOP).replace(
+        "    for inputs, targets in loader:\n",
+        "    running = 0.0\n    for _ in range(6):\n" + PULL,
+    )
+    + "        running += loss.item()\n    print('%.9f' % (running / 6))\n",
+    "beside another loader": PROGRAM.replace(
+        LOOP, "others = DataLoader(data, 20, shuffle=True, drop_last=True)\nbatches = iter(others)\n" + LOOP
+    )
+    .replace(
+        "        outputs = model(inputs.cuda())\n",
+        PULL.replace("iter(loader)", "iter(others)").replace("inputs, targets", "more, labels")
+        + "        outputs = model(inputs.cuda())\n",
+    )
+    .replace(
+        STEP,
+        "        total = loss + criterion(model(more.cuda()), labels.cuda())\n"
+        + STEP.replace("loss", "total"),
+    )
+    + "        print('%.9f' % loss.item())\n",
+}
+
 # Mixed precision by apex, and what stands in for it where it is not installed.
 APEX_STEP = """\
         with amp.scale_loss(loss, optimizer) as scaled_loss:

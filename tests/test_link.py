@@ -78,5 +78,9 @@ def test_the_other_branch_of_a_condition_reaches_a_place_only_round_a_loop() -> 
         return sorted(found)
 
     assert inner(choice) == ["First"]
+    attempt = "try:\n    net = Other(1)\nexcept OSError:\n    {}\nnet = Other(net)\n"
+    assert inner(attempt.format("net = Other(2)")) == ["Other"]
+    assert inner(attempt.format("raise")) == ["First", "Other"]
+    assert inner(attempt.format("pass")) == ["First", "Other"]
     loop = "for _ in range(2):\n" + "".join(f"    {line}\n" for line in choice.splitlines())
     assert inner(loop) == ["First", "Other"]

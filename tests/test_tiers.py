@@ -17,6 +17,7 @@ from programs import (
     OPTIMIZER,
     PATH,
     PROGRAM,
+    PULLED,
     SHARDED_LOADERS,
     WHOLE_BATCH,
     WRAP,
@@ -400,6 +401,22 @@ def test_hooks_that_look_at_gradients_see_those_of_a_part() -> None:
     assert "the main process's part" in left.message and conversion.scripts[0].tier == "sharded"
     cut = "        outputs.register_hook(lambda grad: grad.clamp(-1, 1))\n        loss = criterion"
     _, conversion = converted(PROGRAM.replace("        loss = criterion", cut))
+    assert conversion.scripts[0].tier == "whole batch"
+
+
+@pytest.mark.parametrize("name", PULLED)
+def test_a_loader_whose_batches_are_pulled_keeps_its_order(name: str) -> None:
+    after, conversion = converted(PULLED[name])
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [finding for finding in conversion.findings if finding.is_left]
+    pulled = "others = " if "others" in after else "loader = "
+    assert pulled + "ddp.shard(DataLoader(" in after
+
+
+def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole() -> None:
+    """What is pulled there would be a part."""
+    text = PULLED["a number of steps"].replace("steps = 0\n", "steps = 0\nfirst = next(batches)\n")
+    _, conversion = converted(text)
     assert conversion.scripts[0].tier == "whole batch"
 
 

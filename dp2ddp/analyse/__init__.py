@@ -44,10 +44,8 @@ def analyse(project: Project) -> Facts:
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
     wrapped = models.collect(context)
-    made = (
-        *loaders.collect(context, training, loops.together(context, batch_loops)),
-        *loaders.dealt(context, draws),
-    )
+    at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
+    made = (*loaders.collect(context, training, at_once, pulled), *loaders.dealt(context, draws))
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     judged = metrics.judge(context, batch_loops)

@@ -715,6 +715,11 @@ class Program:
             if self._hides(holder, around):
                 kept, hiding = [], holder
             kept.append(node)
+            attempt = self._attempt(holder, around)
+            if attempt is not None:
+                within = [it for it in kept if attempt in self.ancestors(it)]
+                if self._is_made_in_all(attempt, [self._holder(it) for it in within]):
+                    kept, hiding = within, attempt
         hidden = {id(outer) for outer in self.ancestors(hiding)} if hiding is not None else set()
         for node in later:
             holders = {id(outer) for outer in (node, *self.ancestors(node))}
@@ -742,6 +747,20 @@ class Program:
             if isinstance(around, ast.comprehension):
                 return self.parent(around)
         return None
+
+    def _attempt(self, holder: ast.AST, around: list[ast.AST]) -> ast.Try | None:
+        """The ``try`` whose last handler an assignment stands in, before what stands inside ``around``."""
+        handler = self.parent(holder)
+        attempt = self.parent(handler) if isinstance(handler, ast.ExceptHandler) else None
+        if not isinstance(attempt, ast.Try) or handler is not attempt.handlers[-1] or attempt in around:
+            return None
+        return attempt if any(other in around for other in self.block(attempt)) else None
+
+    def _is_made_in_all(self, attempt: ast.Try, holders: list[ast.AST]) -> bool:
+        """Whether the body of a ``try`` and its handlers either assign or go elsewhere."""
+        parts = [attempt.body, *(handler.body for handler in attempt.handlers)]
+        leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
+        return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
 
     def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST]) -> bool:
         """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""

@@ -31,6 +31,7 @@ class BatchLoop:
 
     ``runs``: identities of all nodes that it may run. ``draws``: the expressions whose elements it gets, behind
     ``enumerate``, ``tqdm`` and the like; empty where they are not followed. ``passing``: identities of those calls.
+    ``pulls``: the ``next(…)`` by which it takes a batch, where it is no loop over a loader itself.
     """
 
     node: ast.AST
@@ -40,6 +41,7 @@ class BatchLoop:
     runs: frozenset[int]
     draws: tuple[ast.expr, ...]
     passing: frozenset[int]
+    pulls: ast.Call | None = None
 
 
 def batch_loops(context: Context) -> list[BatchLoop]:
@@ -67,7 +69,56 @@ def batch_loops(context: Context) -> list[BatchLoop]:
                         frozenset(passing),
                     )
                 )
-    return found
+    return [*found, *_pulling(context)]
+
+
+def _pulling(context: Context) -> Iterator[BatchLoop]:
+    """Loops that train with what they pull from an iterator over a loader, which nothing else pulls from."""
+    program = context.program
+    for call in program.calls:
+        loop = _pulled_by(context, call.node)
+        begun = [program.call(it) for it in assigned(context, call.node.args[0])] if loop is not None else []
+        drawn = [it.node.args[0] for it in begun if it is not None and it.names == {"builtins.iter"}]
+        sites = [context.made(program.values(it), LOADER) for it in drawn]
+        if loop is None or len(drawn) < len(begun) or not sites or not all(sites):
+            continue
+        iterator: ast.Name = call.node.args[0]  # type: ignore[assignment]
+        definitions = {id(it) for it in program.definitions(iterator)}
+        uses = [
+            node
+            for node in ast.walk(program.file(iterator).tree)
+            if isinstance(node, ast.Name)
+            and node.id == iterator.id
+            and isinstance(node.ctx, ast.Load)
+            and definitions & {id(it) for it in program.definitions(node)}
+        ]
+        if all(_pulled_by(context, program.parent(use)) is not None for use in uses):
+            yield BatchLoop(
+                loop,
+                iterator,
+                frozenset().union(*sites),
+                True,
+                frozenset(context.runs(loop)),
+                tuple(drawn),
+                frozenset({id(call.node), *(id(it.node) for it in begun if it is not None)}),
+                call.node,
+            )
+
+
+def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
+    """The innermost loop with a backward pass that calls ``next(name)``."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None or call.names != {"builtins.next"} or not context.runs_in_training(call.node):
+        return None
+    if len(call.node.args) != 1 or not isinstance(call.node.args[0], ast.Name):
+        return None
+    backwards = {id(it) for it in context.backwards}
+    for around in context.program.ancestors(call.node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        if isinstance(around, ast.For | ast.While) and context.runs(around) & backwards:
+            return around
+    return None
 
 
 def _copies(context: Context, node: ast.AST) -> bool:
@@ -105,6 +156,11 @@ def together(context: Context, loops: list[BatchLoop]) -> dict[int, list[int]]:
                 places = found.setdefault(site, [])
                 places += [place] if place not in places else []
     return found
+
+
+def pulled(loops: list[BatchLoop]) -> set[int]:
+    """The loaders whose batches a loop pulls: no loop over epochs begins with them."""
+    return {site for loop in loops if loop.pulls is not None for site in loop.loaders}
 
 
 def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:

@@ -209,7 +209,7 @@ def measured(
     decisions: dict[int, Obstacle] = {}
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
-        if loop.trains and isinstance(loop.node, ast.For):
+        if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
             within = (it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
             waiting += follow.measured(loop, loop.runs.difference(*within))
     found: dict[int, Number] = {}
@@ -334,9 +334,11 @@ class _Followed:
 
         ``runs`` is what it runs itself, no evaluation within it.
         """
-        node: ast.For = loop.node  # type: ignore[assignment]
-        self.rows |= self._bound([self._taken(node)])
-        found: dict[int, set[int]] = defaultdict(set, {self.program.scope(node).index: set()})
+        if loop.pulls is None:
+            self.rows |= self._bound([self._taken(loop.node)])  # type: ignore[arg-type]
+        else:
+            self.rows |= self._bound(getattr(self.program.statement(loop.pulls), "targets", []))
+        found: dict[int, set[int]] = defaultdict(set, {self.program.scope(loop.node).index: set()})
         for backward in self.context.backwards:
             if id(backward) in runs and not self.whole(backward):
                 found[self.program.scope(backward).index] |= self._defined(self.context.loss(backward))

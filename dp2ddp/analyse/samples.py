@@ -840,6 +840,8 @@ class Samples:
                 return Kind.COUNT
             counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
+        if name == "next" and node.args:
+            return self._drawn(node.args[0], frame)
         if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
             return Kind.SAME
         if (

@@ -131,7 +131,7 @@ PROGRAMS = [
     Program("early_stopping", "", "best.pt", says="^val|^epoch|^early|^best|^skip", planned=True, skips=True),
     Program("random_split", "--data DATA", "checkpoints/last.pth", says="^Epoch|^Valid|^Start"),
     Program("random_split", "--data DATA --sampler", "checkpoints/last.pth", says="^Epoch|^Valid|^Start"),
-    Program("endless_loader", "", "models/step_14.pth", says="^step", losses=True),
+    Program("endless_loader", "", "models/step_14.pth", says="^step"),
     Program("rebuilt_loader", "", "reader.pth", says="^epoch|steps"),
     Program("two_loaders", "", "dann.pth", says="^epoch|^target", planned=True, skips=True),
     Program("gradient_hooks", "", "tagger.pt", says="^epoch|vectors", planned=True),

@@ -22,6 +22,7 @@ from programs import (
     LOADER,
     PATH,
     PROGRAM,
+    PULLED,
     SHARDED_LOADERS,
     WHOLE_BATCH,
     WRAP,
@@ -120,6 +121,18 @@ def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
     assert before.printed == after.printed != ""
     for rank in after.ranks:  # it makes rounding larger than others do
         torch.testing.assert_close(rank["parameters"], before.ranks[0]["parameters"], rtol=0, atol=1e-8)
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", PULLED)
+def test_loops_that_pull_their_batches_make_the_same_steps_in_parts(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """However often an iterator ends between two epochs, and with an uneven last batch."""
+    text = PULLED[name].replace("batch_size=16", "batch_size=15")
+    before, after = runs(lab, text, processes, exact=True)
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""
 
 
 def test_apex_s_mixed_precision_goes_on(lab: Lab) -> None:
