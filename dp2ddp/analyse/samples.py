@@ -110,7 +110,7 @@ class Samples:
         self._running: dict[tuple[int, Frame], Value] = {}
         self._stored: dict[int, dict[str, list[ast.expr]]] = {}
         self._frames: dict[object, Frame] = {}
-        self._assumed = 0
+        self._assumed: set[tuple[int, Frame]] = set()
         self._fuel = FUEL
 
     def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
@@ -133,23 +133,24 @@ class Samples:
             return Unclear(node)
         self._fuel -= 1
         if key in self._running:
-            self._assumed += 1
+            self._assumed.add(key)
             return self._running[key]
         # A value that is made from itself: what is assumed of it grows until it holds.
         value: Value = Kind.UNKNOWN
-        before = self._assumed
+        others = self._assumed
         while True:
             self._running[key] = value
-            self._assumed = 0
+            self._assumed = set()
             found = kinds.join([value, self._compute(node, frame)], node)
             found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
             del self._running[key]
-            used, self._assumed = self._assumed, before + self._assumed
-            if found == value or not used:
+            if found == value or key not in self._assumed:
                 break
             self._fuel -= 1
             value = found if self._fuel > 0 else Unclear(node)
-        if not self._running or not used:
+        still_open = self._assumed - {key}
+        self._assumed = others | still_open
+        if not still_open:
             self._known[key] = found
         return found
 
