@@ -155,7 +155,12 @@ PROGRAMS = [
 @pytest.mark.parametrize(
     ("program", "processes"),
     [
-        pytest.param(program, processes, id=f"{program.name} {program.arguments} on {processes}")
+        pytest.param(
+            program,
+            processes,
+            id=f"{program.name} {program.arguments} on {processes}",
+            marks=pytest.mark.slow if processes > 2 else (),
+        )
         for program in PROGRAMS
         for processes in program.processes
     ],
