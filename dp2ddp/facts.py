@@ -34,12 +34,14 @@ NO_TIER: frozenset[Tier] = frozenset()
 class Problem:
     """What stands in the way, and what a person can do about it.
 
-    ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more.
+    ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
+    program does what it says; it is worth to be known.
     """
 
     message: str
     help: str
     forbids: frozenset[Tier] = ANY_TIER
+    works: bool = False
 
 
 @dataclass(frozen=True)

@@ -86,7 +86,8 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
         return
     tiers = facts.tiers(fact)
     if not problem.forbids:
-        yield finding(fact.at, problem.message, problem.help, severity=Severity.WARNING)
+        severity = Severity.NOTE if problem.works else Severity.WARNING
+        yield finding(fact.at, problem.message, problem.help, severity=severity)
     elif problem.forbids & tiers or not tiers:
         yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:

@@ -421,17 +421,19 @@ def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole()
 
 
 def test_what_works_otherwise_in_several_processes_is_named() -> None:
-    for line, said in (
-        ("model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n", "synchronized BatchNorm"),
-        (
-            "from apex import parallel\nmodel = parallel.convert_syncbn_model(model)\n",
-            "synchronized BatchNorm",
-        ),
-        ("from apex import amp\nmodel = amp.initialize(model, opt_level='O2')\n", "apex's"),
+    """A warning, where it is done anyway; where an option asks for it, or nothing changes, a note."""
+    norms = "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)\n"
+    apexs = "from apex import parallel\nmodel = parallel.convert_syncbn_model(model)\n"
+    option = "import argparse\nargs = argparse.ArgumentParser().parse_args()\nif args.sync:\n    "
+    for line, said, is_left in (
+        (norms, "synchronized BatchNorm", True),
+        (apexs, "synchronized BatchNorm", True),
+        (option + norms, "synchronized BatchNorm", False),
+        ("from apex import amp\nmodel = amp.initialize(model, opt_level='O2')\n", "apex's", False),
     ):
         _, conversion = converted(PROGRAM.replace(WRAP, line + WRAP))
-        (left,) = (finding for finding in conversion.findings if finding.is_left)
-        assert said in left.message
+        (named,) = (finding for finding in conversion.findings if said in finding.message)
+        assert named.is_left == is_left
         assert conversion.scripts[0].tier == "sharded"
 
 

@@ -87,10 +87,15 @@ class Context:
         return {"at": anchor, "ddp": self.ddp(anchor.path), "scripts": self.run_by(node)}
 
     def obstacle(
-        self, node: ast.AST, message: str, help: str, forbids: frozenset[Tier] = ANY_TIER
+        self,
+        node: ast.AST,
+        message: str,
+        help: str,
+        forbids: frozenset[Tier] = ANY_TIER,
+        works: bool = False,
     ) -> Obstacle:
         """Something at a node that is in the way: what, and what a person can do."""
-        return Obstacle(**self.place(node), problem=Problem(message, help, forbids))
+        return Obstacle(**self.place(node), problem=Problem(message, help, forbids, works))
 
     # Programs
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
@@ -20,6 +21,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "mixed precision stays apex's, which is no longer developed",
                 "torch.autocast round the model and the loss, and torch.amp.GradScaler do what its O1 does",
                 NO_TIER,
+                works=True,
             )
         if call.names & CONVERTS_NORMS:
             yield context.obstacle(
@@ -27,4 +29,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "synchronized BatchNorm does nothing in DataParallel's one process: now it averages over all of them",
                 "leave it out to train with the statistics of each part, as before",
                 NO_TIER,
+                works=_is_asked_for(context, call.node),
             )
+
+
+def _is_asked_for(context: Context, node: ast.AST) -> bool:
+    """Whether a condition stands round a place: an option that says so, of which whoever gives it knows."""
+    return any(isinstance(around, ast.If) for around in context.program.ancestors(node))
