@@ -12,8 +12,10 @@ from dp2ddp.source import Project
 
 PATH = Path("/example/train.py")
 SETUP = """\
+import copy
 import random
 import time
+from itertools import islice
 
 import numpy as np
 import torch
@@ -290,6 +292,38 @@ WHOLE = {
     "a global": (ADD, ADD + "        note(len(targets))\n", "does more than to return something"),
     "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may do more"),
     "another model": (ADD, "        correct += other(inputs).sum().item()\n", "`other` may do more"),
+    "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may be other batches"),
+    "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "not in its header"),
+    "a list that leaves out batches": (
+        ADD,
+        "        if len(targets) < 3:\n            continue\n        outputs.append(output)\n",
+        "left out of a list",
+    ),
+    "a meter by another name": (
+        ADD,
+        "        meter.add(len(targets))\n",
+        "more of `meter`",
+        ("meter = AverageMeter()", "meter = Other()"),
+        ("return correct", "return meter.val"),
+    ),
+    "what a meter says of itself": (
+        ADD,
+        "        meter.add(len(targets))\n",
+        "more of `meter`",
+        ("meter = AverageMeter()", "meter = Other()"),
+        ("return correct", "return meter.said()"),
+    ),
+    "a meter that begins with something": (
+        ADD,
+        "        meter.update(len(targets))\n",
+        "begin with nothing",
+        ("meter = AverageMeter()", "meter = Begun()"),
+    ),
+    "an average of the parameters": (
+        ADD,
+        "        correct += averaged(inputs).sum().item()\n",
+        "`averaged` may do more",
+    ),
     "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may do more"),
 }
 
@@ -307,6 +341,34 @@ start = 3
 tracker = AverageMeter()
 other = nn.Linear(8, 4).double()
 count = 0
+
+
+class Other(AverageMeter):
+    def add(self, value):
+        self.val = value
+        self.sum += value
+        self.count += 1
+
+    def said(self):
+        return str(self.val)
+
+
+class Begun(AverageMeter):
+    def __init__(self):
+        self.val = self.avg = 0
+        self.sum = self.count = 1
+
+
+class Averaged(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = copy.deepcopy(model.module)
+
+    def forward(self, x):
+        return self.net(x)
+
+
+averaged = Averaged()
 
 
 def note(n):

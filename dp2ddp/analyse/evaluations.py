@@ -50,6 +50,8 @@ METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
 CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
 STATEMENTS += (ast.Continue, ast.Assert)
+# What hands out all elements of its first argument.
+HANDING_ON = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"}
 ZEROS = {"torch.zeros", "numpy.zeros", "torch.tensor", "numpy.array", "torch.zeros_like", "numpy.zeros_like"}
 
 
@@ -196,9 +198,14 @@ class _Evaluation:
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
             raise _Whole(self.node, "what it draws from may be something else than a DataLoader")
-        for call in (it for it in ast.walk(self.node.iter) if isinstance(it, ast.Call)):
-            if "builtins.enumerate" in (self.program.call(call) or Call(call, None, frozenset())).names:  # type: ignore[arg-type]
+        around = self.node.iter
+        while around is not draws[0]:
+            call = self.program.call(around)
+            if call is None or not call.names or not call.names <= HANDING_ON:
+                raise _Whole(self.node, f"`{ast.unparse(self.node.iter)}` may be other batches")
+            if "builtins.enumerate" in call.names:
                 self._check_index()
+            around = call.node.args[0]
         return draws[0]
 
     def _check_index(self) -> None:
@@ -294,7 +301,7 @@ class _Evaluation:
             if added is None:
                 raise _Whole(call, f"`{ast.unparse(call.func)}` can't be shown to add up only")
             if added.is_meter and isinstance(holder, ast.Name):
-                self._keep(holder.id, "meter", holder)
+                self._keep(holder.id, "meter", holder, sums=added.sums)
             elif added.latest:
                 raise _Whole(call, f"`{ast.unparse(call.func)}` keeps what is of the last batch")
             else:
@@ -316,6 +323,9 @@ class _Evaluation:
 
     def _check_regular(self, statement: ast.stmt, samples: bool = True) -> None:
         """An entry for each batch, or for each sample in a loop over these."""
+        left_out = next((it for it in ast.walk(self.node) if isinstance(it, ast.Continue)), None)
+        if left_out is not None:
+            raise _Whole(left_out, "batches are left out of a list")
         inner = 0
         for around in self.program.ancestors(statement):
             if around is self.node:
@@ -538,16 +548,17 @@ class _Evaluation:
         return set().union(*(it.uses for it in self.kept.values()))
 
     def _has_state(self, value: object) -> bool:
-        """Whether a module of the project's, which is not wrapped, has layers: they are this process's own."""
+        """Whether a module of the project's, which is not wrapped, may have layers: they are this process's own."""
         if not isinstance(value, Inst) or not self.context.module_class(value):
             return False
-        return any(
-            isinstance(held, Made)
-            and held.name.startswith("torch.nn.")
-            and not _is_pure_name(f"{held.name}.__call__")
-            for _, values in self.program.fields(value)
-            for held in values
-        )
+        for index in self.program.methods(value, "__init__", self.program.node(value.site)):
+            for node in self.program.body(self.program.scopes[index]):
+                call = self.program.call(node) if isinstance(node, ast.Call) else None
+                is_super = isinstance(node, ast.Call) and "super" in ast.unparse(node.func)
+                losses = call is not None and call.names and all(map(_is_loss_name, call.names))
+                if isinstance(node, ast.Call) and not is_super and not losses:
+                    return True
+        return False
 
     # What it leaves
 
@@ -620,9 +631,8 @@ class _Evaluation:
         if kept.kind == "list":
             return isinstance(value, ast.List) and not value.elts
         if kept.kind in ("meter", "object"):
-            sums = kept.sums or meters.SUMS
             return isinstance(value, ast.Call) and meters.begins(
-                self.context, self.program.values(value), sums, self._is_zero
+                self.context, self.program.values(value), kept.sums, self._is_zero
             )
         return self._is_zero(value)
 
@@ -704,11 +714,9 @@ class _Evaluation:
 
     def _check_meter(self, name: str, use: ast.Name) -> None:
         """After the loop only a meter's sums are asked for, and its average."""
-        values = self.program.values(use)
-        latest = meters.latest(self.context, values)
-        around = self.program.parent(use)
+        around, sums = self.program.parent(use), self.kept[name].sums
         match around:
-            case ast.Attribute(attr=attribute) if attribute not in latest:
+            case ast.Attribute(attr=attribute) if self._is_of_sums(use, attribute, sums):
                 return
             case ast.keyword(arg=str(key)):
                 call = self.program.parent(around)
@@ -716,10 +724,13 @@ class _Evaluation:
                     case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(template)), attr="format")):
                         fields = [it[1] for it in string.Formatter().parse(template) if it[1]]
                         asked = [it.split(".") for it in fields if it.split(".")[0].split("[")[0] == key]
-                        if all(len(it) == 2 and it[1] not in latest for it in asked):
+                        if all(len(it) == 2 and self._is_of_sums(use, it[1], sums) for it in asked):
                             return
         if any(it in self.program.definitions(use) for it in self._begun(name)):
             raise _Whole(use, f"more of `{name}` than its sums and their ratio may be used")
+
+    def _is_of_sums(self, meter: ast.Name, attribute: str, sums: frozenset[str]) -> bool:
+        return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)
 
 
 def _is_each(drawn: Value) -> bool:
@@ -748,6 +759,10 @@ def _root(node: ast.expr) -> ast.Name | None:
 
 def _is_local(scope: Scope, name: str) -> bool:
     return name in scope.names and name not in scope.params and not scope.is_module
+
+
+def _is_loss_name(name: str) -> bool:
+    return name.startswith("torch.nn.") and name.endswith("Loss")
 
 
 def _is_pure_name(name: str) -> bool:

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Inst, Scope, Values
+from dp2ddp.analyse.link import Cls, Inst, Scope, Values
 
-SUMS = frozenset({"sum", "total", "count"})
 METERS = ({"sum", "count"}, {"total", "count"})
 
 
@@ -35,12 +34,16 @@ def added(context: Context, values: Values, method: str) -> Added | None:
     return found.pop() if len(found) == 1 else None
 
 
-def latest(context: Context, values: Values) -> set[str]:
-    """The attributes of meters that are of the last batch; methods that show them among these."""
-    one = added(context, values, "update")
-    found = set(one.latest) if one is not None else set()
-    shows = ("__str__", "__format__", "__repr__")
-    return found | {name for name in shows for value in values if _methods(context, value, name)}
+def is_of_sums(context: Context, values: Values, attribute: str, sums: frozenset[str]) -> bool:
+    """Whether an attribute of meters is one of their sums or made of these: their ratio, a property or a method."""
+    if attribute in sums or attribute == "avg":
+        return True
+    scopes = [
+        context.program.scopes[index] for value in values for index in _methods(context, value, attribute)
+    ]
+    return bool(scopes) and all(
+        _reads(scope.node, scope.params[0]) <= {*sums, "avg"} for scope in scopes if scope.params
+    )
 
 
 def begins(
@@ -55,7 +58,8 @@ def begins(
     for value in values:
         if not isinstance(value, Inst):
             return False
-        nodes = [program.scopes[value.cls.scope].node]
+        own = [base for base in program.bases(value.cls) if isinstance(base, Cls)]
+        nodes = [program.scopes[base.scope].node for base in own]
         if method:
             nodes = [program.scopes[index].node for index in _methods(context, value, method)]
         made: set[str] = set()
@@ -66,7 +70,7 @@ def begins(
                         made.add(name)
                         if not is_zero(right):
                             return False
-        if method and made != sums:
+        if made != sums:
             return False
     return bool(values)
 
