@@ -598,75 +598,79 @@ def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) ->
 ARGUMENTS = {
     "accumulation": "--gradient_accumulation_steps 2",
     "base_trainer": "--data DATA --batch-size 24",
-    "center_loss": "--data DATA --batch-size 32 --max-epoch 2",
-    "class_weights": "",
-    "config_gpus": "--data DATA --gpus 0,1",
-    "contrastive": "--data DATA --epochs 2 --batch-size 32",
     "batch_sampler": "",
     "batches_in_memory": "",
-    "early_stopping": "",
-    "endless_loader": "",
     "bypass_in_training": "",
-    "forward_bypass": "",
-    "gradient_hooks": "",
-    "rebuilt_loader": "",
-    "two_loaders": "",
-    "random_split": "--data DATA",
-    "warmup_schedule": "--data DATA",
-    "lbfgs": "",
-    "mixed_precision": "--amp",
-    "ddp_branch": "--data DATA --batch-size 32",
+    "center_loss": "--data DATA --batch-size 24 --max-epoch 2",
+    "class_weights": "",
+    "config_gpus": "--data DATA --gpus GPUS",
+    "contrastive": "--data DATA --epochs 2 --batch-size 24",
+    "ddp_branch": "--data DATA --batch-size 24",
     "dice_loss": "",
+    "early_stopping": "",
     "encoder_wrap": "",
-    "flat": "--data DATA --epochs 2 --batch-size 32",
+    "endless_loader": "",
+    "flat": "--data DATA --epochs 2 --batch-size 24",
+    "forward_bypass": "",
     "frozen_backbone": "--data DATA --batch-size 24",
-    "gan": "--manualSeed 5 --batchSize 32",
+    "gan": "--manualSeed 5 --batchSize 24",
+    "gradient_hooks": "",
     "gradient_penalty": "",
     "hidden_state": "",
     "identity_sampler": "--sampler identity",
-    "iterations": "--gpus 0 1 --num_steps 17",
+    "iterations": "--gpus RANKS --num_steps 17",
+    "lbfgs": "",
     "loader_factory": "--use-more --batch-size 16",
     "logs_and_copies": "--data DATA --batch-size 24",
     "loss_in_forward": "",
-    "main": "--data DATA --epochs 2 --batch-size 32",
+    "main": "--data DATA --epochs 2 --batch-size 24",
     "mean_teacher": "",
-    "mixup": "--data DATA --batch-size 32 --epoch 2",
+    "mixed_precision": "--amp",
+    "mixup": "--data DATA --batch-size 24 --epoch 2",
     "predictions": "",
+    "random_split": "--data DATA",
+    "rebuilt_loader": "",
     "spectral_norm": "",
-    "sum_loss": "--data DATA --batch-size 32 --epochs 2",
-    "trainer": "--data DATA --epochs 2 --batch-size 32",
+    "sum_loss": "--data DATA --batch-size 24 --epochs 2",
+    "trainer": "--data DATA --epochs 2 --batch-size 24",
     "triplet_mining": "",
-    "tutorial": "--data DATA --epochs 2 --batch-size 32",
+    "tutorial": "--data DATA --epochs 2 --batch-size 24",
+    "two_loaders": "",
     "two_models_one_optimizer": "--data DATA --batch-size 24",
-    "weighted_sampler": "--data DATA --epochs 2 --batch-size 32",
+    "warmup_schedule": "--data DATA",
+    "weighted_sampler": "--data DATA --epochs 2 --batch-size 24",
 }
 QUICK = ("flat", "contrastive")
 
 
+def request_for(lab: Lab, name: str, processes: int = 2, **more: object) -> Request:
+    """A verification of a fixture, whose arguments may name the data and the GPUs."""
+    ranks = [str(rank) for rank in range(processes)]
+    tokens = {"DATA": [str(lab.data())], "RANKS": ranks, "GPUS": [",".join(ranks)]}
+    arguments = [part for word in ARGUMENTS[name].split() for part in tokens.get(word, [word])]
+    before, after = (FIXTURES / name / side / "train.py" for side in ("before", "after"))
+    return Request(
+        before, after, FIXTURES / name, arguments=tuple(arguments), processes=processes, steps=16, **more
+    )  # type: ignore[arg-type]
+
+
 @pytest.mark.parametrize(
-    "name",
+    ("name", "processes"),
     [
-        pytest.param(path.parent.name, marks=() if path.parent.name in QUICK else pytest.mark.slow)
-        for path in sorted(FIXTURES.glob("*/before"))
+        pytest.param(name, processes, marks=() if name in QUICK and processes == 2 else pytest.mark.slow)
+        for name in sorted(path.parent.name for path in FIXTURES.glob("*/before"))
+        for processes in (2, 3)
     ],
 )
-def test_fixtures_match(lab: Lab, name: str) -> None:
-    arguments = [str(lab.data()) if word == "DATA" else word for word in ARGUMENTS[name].split()]
-    before, after = (FIXTURES / name / side / "train.py" for side in ("before", "after"))
-    request = Request(
-        before, after, FIXTURES / name, arguments=tuple(arguments), float64=True, steps=16, patience=60.0
-    )
-    result = verify(request, server=lab.warm)
+def test_fixtures_match(lab: Lab, name: str, processes: int) -> None:
+    result = verify(request_for(lab, name, processes, float64=True, patience=60.0), server=lab.warm)
     assert result.verdict is Verdict.MATCH, report(result)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
-    arguments = [str(lab.data()) if word == "DATA" else word for word in ARGUMENTS[name].split()]
-    before, after = (FIXTURES / name / side / "train.py" for side in ("before", "after"))
-    request = Request(before, after, FIXTURES / name, arguments=tuple(arguments), as_is=True, steps=16)
-    result = verify(request, server=lab.warm)
+    result = verify(request_for(lab, name, as_is=True), server=lab.warm)
     assert result.verdict is Verdict.MATCH, report(result)
 
 
