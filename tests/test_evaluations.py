@@ -294,11 +294,6 @@ WHOLE = {
     "another model": (ADD, "        correct += other(inputs).sum().item()\n", "`other` may do more"),
     "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may be other batches"),
     "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "not in its header"),
-    "a list that leaves out batches": (
-        ADD,
-        "        if len(targets) < 3:\n            continue\n        outputs.append(output)\n",
-        "left out of a list",
-    ),
     "a meter by another name": (
         ADD,
         "        meter.add(len(targets))\n",
@@ -324,6 +319,129 @@ WHOLE = {
         "        correct += averaged(inputs).sum().item()\n",
         "`averaged` may do more",
     ),
+    "a part of something": (
+        ADD,
+        ADD + "        row = table[0]\n        row += len(targets)\n",
+        "`row` may be something that was there before",
+    ),
+    "parts in turn": (
+        ADD,
+        ADD + "        for row, part in zip(table, output.sum(0)):\n            row += part\n",
+        "`row` may be something that was there before",
+    ),
+    "another name, changed in place": (
+        ADD,
+        ADD + "        row = table\n        row.add_(len(targets))\n",
+        "`row.add_` may do more",
+    ),
+    "two names": (
+        "    meter = AverageMeter()\n",
+        "    hits = again = torch.zeros(1)\n",
+        "begin with nothing",
+        (ADD, ADD + "        hits += len(targets)\n"),
+    ),
+    "what a function changes": (ADD, ADD + "        collect(table, output)\n", "changes `table`"),
+    "numpy's in place": (ADD, ADD + "        np.add.at(matrix, targets, 1)\n", "`np.add.at` may do more"),
+    "truth values": (
+        "    meter = AverageMeter()\n",
+        "    hits = np.zeros(4, dtype=bool)\n",
+        "begin with nothing",
+        (ADD, ADD + "        hits += (output > 0).any(0).numpy()\n"),
+    ),
+    "a list that begins with 0": (
+        "    meter = AverageMeter()\n",
+        "    hits = [0]\n",
+        "begin with nothing",
+        (ADD, ADD + "        hits += [len(targets)]\n"),
+    ),
+    "a list without some batches": (
+        ADD,
+        ADD + "        if len(targets) < 3:\n            continue\n        outputs.append(output)\n",
+        "one entry for each batch or sample",
+    ),
+    "a list without some samples": (
+        ADD,
+        ADD
+        + "        for target in targets.tolist():\n            if target == 0:\n                continue\n"
+        + "            outputs.append(target)\n",
+        "one entry for each batch or sample",
+    ),
+    "a list that is longer now and then": (
+        ADD,
+        ADD + "        if len(targets) > 2:\n            outputs += targets.tolist()\n",
+        "one entry for each batch or sample",
+    ),
+    "a list of one or the other": (
+        ADD,
+        ADD + "        outputs.extend(targets.tolist() if len(targets) > 2 else [])\n",
+        "an entry for each sample",
+    ),
+    "a global sum": (
+        "    model.eval()\n",
+        "    global count\n    model.eval()\n    count = 0\n",
+        "`count` may be looked at elsewhere",
+        (ADD, ADD + "        count += 1\n"),
+    ),
+    "a context that counts": (ADD, ADD + "        with Counter():\n            pass\n", "`with Counter()`"),
+    "layers in training mode": (
+        "    model.eval()\n",
+        "    model.eval()\n    for layer in model.modules():\n        layer.train()\n",
+        "evaluation mode",
+    ),
+    "training mode by a function": (
+        "    model.eval()\n",
+        "    model.eval()\n    warm(model)\n",
+        "evaluation mode",
+    ),
+    "a hook": (
+        "start = 3\n",
+        "start = 3\nmodel.module.layers.register_forward_hook(lambda *given: shapes.append(len(given)))\n",
+        "calls what is registered",
+    ),
+    "a copy of the model": ("start = 3\n", "start = 3\nmean = copy.deepcopy(model)\n", "a copy of the model"),
+    "a forward that counts": (
+        "        return self.classify(self.layers(x))\n",
+        "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",
+        "`self.seen.add_` may do more",
+    ),
+    "a forward that counts under another name": (
+        "        return self.classify(self.layers(x))\n",
+        "        seen = self.seen\n        seen += 1\n        return self.classify(self.layers(x))\n",
+        "changes `seen`",
+    ),
+    "a forward that remembers": (
+        "        return self.classify(self.layers(x))\n",
+        "        self.past.append(x)\n        return self.classify(self.layers(x))\n",
+        "`self.past.append` may do more",
+    ),
+    "dropout in evaluation": ("F.relu(self.heads[0](x))", "F.dropout(self.heads[0](x))", "random numbers"),
+    "a sampled code": (
+        "F.relu(self.heads[0](x))",
+        "torch.distributions.Normal(x, x.exp()).rsample()",
+        "random numbers",
+    ),
+    "a mean that is another ratio": (
+        "self.avg = self.sum / self.count\n",
+        "self.avg = self.sum / (self.count + 0.001)\n",
+        "add up only",
+        (ADD, "        meter.update(len(targets))\n"),
+        ("return correct", "return meter.avg"),
+    ),
+    "a meter that warms up": (
+        "        self.sum += val * n\n",
+        "        if self.count > 2:\n            self.sum += val * n\n",
+        "add up only",
+        (ADD, "        meter.update(len(targets))\n"),
+        ("return correct", "return meter.avg"),
+    ),
+    "a meter that tells of its last value": (
+        "class Confusion:\n",
+        "    def last(self):\n        return self.val\n\n    def tell(self):\n        return [self.last()]\n\n\n"
+        "class Confusion:\n",
+        "more of `meter`",
+        (ADD, "        meter.update(len(targets))\n"),
+        ("return correct", "return meter.tell()"),
+    ),
     "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may do more"),
 }
 
@@ -332,10 +450,6 @@ WHOLE = {
 def test_evaluation_stays_whole(name: str) -> None:
     """Whatever depends on more than one batch alone, and not by a sum or in a list."""
     old, new, reason, *more = WHOLE[name]
-    loop = LOOP
-    for one, other in ((old, new), *more):
-        assert one in loop
-        loop = loop.replace(one, other)
     helpers = """\
 start = 3
 tracker = AverageMeter()
@@ -343,6 +457,7 @@ other = nn.Linear(8, 4).double()
 count = 0
 
 
+<<<<<<< HEAD
 class Other(AverageMeter):
     def add(self, value):
         self.val = value
@@ -369,6 +484,10 @@ class Averaged(nn.Module):
 
 
 averaged = Averaged()
+=======
+table = torch.zeros(4, 4).double()
+matrix = np.zeros(4)
+>>>>>>> c8fbf7b (Evaluations stay whole where something is changed in place, a list leaves batches out, or the model is not as it was)
 
 
 def note(n):
@@ -376,9 +495,31 @@ def note(n):
     count += n
 
 
+def collect(table, output):
+    table += output.sum(0)
+
+
+def warm(model):
+    model.train()
+
+
+class Counter:
+    count = 0
+
+    def __enter__(self):
+        Counter.count += 1
+
+    def __exit__(self, *error):
+        pass
+
+
 """
+    program = SETUP + helpers + LOOP
+    for one, other in ((old, new), *more):
+        assert one in program
+        program = program.replace(one, other)
     call = "    model.eval()\n    print(evaluate(model, val_loader))\n"
-    after, whole = converted(SETUP + helpers + loop + TRAIN + call)
+    after, whole = converted(program + TRAIN + call)
     assert "shard_batches" not in after
     assert len(whole) == 1
     assert reason in whole[0]

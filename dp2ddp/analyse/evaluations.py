@@ -34,6 +34,7 @@ NOT_PURE = (
 )
 NOT_PURE += ("torch.optim.", "torch.autograd.backward", "torch.set_", "numpy.save", "numpy.load", "scipy.io.")
 NOT_PURE += ("torch.nn.", "torch.multiprocessing.", "torch.hub.", "torch.onnx.", "torch.jit.", "numpy.put")
+NOT_PURE += ("numpy.copyto", "numpy.fill_diagonal", "numpy.place")
 BUILTINS = frozenset(f"builtins.{name}" for name in """
     abs all any bool dict divmod enumerate filter float format int isinstance len list map max min pow range reversed
     round set slice sorted str sum tuple zip hasattr getattr type
@@ -48,6 +49,12 @@ METHODS = frozenset("""
 METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
 # Methods of lists, dicts and sets that change these.
 CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
+# Methods whose result is another look at what they are called of.
+VIEWS = set("""
+    view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
+    values items get
+    """.split())
+HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
 STATEMENTS += (ast.Continue, ast.Assert)
 # What hands out all elements of its first argument.
@@ -218,7 +225,15 @@ class _Evaluation:
             raise _Whole(self.node, "it looks at the number of the batch")
 
     def _check_models(self) -> None:
-        """Every module that is called is a wrapped one, in evaluation mode."""
+        """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
+        for node in self.program.nodes.values():
+            match node:
+                case ast.Call(func=ast.Attribute(attr=method)) if method in HOOKS:
+                    raise _Whole(node, "the model's forward calls what is registered")
+                case ast.Call(args=[copied, *_]) if self._is_copy(node) and self._modules(
+                    self.program.values(copied)
+                ):
+                    raise _Whole(node, "there is a copy of the model, with buffers of its own")
         for call in _calls(self.context, self.loop.runs):
             called = self._modules(call.callees)
             if called and not self._is_evaluated(called):
@@ -226,6 +241,10 @@ class _Evaluation:
                     call.node,
                     f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
                 )
+
+    def _is_copy(self, node: ast.Call) -> bool:
+        call = self.program.call(node)
+        return call is not None and bool(call.names & {"copy.deepcopy", "copy.copy"})
 
     def _modules(self, values: Values) -> set[object]:
         """The wrapped modules among some values, their wrappers too."""
@@ -244,7 +263,25 @@ class _Evaluation:
                     value=ast.Call(func=ast.Attribute(value=model, attr="eval" | "train" as mode), args=args)
                 ):
                     if self._modules(self.program.values(model)) & called:
-                        return mode == "eval" or (bool(args) and ast.unparse(args[0]) == "False")
+                        return mode == "eval" or _is_false(args)
+            if self._may_train(statement, called):
+                return False
+        return False
+
+    def _may_train(self, statement: ast.stmt, called: set[object]) -> bool:
+        """Whether a statement may put a part of a module into training mode."""
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            return False
+        entered = [self.program.scopes[index] for index in self.program.entered(statement)]
+        run = [*ast.walk(statement), *(node for scope in entered for node in self.program.body(scope))]
+        for node in run:
+            match node:
+                case ast.Call(func=ast.Attribute(value=model, attr="train"), args=args) if not _is_false(
+                    args
+                ):
+                    others = self._modules(self.program.values(model))
+                    if not others or others & called:
+                        return True
         return False
 
     # What it does
@@ -276,18 +313,42 @@ class _Evaluation:
                 base = _base(part)
                 if isinstance(part, ast.Attribute) or base is None or not self._is_own(base.id):
                     raise _Whole(part, f"it assigns to `{ast.unparse(part)}`")
+                self._check_made(base)
 
     def _add(self, statement: ast.AugAssign, target: ast.expr) -> None:
         base = _base(target)
         if base is None:
             raise _Whole(target, f"it assigns to `{ast.unparse(target)}`")
         if self._is_own(base.id):
+            self._check_made(base)
             return
         if not isinstance(statement.op, ast.Add | ast.Sub):
             raise _Whole(statement, f"`{ast.unparse(statement)}`")
         if isinstance(target, ast.Name) and self._begins_as_list(target.id):
+            self._check_regular(statement, samples=False)
             self._collect_rows(target, statement.value)
         self._keep(base.id, "list" if self._begins_as_list(base.id) else "sum", base)
+
+    def _check_made(self, name: ast.Name) -> None:
+        """What a name of the loop's own stands for was made in the loop, too: it is changed in place."""
+        if self._is_older(name, set()):
+            raise _Whole(name, f"`{name.id}` may be something that was there before,")
+
+    def _is_older(self, name: ast.Name, seen: set[str]) -> bool:
+        """Whether a name may stand for something that was made before the loop, or for a part of it."""
+        if not self._is_own(name.id):
+            made = map(self.program.statement, self.program.definitions(name))
+            return not any(isinstance(it, ast.Import | ast.ImportFrom) for it in made)
+        if name.id in seen:
+            return False
+        given: list[ast.expr] = []
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Assign):
+                if any(name.id in _stored(target) for target in node.targets):
+                    given.append(node.value)
+            elif isinstance(node, ast.For) and node is not self.node and name.id in _stored(node.target):
+                given.append(node.iter)
+        return any(self._is_older(root, seen | {name.id}) for value in given for root in _looks_at(value))
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
@@ -323,11 +384,14 @@ class _Evaluation:
 
     def _check_regular(self, statement: ast.stmt, samples: bool = True) -> None:
         """An entry for each batch, or for each sample in a loop over these."""
-        left_out = next((it for it in ast.walk(self.node) if isinstance(it, ast.Continue)), None)
-        if left_out is not None:
-            raise _Whole(left_out, "batches are left out of a list")
         inner = 0
-        for around in self.program.ancestors(statement):
+        around_it = list(self.program.ancestors(statement))
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Continue):
+                skipped = next(it for it in self.program.ancestors(node) if isinstance(it, LOOPS))
+                if any(it is skipped for it in around_it):
+                    raise _Whole(node, "a list does not get one entry for each batch or sample")
+        for around in around_it:
             if around is self.node:
                 return
             if isinstance(around, ast.For) and samples and not inner:
@@ -345,7 +409,7 @@ class _Evaluation:
                 return self._collect_rows(node, rows)
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
-        if self._samples.of(value) not in DEALT:
+        if isinstance(value, ast.IfExp) or self._samples.of(value) not in DEALT:
             raise _Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
 
     def _is_own(self, name: str) -> bool:
@@ -476,12 +540,33 @@ class _Evaluation:
                 or base.id in scope.params
             ):
                 raise _Whole(node, f"a function that it calls assigns to `{ast.unparse(node)}`")
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            given = self.program.definitions(node.target)
+            if in_forward:
+                is_held = self._is_held(node.target, scope)
+            else:
+                is_held = any(isinstance(it, ast.arg) for it in given)
+            if is_held:
+                raise _Whole(node, f"a function that it calls changes `{node.target.id}`")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             own = self.program.called_scopes(node.value)
             root = _root(node.value.func)
             if not in_forward and not own and (root is None or not _is_local(scope, root.id)):
                 self._check_discarded(node.value)
         self._check_node(node, in_forward)
+
+    def _is_held(self, value: ast.expr, scope: Scope) -> bool:
+        """Whether a value in a method may be something that its object keeps."""
+        me = scope.params[:1] if scope.owner is not None else []
+        for root in _looks_at(value):
+            if root is not value and root.id in me:
+                return True
+            for made in self.program.definitions(root) if root is value else ():
+                statement = None if isinstance(made, ast.arg) else self.program.statement(made)
+                if isinstance(statement, ast.Assign):
+                    if any(it.id in me for it in _looks_at(statement.value)):
+                        return True
+        return False
 
     def _check_node(self, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Call):
@@ -493,12 +578,16 @@ class _Evaluation:
                 and self.context.made(self.context.iterated(self.program.values(source)), LOADER)
             ):
                 raise _Whole(node, "there is another loop over batches")
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
+                    raise _Whole(node, f"`with {ast.unparse(item)}` may do more,")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
             raise _Whole(node, f"`{ast.unparse(node)}`")
 
     def _check_call(self, node: ast.Call, in_forward: bool) -> None:
         call = self.program.call(node)
-        if call is not None and alike.draws(call):
+        if call is not None and (alike.draws(call) or _draws_always(call)):
             raise _Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         if call is None or not self._is_pure(call, in_forward):
             raise _Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
@@ -514,11 +603,15 @@ class _Evaluation:
         kept = isinstance(holder, ast.Name) and id(holder) in self._kept_uses()
         if method in CHANGING:
             return kept or (isinstance(holder, ast.Name) and self._is_fresh(holder))
+        if holder is not None and method.endswith("_") and not method.startswith("__"):
+            root = _root(holder)
+            if method not in METHODS or root is None:
+                return False
+            if in_forward:
+                return not self._is_held(holder, call.scope)
+            return self._is_made_there(root) and not (id(root) in self.inside and self._is_older(root, set()))
         if call.names:
             return all(_is_pure_name(name) or name.rpartition(".")[-1] in METHODS for name in call.names)
-        if method.endswith("_") and not method.startswith("__"):
-            root = _root(holder) if holder is not None else None
-            return method in METHODS and root is not None and (in_forward or self._is_made_there(root))
         return kept or method in METHODS
 
     def _is_layer(self, call: Call) -> bool:
@@ -526,6 +619,8 @@ class _Evaluation:
         if call.callees:
             return all(map(self.context.module_class, call.callees))
         function = call.node.func
+        if isinstance(function, ast.Attribute) and (function.attr in CHANGING or function.attr.endswith("_")):
+            return False
         while isinstance(function, ast.Subscript | ast.Attribute):
             function = function.value
         return isinstance(function, ast.Name) and call.scope.params[:1] == [function.id]
@@ -570,6 +665,10 @@ class _Evaluation:
         if reset is not None:
             if meters.begins(self.context, self.program.values(uses[0]), kept.sums, self._is_zero, reset):
                 return
+        scope = self.program.scope(self.node)
+        for node in () if scope.is_module else ast.walk(scope.node):
+            if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
+                raise _Whole(node, f"`{name}` may be looked at elsewhere")
         begins = {it for use in uses for it in self.program.definitions(use)}
         begins = {it for it in begins if id(it) not in self.inside}
         values = [self._begin(it) for it in begins]
@@ -603,6 +702,8 @@ class _Evaluation:
         statement = self.program.statement(definition)
         if statement not in self._before or not isinstance(statement, ast.Assign):
             return None
+        if len(statement.targets) > 1 and not isinstance(statement.value, ast.Constant):
+            return None
         for target in statement.targets:
             if target is definition:
                 return statement.value
@@ -634,6 +735,13 @@ class _Evaluation:
             return isinstance(value, ast.Call) and meters.begins(
                 self.context, self.program.values(value), kept.sums, self._is_zero
             )
+        added = (self.program.nodes[key] for key in kept.uses)
+        if isinstance(
+            value, ast.List | ast.ListComp | ast.BinOp
+        ):  # what is added to a list is put to its end
+            return self._is_zero(value) and all(
+                isinstance(self.program.parent(it), ast.Subscript) for it in added
+            )
         return self._is_zero(value)
 
     def _is_zero(self, value: ast.expr) -> bool:
@@ -655,6 +763,9 @@ class _Evaluation:
             case ast.Call():
                 call = self.program.call(value)
                 if call is None or not call.names or not call.names <= ZEROS:
+                    return False
+                types = [ast.unparse(it.value) for it in value.keywords if it.arg == "dtype"]
+                if any("bool" in it or "object" in it for it in types):  # which add otherwise
                     return False
                 filled = {name.rpartition(".")[-1] for name in call.names} <= {"tensor", "array"}
                 return not filled or (bool(value.args) and self._is_zero(value.args[0]))
@@ -733,6 +844,35 @@ class _Evaluation:
         return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)
 
 
+def _stored(target: ast.expr) -> set[str]:
+    """The names that an assignment makes."""
+    return {it.id for it in ast.walk(target) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)}
+
+
+def _looks_at(value: ast.expr) -> list[ast.Name]:
+    """The names of which a value may be a part, or another look."""
+    match value:
+        case ast.Name():
+            return [value]
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
+            return _looks_at(inner)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [name for part in parts for name in _looks_at(part)]
+        case ast.IfExp(body=one, orelse=other):
+            return _looks_at(one) + _looks_at(other)
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=parts):
+            return [name for part in parts for name in _looks_at(part)]
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
+            "_"
+        ):
+            return _looks_at(inner)
+    return []
+
+
+def _is_false(args: list[ast.expr]) -> bool:
+    return bool(args) and ast.unparse(args[0]) == "False"
+
+
 def _is_each(drawn: Value) -> bool:
     """Whether a loop has a round for each sample."""
     match drawn:
@@ -765,9 +905,19 @@ def _is_loss_name(name: str) -> bool:
     return name.startswith("torch.nn.") and name.endswith("Loss")
 
 
+def _draws_always(call: Call) -> bool:
+    """Whether a call draws random numbers in evaluation mode, too."""
+    if any(name.startswith("torch.distributions.") and name.endswith("sample") for name in call.names):
+        return True
+    if not any(name.startswith("torch.nn.functional.") and "dropout" in name for name in call.names):
+        return False
+    training = call.argument("training", 2)
+    return training is None or not ast.unparse(training).endswith(("training", "False"))
+
+
 def _is_pure_name(name: str) -> bool:
     if name in BUILTINS or name.startswith(("torch.nn.functional.", "torch.nn.utils.rnn.")):
         return True
     if name.startswith("torch.nn."):
         return name.endswith(("Loss.__call__", "Softmax.__call__", "Sigmoid.__call__", "Softmax2d.__call__"))
-    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith("_")
+    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith(("_", ".at"))

@@ -101,7 +101,9 @@ def _added(scope: Scope) -> Added | None:
         match statement:
             case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assert():
                 pass
-            case ast.If(body=body, orelse=orelse) if _reads(statement.test, me) <= {"count"}:
+            case ast.If(test=test, body=body, orelse=orelse) if _reads(test, me) <= {"count"}:
+                if _reads(test, me) and any(isinstance(it, ast.AugAssign) for it in ast.walk(statement)):
+                    return None  # the sums depend on what came before
                 waiting = [*body, *orelse, *waiting]
             case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=name), op=ast.Add()) if (
                 owner == me
@@ -115,7 +117,8 @@ def _added(scope: Scope) -> Added | None:
                     case ast.BinOp(left=left, op=ast.Div(), right=right) if (
                         name == "avg"
                         and ast.unparse(left) in (f"{me}.sum", f"{me}.total")
-                        and _reads(right, me) == {"count"}
+                        and ast.unparse(right)
+                        in (f"{me}.count", f"max({me}.count, 1)", f"max(1, {me}.count)")
                     ):
                         pass
                     case ast.BinOp(left=left, op=ast.Add(), right=right) if (
