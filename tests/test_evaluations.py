@@ -341,6 +341,28 @@ WHOLE = {
         (ADD, ADD + "        hits += len(targets)\n"),
     ),
     "what a function changes": (ADD, ADD + "        collect(table, output)\n", "changes `table`"),
+    "what a function changes under another name": (
+        ADD,
+        ADD + "        collect_all(table, output)\n",
+        "`row.add_` may do more",
+    ),
+    "what a function changes of its module": (ADD, ADD + "        count_all(output)\n", "changes `row`"),
+    "what is written into": (
+        ADD,
+        ADD + "        torch.cumsum(output, 0, out=table)\n",
+        "`torch.cumsum` may do more",
+    ),
+    "a lambda that looks at the sum": (
+        "    model.eval()\n",
+        "    model.eval()\n    over = lambda: correct > 10\n",
+        "`correct` is used before it",
+        (ADD, ADD + "        correct += over()\n"),
+    ),
+    "training mode by its attribute": (
+        "    model.eval()\n",
+        "    model.eval()\n    for layer in model.modules():\n        layer.training = True\n",
+        "evaluation mode",
+    ),
     "numpy's in place": (ADD, ADD + "        np.add.at(matrix, targets, 1)\n", "`np.add.at` may do more"),
     "truth values": (
         "    meter = AverageMeter()\n",
@@ -497,6 +519,16 @@ def note(n):
 
 def collect(table, output):
     table += output.sum(0)
+
+
+def collect_all(table, output):
+    row = table.view(-1)
+    row.add_(len(output))
+
+
+def count_all(output):
+    row = table[0]
+    row[0] = row[0] + len(output)
 
 
 def warm(model):

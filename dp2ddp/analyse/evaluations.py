@@ -282,6 +282,8 @@ class _Evaluation:
                     others = self._modules(self.program.values(model))
                     if not others or others & called:
                         return True
+                case ast.Attribute(attr="training", ctx=ast.Store()):
+                    return True
         return False
 
     # What it does
@@ -524,7 +526,9 @@ class _Evaluation:
             yield from self.program.body(scope)
 
     def _is_at(self, effect: Effect, node: ast.AST) -> bool:
-        if not isinstance(node, ast.expr | ast.stmt) or self.program.file(node).path != effect.path:
+        if not isinstance(node, ast.expr | ast.stmt) or id(node) not in self.program.nodes:
+            return False  # the body of a lambda is no statement of the file's
+        if self.program.file(node).path != effect.path:
             return False
         return self.program.anchor(node) == effect.at
 
@@ -540,13 +544,11 @@ class _Evaluation:
                 or base.id in scope.params
             ):
                 raise _Whole(node, f"a function that it calls assigns to `{ast.unparse(node)}`")
+            elif self._is_given(base, scope):
+                raise _Whole(node, f"a function that it calls changes `{base.id}`")
         if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            given = self.program.definitions(node.target)
-            if in_forward:
-                is_held = self._is_held(node.target, scope)
-            else:
-                is_held = any(isinstance(it, ast.arg) for it in given)
-            if is_held:
+            is_kept = self._is_held(node.target, scope) if in_forward else self._is_given(node.target, scope)
+            if is_kept:
                 raise _Whole(node, f"a function that it calls changes `{node.target.id}`")
         if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             own = self.program.called_scopes(node.value)
@@ -554,6 +556,21 @@ class _Evaluation:
             if not in_forward and not own and (root is None or not _is_local(scope, root.id)):
                 self._check_discarded(node.value)
         self._check_node(node, in_forward)
+
+    def _is_given(self, name: ast.Name, scope: Scope, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether a name in a function may stand for something that was there before, or for a part of it."""
+        for made in self.program.definitions(name) if id(name) not in seen else ():
+            if isinstance(made, ast.arg):
+                return True
+            statement = self.program.statement(made)
+            if self.program.scope(statement) is not scope:
+                if not isinstance(statement, ast.Import | ast.ImportFrom):
+                    return True
+            elif isinstance(statement, ast.Assign | ast.For):
+                value = statement.value if isinstance(statement, ast.Assign) else statement.iter
+                if any(self._is_given(root, scope, seen | {id(name)}) for root in _looks_at(value)):
+                    return True
+        return False
 
     def _is_held(self, value: ast.expr, scope: Scope) -> bool:
         """Whether a value in a method may be something that its object keeps."""
@@ -589,7 +606,8 @@ class _Evaluation:
         call = self.program.call(node)
         if call is not None and (alike.draws(call) or _draws_always(call)):
             raise _Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
-        if call is None or not self._is_pure(call, in_forward):
+        writes = any(it.arg == "out" for it in node.keywords)
+        if call is None or writes or not self._is_pure(call, in_forward):
             raise _Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
 
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
@@ -609,7 +627,9 @@ class _Evaluation:
                 return False
             if in_forward:
                 return not self._is_held(holder, call.scope)
-            return self._is_made_there(root) and not (id(root) in self.inside and self._is_older(root, set()))
+            if id(root) in self.inside:
+                return self._is_own(root.id) and not self._is_older(root, set())
+            return _is_local(call.scope, root.id) and not self._is_given(root, call.scope)
         if call.names:
             return all(_is_pure_name(name) or name.rpartition(".")[-1] in METHODS for name in call.names)
         return kept or method in METHODS
