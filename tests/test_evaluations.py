@@ -216,6 +216,22 @@ def evaluate(model, loader):
     return correct
 """
 ADD = "        correct += (output.argmax(1) == targets).sum().item()\n"
+CRITERION = """
+
+class Counting(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("seen", torch.ones(1))
+
+    def forward(self, output, targets):
+        self.seen.mul_(2)
+        return F.cross_entropy(output, targets)
+
+
+criterion_that_counts = Counting()
+
+
+"""
 WHOLE = {
     "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may do more"),
     "it reports now and then": (
@@ -426,6 +442,12 @@ WHOLE = {
         "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",
         "`self.seen.add_` may do more",
     ),
+    "a criterion that counts": (
+        ADD,
+        ADD + "        correct += criterion_that_counts(output, targets).item()\n",
+        "`self.seen.mul_` may do more",
+        ("start = 3\n", "start = 3\n" + CRITERION),
+    ),
     "a forward that counts under another name": (
         "        return self.classify(self.layers(x))\n",
         "        seen = self.seen\n        seen += 1\n        return self.classify(self.layers(x))\n",
@@ -555,6 +577,19 @@ class Counter:
     assert "shard_batches" not in after
     assert len(whole) == 1
     assert reason in whole[0]
+
+
+def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
+    """One process alone would go on, and the others wait for it."""
+    call = """\
+    try:
+        print(evaluate(model, val_loader))
+    except IndexError:
+        print("none")
+"""
+    after, whole = converted(SETUP + LOOP + TRAIN + call)
+    assert "shard_batches" not in after
+    assert "an exception" in whole[0]
 
 
 def test_the_loop_of_these_is_dealt_as_it_is() -> None:

@@ -185,7 +185,7 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         return
     in_loop = _in_loop(context, node)
     for handler in node.handlers:
-        if _ends(context, handler.body):
+        if ends(context, handler.body):
             continue
         names = ast.unparse(handler.type) if handler.type is not None else ""
         if names == "KeyboardInterrupt":
@@ -212,7 +212,7 @@ def _in_loop(context: Context, node: ast.AST) -> bool:
     return False
 
 
-def _ends(context: Context, body: list[ast.stmt]) -> bool:
+def ends(context: Context, body: list[ast.stmt]) -> bool:
     """Whether a handler ends the program, or hands the exception on."""
     last = body[-1]
     if isinstance(last, ast.Raise):

@@ -170,6 +170,7 @@ class _Evaluation:
     def fact(self) -> Evaluation:
         draw = self._draw()
         self._check_models()
+        self._check_handlers()
         for statement in self.node.body:
             self._statement(statement)
         self._check_calls()
@@ -241,6 +242,19 @@ class _Evaluation:
                     call.node,
                     f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
                 )
+
+    def _check_handlers(self) -> None:
+        """Nobody goes on after an exception that one process alone may have in the loop."""
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Try):
+                going_on = [
+                    it
+                    for it in node.handlers
+                    if not alike.ends(self.context, it.body)
+                    and (it.type is None or ast.unparse(it.type) != "KeyboardInterrupt")
+                ]
+                if going_on and any(id(self.node) in self.context.runs(it) for it in node.body):
+                    raise _Whole(going_on[0], "an exception in it is caught")
 
     def _is_copy(self, node: ast.Call) -> bool:
         call = self.program.call(node)
@@ -636,11 +650,11 @@ class _Evaluation:
 
     def _is_layer(self, call: Call) -> bool:
         """Whether a call in a module's forward is one of its layers, or of its methods."""
-        if call.callees:
-            return all(map(self.context.module_class, call.callees))
-        function = call.node.func
+        function: ast.expr = call.node.func
         if isinstance(function, ast.Attribute) and (function.attr in CHANGING or function.attr.endswith("_")):
             return False
+        if call.callees:
+            return all(map(self.context.module_class, call.callees))
         while isinstance(function, ast.Subscript | ast.Attribute):
             function = function.value
         return isinstance(function, ast.Name) and call.scope.params[:1] == [function.id]
