@@ -436,7 +436,12 @@ WHOLE = {
         "start = 3\nmodel.module.layers.register_forward_hook(lambda *given: shapes.append(len(given)))\n",
         "calls what is registered",
     ),
-    "a copy of the model": ("start = 3\n", "start = 3\nmean = copy.deepcopy(model)\n", "a copy of the model"),
+    "a copy of the model": (
+        "start = 3\n",
+        "start = 3\nmean = copy.deepcopy(model)\n",
+        "a copy of the model",
+        (ADD, "        correct += mean(inputs).sum().item()\n"),
+    ),
     "a forward that counts": (
         "        return self.classify(self.layers(x))\n",
         "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",

@@ -231,12 +231,10 @@ class _Evaluation:
             match node:
                 case ast.Call(func=ast.Attribute(attr=method)) if method in HOOKS:
                     raise _Whole(node, "the model's forward calls what is registered")
-                case ast.Call(args=[copied, *_]) if self._is_copy(node) and self._modules(
-                    self.program.values(copied)
-                ):
-                    raise _Whole(node, "there is a copy of the model, with buffers of its own")
         for call in _calls(self.context, self.loop.runs):
             called = self._modules(call.callees)
+            if called and self._is_copy(call.node.func):
+                raise _Whole(call.node, "there is a copy of the model, with buffers of its own")
             if called and not self._is_evaluated(called):
                 raise _Whole(
                     call.node,
@@ -256,9 +254,15 @@ class _Evaluation:
                 if going_on and any(id(self.node) in self.context.runs(it) for it in node.body):
                     raise _Whole(going_on[0], "an exception in it is caught")
 
-    def _is_copy(self, node: ast.Call) -> bool:
-        call = self.program.call(node)
-        return call is not None and bool(call.names & {"copy.deepcopy", "copy.copy"})
+    def _is_copy(self, called: ast.expr) -> bool:
+        for made in self.program.definitions(called) if isinstance(called, ast.Name) else ():
+            right = (
+                None if isinstance(made, ast.arg) else getattr(self.program.statement(made), "value", None)
+            )
+            call = self.program.call(right) if isinstance(right, ast.Call) else None
+            if call is not None and call.names & {"copy.deepcopy", "copy.copy"}:
+                return True
+        return False
 
     def _modules(self, values: Values) -> set[object]:
         """The wrapped modules among some values, their wrappers too."""
