@@ -506,7 +506,6 @@ other = nn.Linear(8, 4).double()
 count = 0
 
 
-<<<<<<< HEAD
 class Other(AverageMeter):
     def add(self, value):
         self.val = value
@@ -533,10 +532,8 @@ class Averaged(nn.Module):
 
 
 averaged = Averaged()
-=======
 table = torch.zeros(4, 4).double()
 matrix = np.zeros(4)
->>>>>>> c8fbf7b (Evaluations stay whole where something is changed in place, a list leaves batches out, or the model is not as it was)
 
 
 def note(n):
@@ -602,6 +599,14 @@ def test_the_loop_of_these_is_dealt_as_it_is() -> None:
     assert whole == []
     assert "in enumerate(ddp.shard_batches(loader)):" in after
     assert "    correct = ddp.sum(correct)\n" in after
+
+
+def test_progress_bars_show_the_main_process_s_batches() -> None:
+    text = SETUP.replace("import time\n", "import time\n\nfrom tqdm import tqdm\n", 1)
+    loop = LOOP.replace("enumerate(loader)", "enumerate(tqdm(loader))")
+    after, whole = converted(text + loop + TRAIN + "    print(evaluate(model, val_loader))\n")
+    assert whole == []
+    assert "tqdm(ddp.shard_batches(loader), disable=not ddp.is_main_process())" in after
 
 
 def test_whole_batches_are_divided_as_they_are() -> None:

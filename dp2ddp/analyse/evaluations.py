@@ -477,7 +477,10 @@ class _Evaluation:
             if id(node) not in header:
                 self._check_node(node, in_forward=False)
         for effect in self._effects:
-            if any(self._is_at(effect, node) for node in self._run(entered)):
+            nodes = (
+                node for node in self._run(entered) if id(node) not in header
+            )  # a progress bar stands there
+            if any(self._is_at(effect, node) for node in nodes):
                 raise _Whole(self.node, f"it does something that one process must do alone, {effect.what}")
         self._check_objects([scope for scope in entered if scope.index not in updates])
 
