@@ -333,7 +333,7 @@ WHOLE = {
     "an average of the parameters": (
         ADD,
         "        correct += averaged(inputs).sum().item()\n",
-        "`averaged` may do more",
+        "a copy of the model",
     ),
     "a part of something": (
         ADD,
@@ -599,6 +599,18 @@ def test_the_loop_of_these_is_dealt_as_it_is() -> None:
     assert whole == []
     assert "in enumerate(ddp.shard_batches(loader)):" in after
     assert "    correct = ddp.sum(correct)\n" in after
+
+
+def test_a_copy_of_the_network_is_evaluated_whole() -> None:
+    """Its buffers are each process's own; a wrapped copy has the main process's."""
+    copied = "mean = copy.deepcopy(model.module)\n\n\n"
+    call = "    print(evaluate(model, val_loader), evaluate(mean, val_loader))\n"
+    after, whole = converted(SETUP + copied + LOOP + TRAIN + call)
+    assert "shard_batches" not in after
+    assert "a copy of the model" in whole[0]
+    after, whole = converted(SETUP + copied.replace(".module", "") + LOOP + TRAIN + call)
+    assert "shard_batches" in after
+    assert whole == []
 
 
 def test_progress_bars_show_the_main_process_s_batches() -> None:

@@ -254,13 +254,17 @@ class _Evaluation:
                 if going_on and any(id(self.node) in self.context.runs(it) for it in node.body):
                     raise _Whole(going_on[0], "an exception in it is caught")
 
-    def _is_copy(self, called: ast.expr) -> bool:
-        for made in self.program.definitions(called) if isinstance(called, ast.Name) else ():
-            right = (
-                None if isinstance(made, ast.arg) else getattr(self.program.statement(made), "value", None)
-            )
+    def _is_copy(self, called: ast.expr, depth: int = 0) -> bool:
+        """Whether a model may be a copy; a wrapped one that is an argument is evaluated as the model is."""
+        for made in self.program.definitions(called) if depth < 4 else ():
+            if isinstance(made, ast.arg):
+                if any(self._is_copy(given, depth + 1) for given in self.program.given(made)):
+                    return True
+                continue
+            right = getattr(self.program.statement(made), "value", None)
             call = self.program.call(right) if isinstance(right, ast.Call) else None
-            if call is not None and call.names & {"copy.deepcopy", "copy.copy"}:
+            copies = call is not None and call.names & {"copy.deepcopy", "copy.copy"}
+            if copies and not (depth and self.context.is_wrapped(self.program.values(right))):
                 return True
         return False
 
