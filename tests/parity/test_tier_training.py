@@ -33,6 +33,8 @@ from dp2ddp.source import Project
 from parity import compare
 from parity.harness import FIXTURES, SHAPES, Lab, Run
 
+PROCESSES = [2, pytest.param(3, marks=pytest.mark.slow)]
+
 CHECKPOINTS = {"contrastive": "models/last.pth", "weighted_sampler": "best.pth.tar"}
 # Those that are run where 16 samples are cut for three, too.
 UNEVEN = ["a sum of squares", "similarities between samples", "another dimension"]
@@ -108,7 +110,7 @@ def test_sharded_loaders_make_dataparallel_s_steps(lab: Lab, name: str, processe
     assert differences(before, after, losses=False) == []
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", CLOSURES)
 def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
     lab: Lab, name: str, processes: int
@@ -123,7 +125,7 @@ def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
         torch.testing.assert_close(rank["parameters"], before.ranks[0]["parameters"], rtol=0, atol=1e-8)
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", PULLED)
 def test_loops_that_pull_their_batches_make_the_same_steps_in_parts(
     lab: Lab, name: str, processes: int
@@ -151,7 +153,7 @@ def test_apex_s_mixed_precision_goes_on(lab: Lab) -> None:
     assert differences(*found, losses=False) == []
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_networks_that_replicate_a_part_at_every_call_make_the_same_steps(lab: Lab, processes: int) -> None:
     """The original is the network wrapped once: what ``data_parallel()`` computes is what nn.DataParallel does."""
     text = seeded(FUNCTIONAL.replace("GPUS", str(processes)))
@@ -173,7 +175,7 @@ def test_means_over_samples_make_dataparallel_s_steps_in_parts(lab: Lab, name: s
     assert differences(before, after, losses=False) == []
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize("name", OWN_LOSSES)
 def test_losses_that_the_model_computes_make_dataparallel_s_steps_in_parts(
     lab: Lab, name: str, processes: int
@@ -225,7 +227,7 @@ def test_models_wrapped_by_choice_make_dataparallel_s_steps(lab: Lab, name: str,
     assert differences(before, after, losses=False) == []
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [*PROCESSES, pytest.param(4, marks=pytest.mark.slow)])
 def test_the_batch_exact_form_makes_dataparallel_s_steps(lab: Lab, processes: int) -> None:
     """With batches of 10, which no number of these divides, and an uneven last one."""
     before, after = runs(lab, PROGRAM.replace("batch_size=16", "batch_size=10"), processes, exact=True)
@@ -319,7 +321,7 @@ for epoch in range(2):
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 def test_gradients_pass_through_one_wrap_into_another(lab: Lab, processes: int) -> None:
     """A generator that learns from a critic, and a penalty on the critic's own gradients."""
     before, after = runs(lab, ADVERSARIAL, processes)
@@ -330,7 +332,7 @@ def test_gradients_pass_through_one_wrap_into_another(lab: Lab, processes: int) 
 # Fixtures
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", PROCESSES)
 @pytest.mark.parametrize(("name", "checkpoint"), CHECKPOINTS.items())
 def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str, processes: int) -> None:
     """In batches of 32, and an uneven last one; with what they print and save."""

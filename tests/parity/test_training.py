@@ -61,7 +61,15 @@ def test_two_processes_agree_in_float32(lab: Lab, shape: Shape) -> None:
 @shapes
 @pytest.mark.parametrize(
     ("processes", "batch", "samples"),
-    [(2, 32, 251), (2, 32, 255), (3, 33, 250), (3, 33, 251), (4, 32, 253), (4, 32, 255), (4, 4, 33)],
+    [
+        (2, 32, 251),
+        (2, 32, 255),
+        (3, 33, 250),
+        (3, 33, 251),
+        pytest.param(4, 32, 253, marks=pytest.mark.slow),
+        pytest.param(4, 32, 255, marks=pytest.mark.slow),
+        (4, 4, 33),
+    ],
 )
 def test_uneven_data_and_more_processes(
     lab: Lab, shape: Shape, processes: int, batch: int, samples: int
