@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Sequence
-from itertools import chain, pairwise
+from itertools import chain, pairwise, zip_longest
 from typing import Any
 
 import torch
@@ -112,7 +112,8 @@ def order(ranks: Sequence[Notes], *, samples: int, batch: int, drop_last: bool =
 def evaluation(ranks: Sequence[Notes], *, samples: int) -> list[str]:
     """Where an evaluation left samples out, or counted some twice, over all ranks or on each of them."""
     differences = []
-    for number, parts in enumerate(zip(*(notes["evaluations"] for notes in ranks), strict=True)):
+    evaluations = (notes["evaluations"] for notes in ranks)  # of a rank that had no batch there is none
+    for number, parts in enumerate(zip_longest(*evaluations, fillvalue=())):
         drawn = [Counter(sample for batch in part for sample in batch) for part in parts]
         whole = Counter(range(samples))
         if not (all(part == whole for part in drawn) or sum(drawn, Counter()) == whole):
