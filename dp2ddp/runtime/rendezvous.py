@@ -157,6 +157,11 @@ def claim(key: str) -> bool:
     return store().add(f"claim/{key}", 1) == 1
 
 
+def claimed(key: str) -> bool:
+    """Whether a rank has claimed ``key``."""
+    return store().check([f"claim/{key}"])
+
+
 def started() -> int:
     """How many collectives this rank has started in the default group, over all its backends."""
     group = dist.group.WORLD

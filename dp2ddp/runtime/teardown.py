@@ -40,9 +40,8 @@ from .messages import say
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
-LEAVING = (
-    6.0  # seconds that a process which has reported its end may take for it, on a machine with much to do
-)
+LEAVING = 6.0  # seconds that a process which has reported its end may take for it, on a busy machine
+GIVING_UP = "giving up"  # what the rank claims that ends the job because it waits in vain
 
 _pid: int | None = None  # of the rank whose end is cared for here: not that of a process forked from it
 _failed = False
@@ -124,7 +123,7 @@ def _watch_others() -> None:
 
 def _give_up(why: str) -> None:
     """End the job because this rank waits in a collective in vain."""
-    if rendezvous.claim("giving up"):
+    if rendezvous.claim(GIVING_UP):
         say(f"{why}: ending the job")
     _wait_for_exits()
     if not _stop.wait(COURTESY):
@@ -175,7 +174,7 @@ def listen() -> None:
             if consequence and not timeout:
                 _wait_for_exits()
                 _wait_for_cause()
-            first = rendezvous.claim("failure")
+            first = not (consequence and _given_up()) and rendezvous.claim("failure")
             missing = _missing() if first and timeout else []
         except RuntimeError:  # the store is gone
             first, missing = True, []
@@ -210,8 +209,13 @@ def _is_lost_connection(error: BaseException) -> bool:
 def _wait_for_cause() -> None:
     """Give the rank at fault time to say why, and the agent time to end this one."""
     end = time.monotonic() + COURTESY
-    while time.monotonic() < end and not rendezvous.store().check(["claim/failure"]):
+    while time.monotonic() < end and not (rendezvous.claimed("failure") or _given_up()):
         time.sleep(0.05)
+
+
+def _given_up() -> bool:
+    """Whether a rank has said why it ends the job: what the others lose with it is said, too."""
+    return rendezvous.claimed(GIVING_UP)
 
 
 def _wait_for_end() -> str | None:

@@ -60,3 +60,31 @@ def test_a_port_where_another_program_listens_and_never_answers(tmp_path: Path) 
     result = jobs.run(["-c", SILENT], tmp_path)
     assert result.code == 1 and result.seconds < 20
     assert re.search(r"127.0.0.1:\d+ is not this job's store \(no answer in 0.5 s\)", result.err), result.err
+
+
+NEEDED = """
+import threading
+from dp2ddp.runtime import teardown
+
+def slowly(pid):
+    # the connection to the rank that has ended breaks in the main thread before the watching one sees it gone
+    running = is_running(pid)
+    if not running and threading.current_thread().name == "dp2ddp-watch":
+        time.sleep(3)
+    return running
+
+is_running, teardown._is_running = teardown._is_running, slowly
+
+def main():
+    for _ in range(2 + ddp.get_rank()):
+        dist.all_reduce(torch.ones(1))
+
+ddp.launch(main)
+"""
+
+
+def test_what_is_lost_with_a_rank_that_has_ended_is_said_once(tmp_path: Path) -> None:
+    result = jobs.run([jobs.write(tmp_path, NEEDED)], tmp_path)
+    assert result.code == 1
+    assert "rank 0 has ended, but rank 1 of 2 still needs it" in result.err
+    assert "Traceback" not in result.err, result.err
