@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from dp2ddp.analyse import alike
 from dp2ddp.analyse.branches import is_options
 from dp2ddp.analyse.conditions import is_call_of, returned
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.effects import (
     OPENERS,
     READS,
@@ -266,11 +266,8 @@ class _Origins:
     def _defaults(self, option: str) -> Iterator[ast.expr]:
         for call in self.program.calls:
             if any(name.endswith(".add_argument") for name in call.names):
-                names = [it.value for it in call.node.args if isinstance(it, ast.Constant)]
                 default = call.argument("default")
-                if default is not None and any(
-                    str(it).lstrip("-").replace("-", "_") == option for it in names
-                ):
+                if default is not None and option in option_names(call):
                     yield default
 
     def _asked(self, made: ast.AST, use: ast.AST) -> ast.stmt | None:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, assigned, is_call_of
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, option_names
 from dp2ddp.analyse.link import OTHER_WRAPS, Program, Scope, Value, full_name
 from dp2ddp.facts import Obstacle
 from dp2ddp.source import SourceFile
@@ -203,8 +203,7 @@ class _Conditions:
             tests = [it.test for it in self.program.ancestors(statement) if isinstance(it, ast.If)]
             found += [statement.value, *tests]
         for call in self.program.calls:
-            words = [it.value for it in call.node.args if isinstance(it, ast.Constant)]
-            if name in (str(word).lstrip("-").replace("-", "_") for word in words):
+            if name in option_names(call):
                 found += [keyword.value for keyword in call.node.keywords]
         for node in list(found):
             found += [

@@ -241,9 +241,8 @@ class Context:
         for call in self.program.calls:
             kind = call.argument("type")
             if any(name.endswith(".add_argument") for name in call.names) and isinstance(kind, ast.Name):
-                options = [arg.value for arg in call.node.args if isinstance(arg, ast.Constant)]
-                if kind.id == "int" and options and call.argument("nargs") is None:
-                    found |= {str(option).lstrip("-").replace("-", "_") for option in options}
+                if kind.id == "int" and call.argument("nargs") is None:
+                    found |= option_names(call)
         return found
 
     @cached_property
@@ -316,6 +315,12 @@ def _is_module(name: str) -> bool:
     return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
         "torch.nn.functional"
     )
+
+
+def option_names(call: Call) -> set[str]:
+    """What the options that ``add_argument("--batch-size", "-b")`` makes are called in the program."""
+    words = (it.value for it in call.node.args if isinstance(it, ast.Constant))
+    return {str(word).lstrip("-").replace("-", "_") for word in words}
 
 
 def is_inserted(node: ast.AST) -> bool:

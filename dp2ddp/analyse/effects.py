@@ -865,9 +865,9 @@ def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[i
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if scope not in seen:
-                for call in program.calls:
-                    if scope in program.called_scopes(call.node) and context.runs_in_training(call.node):
-                        yield from _places(context, call.node, writes, seen | {scope})
+                for call in context.callers.get(scope, ()):
+                    if context.runs_in_training(call):
+                        yield from _places(context, call, writes, seen | {scope})
             return
         if not isinstance(parent, ast.stmt):
             return

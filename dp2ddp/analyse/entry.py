@@ -138,8 +138,7 @@ def _earlier_nodes(context: Context, script: Script) -> set[int]:
         around = program.parent(start)
         if isinstance(around, ast.FunctionDef):
             scope = program.by_node[id(around)].index
-            calls = (call.node for call in program.calls if scope in program.called_scopes(call.node))
-            around = next(calls, None)
+            around = next(iter(context.callers.get(scope, ())), None)
         start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
     return found
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import string
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -19,7 +19,9 @@ from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Value
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.samples import right_side
 from dp2ddp.facts import Effect, Evaluation
+from dp2ddp.source import Location
 
 DEALT_ALREADY = "dp2ddp.runtime.shard_batches"
 # What changes nothing but what it returns: by full name or, with a dot at the end, by its beginning.
@@ -84,13 +86,14 @@ class _Kept:
 
 
 def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> Iterator[Evaluation]:
-    """Every evaluation loop of a program that trains, and what it leaves; with a problem where it must stay whole."""
+    """Every evaluation loop of a program that trains, and what it leaves; or why it must stay whole."""
+    around = _Surroundings(context, loops, effects)
     for loop in loops:
-        if isinstance(loop.node, ast.For) and not loop.trains and _runs_model(context, loop):
+        if isinstance(loop.node, ast.For) and not loop.trains and around.runs_model(loop):
             if any(_is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
             try:
-                yield _Evaluation(context, loops, loop, effects).fact()
+                yield _Evaluation(around, loop).fact()
             except _Whole as whole:
                 where = "" if whole.node is loop.node else f" in {_place(context, whole.node, loop.node)}"
                 after = context.program.anchor(loop.node)
@@ -108,19 +111,6 @@ def _is_dealt(context: Context, node: ast.AST) -> bool:
     return call is not None and DEALT_ALREADY in call.names
 
 
-def _runs_model(context: Context, loop: BatchLoop) -> bool:
-    models = _wrapped(context)
-    return any(
-        context.is_wrapped(call.callees) or call.callees & models for call in _calls(context, loop.runs)
-    )
-
-
-def _wrapped(context: Context) -> Values:
-    """The modules that are wrapped."""
-    sites = context.trained_wraps
-    return frozenset().union(*(_module(context, site) for site in sites))
-
-
 def _module(context: Context, site: int) -> Values:
     call = context.program.call(context.program.node(site))
     given = call.argument("module", 0) if call is not None else None
@@ -133,19 +123,86 @@ def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
     return (call for call in calls if call is not None)
 
 
+class _Surroundings:
+    """What the loops of a program have in common."""
+
+    def __init__(self, context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> None:
+        self.context, self.program = context, context.program
+        self.effects = [(Location(effect.path, effect.at.span), effect) for effect in effects]
+        self.samples = Gathering(context, loops)
+        self.wrapped: Values = frozenset().union(*(_module(context, it) for it in context.trained_wraps))
+        """The modules that are wrapped."""
+
+    def runs_model(self, loop: BatchLoop) -> bool:
+        return any(
+            self.context.is_wrapped(call.callees) or call.callees & self.wrapped
+            for call in _calls(self.context, loop.runs)
+        )
+
+    @cached_property
+    def hook(self) -> ast.Call | None:
+        """What has forwards call something else, too."""
+        calls = (node for node in self.program.nodes.values() if isinstance(node, ast.Call))
+        return next((it for it in calls if getattr(it.func, "attr", "") in HOOKS), None)
+
+    @cached_property
+    def going_on(self) -> list[tuple[ast.ExceptHandler, ast.Try]]:
+        """The handlers after which a process goes on alone."""
+        return [
+            (it, node)
+            for node in self.program.nodes.values()
+            if isinstance(node, ast.Try)
+            for it in node.handlers
+            if not alike.ends(self.context, it.body)
+            and (it.type is None or ast.unparse(it.type) != "KeyboardInterrupt")
+        ]
+
+    @cached_property
+    def forwards(self) -> set[int]:
+        """The functions that forwards of the project's modules run."""
+        waiting = [
+            scope
+            for scope in self.program.scopes
+            if isinstance(scope.node, ast.FunctionDef)
+            and scope.node.name == "forward"
+            and self._is_module(scope)
+        ]
+        found: set[int] = set()
+        while waiting:
+            scope = waiting.pop()
+            if scope.index not in found:
+                found.add(scope.index)
+                waiting += [
+                    self.program.scopes[index]
+                    for node in self.program.body(scope)
+                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
+                ]
+        return found
+
+    def _is_module(self, scope: Scope) -> bool:
+        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
+
+    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
+        """The methods of its own that a method calls."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
+                return (
+                    self.program.methods(Inst(scope.owner, 0), name, node)
+                    if scope.owner is not None
+                    else set()
+                )
+        return set()
+
+
 class _Evaluation:
     """One loop, looked at."""
 
-    def __init__(
-        self, context: Context, loops: list[BatchLoop], loop: BatchLoop, effects: tuple[Effect, ...]
-    ) -> None:
-        self.context, self.program = context, context.program
+    def __init__(self, around: _Surroundings, loop: BatchLoop) -> None:
+        self.around = around
+        self.context, self.program = around.context, around.program
         self.loop, self.node = loop, loop.node
         self.inside = {id(node) for node in ast.walk(loop.node)}
         self.kept: dict[str, _Kept] = {}
-        self._effects = effects
-        self._samples = Gathering(context, loops)
-        self._wrapped = _wrapped(context)
         self._before, self._after = self._surroundings()
 
     def _surroundings(self) -> tuple[list[ast.stmt], ast.stmt]:
@@ -227,10 +284,8 @@ class _Evaluation:
 
     def _check_models(self) -> None:
         """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
-        for node in self.program.nodes.values():
-            match node:
-                case ast.Call(func=ast.Attribute(attr=method)) if method in HOOKS:
-                    raise _Whole(node, "the model's forward calls what is registered")
+        if self.around.hook is not None:
+            raise _Whole(self.around.hook, "the model's forward calls what is registered")
         for call in _calls(self.context, self.loop.runs):
             called = self._modules(call.callees)
             if called and self._is_copy(call.node.func):
@@ -243,16 +298,9 @@ class _Evaluation:
 
     def _check_handlers(self) -> None:
         """Nobody goes on after an exception that one process alone may have in the loop."""
-        for node in self.program.nodes.values():
-            if isinstance(node, ast.Try):
-                going_on = [
-                    it
-                    for it in node.handlers
-                    if not alike.ends(self.context, it.body)
-                    and (it.type is None or ast.unparse(it.type) != "KeyboardInterrupt")
-                ]
-                if going_on and any(id(self.node) in self.context.runs(it) for it in node.body):
-                    raise _Whole(going_on[0], "an exception in it is caught")
+        for handler, node in self.around.going_on:
+            if any(id(self.node) in self.context.runs(it) for it in node.body):
+                raise _Whole(handler, "an exception in it is caught")
 
     def _is_copy(self, called: ast.expr, depth: int = 0) -> bool:
         """Whether a model may be a copy; a wrapped one that is an argument is evaluated as the model is."""
@@ -274,7 +322,7 @@ class _Evaluation:
         for value in values:
             if isinstance(value, Made) and value.name == WRAP:
                 found |= {value, *_module(self.context, value.site)}
-            elif value in self._wrapped:
+            elif value in self.around.wrapped:
                 found.add(value)
         return found
 
@@ -420,7 +468,7 @@ class _Evaluation:
                 return
             if isinstance(around, ast.For) and samples and not inner:
                 inner += 1
-                if _is_each(self._samples.drawn(around.iter)):
+                if _is_each(self.around.samples.drawn(around.iter)):
                     continue
             if not isinstance(around, ast.With):
                 break
@@ -433,7 +481,7 @@ class _Evaluation:
                 return self._collect_rows(node, rows)
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
-        if isinstance(value, ast.IfExp) or self._samples.of(value) not in DEALT:
+        if isinstance(value, ast.IfExp) or self.around.samples.of(value) not in DEALT:
             raise _Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
 
     def _is_own(self, name: str) -> bool:
@@ -470,7 +518,7 @@ class _Evaluation:
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
-        forwards, updates = self._forwards(), self._updates()
+        forwards, updates = self.around.forwards, self._updates()
         entered = [self.program.scopes[index] for index in sorted(self.program.entered(self.node) | forwards)]
         for scope in entered:
             if scope.index not in updates:
@@ -480,12 +528,7 @@ class _Evaluation:
         for node in ast.walk(self.node):
             if id(node) not in header:
                 self._check_node(node, in_forward=False)
-        for effect in self._effects:
-            nodes = (
-                node for node in self._run(entered) if id(node) not in header
-            )  # a progress bar stands there
-            if any(self._is_at(effect, node) for node in nodes):
-                raise _Whole(self.node, f"it does something that one process must do alone, {effect.what}")
+        self._check_effects(node for node in self._run(entered) if id(node) not in header)
         self._check_objects([scope for scope in entered if scope.index not in updates])
 
     def _check_objects(self, entered: list[Scope]) -> None:
@@ -497,41 +540,6 @@ class _Evaluation:
                         node.attr in kept.sums or (ast.unparse(node) == name and id(node) not in kept.uses)
                     ):
                         raise _Whole(node, f"`{ast.unparse(node)}` is looked at in it")
-
-    def _forwards(self) -> set[int]:
-        """The functions that forwards of the project's modules run."""
-        waiting = [
-            scope
-            for scope in self.program.scopes
-            if isinstance(scope.node, ast.FunctionDef)
-            and scope.node.name == "forward"
-            and self._is_module(scope)
-        ]
-        found: set[int] = set()
-        while waiting:
-            scope = waiting.pop()
-            if scope.index not in found:
-                found.add(scope.index)
-                waiting += [
-                    self.program.scopes[index]
-                    for node in self.program.body(scope)
-                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
-                ]
-        return found
-
-    def _is_module(self, scope: Scope) -> bool:
-        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
-
-    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
-        """The methods of its own that a method calls."""
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
-                return (
-                    self.program.methods(Inst(scope.owner, 0), name, node)
-                    if scope.owner is not None
-                    else set()
-                )
-        return set()
 
     def _updates(self) -> set[int]:
         """The methods of meters and objects that add to these."""
@@ -550,12 +558,14 @@ class _Evaluation:
         for scope in scopes:
             yield from self.program.body(scope)
 
-    def _is_at(self, effect: Effect, node: ast.AST) -> bool:
-        if not isinstance(node, ast.expr | ast.stmt) or id(node) not in self.program.nodes:
-            return False  # the body of a lambda is no statement of the file's
-        if self.program.file(node).path != effect.path:
-            return False
-        return self.program.anchor(node) == effect.at
+    def _check_effects(self, nodes: Iterable[ast.AST]) -> None:
+        """Nothing that is run must be done once; a progress bar in the header is not looked at."""
+        known = self.program.nodes  # the body of a lambda is no statement of the file's
+        parts = (it for it in nodes if isinstance(it, ast.expr | ast.stmt) and id(it) in known)
+        places = set(map(self.program.location, parts))
+        effect = next((effect for place, effect in self.around.effects if place in places), None)
+        if effect is not None:
+            raise _Whole(self.node, f"it does something that one process must do alone, {effect.what}")
 
     def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
@@ -748,17 +758,8 @@ class _Evaluation:
         if statement not in self._before or not isinstance(statement, ast.Assign):
             return None
         if len(statement.targets) > 1 and not isinstance(statement.value, ast.Constant):
-            return None
-        for target in statement.targets:
-            if target is definition:
-                return statement.value
-            if (
-                isinstance(target, ast.Tuple)
-                and definition in target.elts
-                and isinstance(statement.value, ast.Tuple)
-            ):
-                return statement.value.elts[target.elts.index(definition)]
-        return None
+            return None  # one list or tensor of two names
+        return right_side(statement, definition)
 
     def _begins_as_list(self, name: str) -> bool:
         for statement in reversed(self._before):

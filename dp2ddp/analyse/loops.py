@@ -385,11 +385,7 @@ def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
                 others.append(around)
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 scope = program.by_node[id(around)].index
-                waiting += [
-                    call.node
-                    for call in program.calls
-                    if scope in program.called_scopes(call.node) and context.runs_in_training(call.node)
-                ]
+                waiting += filter(context.runs_in_training, context.callers.get(scope, ()))
                 break
     return sorted(counted or others[:1], key=lambda node: program.order[id(node)])
 

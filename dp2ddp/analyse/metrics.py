@@ -422,11 +422,9 @@ class _Followed:
     def receivers(self, scope: int, returned: ast.expr) -> Iterator[tuple[Scope, set[int]]]:
         """Where callers put measured return values."""
         program = self.program
-        for call in program.calls:
-            if scope not in program.called_scopes(call.node):
-                continue
-            parent = program.parent(call.node)
-            if not isinstance(parent, ast.Assign) or parent.value is not call.node:
+        for call in self.context.callers.get(scope, ()):
+            parent = program.parent(call)
+            if not isinstance(parent, ast.Assign) or parent.value is not call:
                 continue
             target = parent.targets[0]
             if (
