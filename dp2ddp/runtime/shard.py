@@ -62,16 +62,7 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
         if isinstance(loader, DataLoader) and not hasattr(loader, "set_epoch"):
             loader.set_epoch = functools.partial(_set_epoch_alone, loader)
         return loader
-    if not isinstance(loader, DataLoader):
-        raise TypeError(
-            f"shard() takes a torch DataLoader, not {type(loader).__name__}: let it deal each rank its samples itself, "
-            "by ddp.get_rank() and ddp.get_world_size()"
-        )
-    if _is_sharded(loader):
-        loader = loader._shard.original
-    problem = _problem(loader)
-    if problem:
-        raise ValueError(f"shard() can't divide {_name(loader)}: {problem}")
+    loader = _divisible(loader, "shard()")
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training)
     return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed)
 
@@ -96,14 +87,8 @@ def shard_batches(loader: DataLoader) -> DataLoader:
     """
     if ranks.is_alone("shard_batches()"):
         return loader
-    if not isinstance(loader, DataLoader):
-        raise TypeError(f"shard_batches() takes a torch DataLoader, not {type(loader).__name__}")
-    if _is_sharded(loader):
-        loader = loader._shard.original
+    loader = _divisible(loader, "shard_batches()")
     if _BATCHES not in loader.__dict__:
-        problem = _problem(loader)
-        if problem:
-            raise ValueError(f"shard_batches() can't divide {_name(loader)}: {problem}")
         turn = dealing.Turn(ranks.get_rank(), ranks.get_world_size())
         loader.__dict__[_BATCHES] = _become_sharded(object.__new__(_class(type(loader))), loader, turn)
     return loader.__dict__[_BATCHES]
@@ -168,6 +153,20 @@ def _dealt_positions(totals: list[int], cut: dealing.Cut | dealing.Turn) -> list
 
 
 # What can't be sharded
+
+
+def _divisible(loader: DataLoader, what: str) -> DataLoader:
+    """The loader itself, of which ``loader`` may be a copy that deals already; an error if it can't be divided."""
+    if not isinstance(loader, DataLoader):
+        raise TypeError(
+            f"{what} takes a torch DataLoader, not {type(loader).__name__}: let it deal each rank its samples itself, "
+            "by ddp.get_rank() and ddp.get_world_size()"
+        )
+    original = loader._shard.original if _is_sharded(loader) else loader
+    problem = _problem(original)
+    if problem:
+        raise ValueError(f"{what} can't divide {_name(original)}: {problem}")
+    return original
 
 
 def _problem(loader: DataLoader) -> str | None:
