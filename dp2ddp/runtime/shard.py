@@ -68,7 +68,7 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
 
 
 def shard_batches(loader: DataLoader) -> DataLoader:
-    """Deal whole batches, for an evaluation: rank r of W gets those with the numbers r, r + W, r + 2 W, …
+    """Deal whole batches, for an evaluation: rank r of W gets the batches r, r + W, r + 2 W and so on.
 
     Each batch of ``loader`` is computed once, on one rank, just as in a single process; what the loop adds up is
     then combined with ``sum`` or ``gather(…, samples_of=loader)``. Where all ranks begin to iterate, models wrapped in
