@@ -159,6 +159,24 @@ WHOLE_BATCH = {
         "differs between the processes",
         (STEP, STEP + "        if outputs.std() < 0.6:\n            break\n"),
     ),
+    "a decision by a name that the outputs set": case(
+        "DDP503",
+        22,
+        "`stop` differs between the processes",
+        (LOOP, "stop = False\n" + LOOP),
+        (STEP, STEP + "        if outputs.std() < 0.6:\n            stop = True\n        if stop:\n            break\n"),
+    ),
+    "a decision by an attribute that the outputs set": case(
+        "DDP503",
+        28,
+        "`state.stop` differs between the processes",
+        (LOOP, "\n\nclass State:\n    stop = False\n\n\nstate = State()\n" + LOOP),
+        (
+            STEP,
+            STEP + "        if outputs.std() < 0.6:\n            state.stop = True\n"
+            "        if state.stop:\n            break\n",
+        ),
+    ),
     "a schedule by the outputs": case(
         "DDP503",
         20,

@@ -326,7 +326,7 @@ class _Followed:
         self.whole = whole
         self.settled = settled
         self.known: set[int] = set()
-        self.counted: set[int] = set()  # those of them that are counted sample by sample
+        self.counted: set[int] = set()  # those of them that are counted sample by sample, or set if
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
 
     def measured(self, loop: BatchLoop, runs: frozenset[int]) -> list[tuple[Scope, set[int]]]:
@@ -364,6 +364,8 @@ class _Followed:
                     self.known |= self._bound(node.targets)
                 if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
                     self.rows |= self._bound(node.targets)
+                if isinstance(node, ast.Assign) and self._is_chosen(node):
+                    self.counted |= self._bound(node.targets)
                 if isinstance(node, ast.AugAssign):
                     if self.mentioned(node.value) or self._defined(node.target) & self.known:
                         self.known |= self._bound([node.target])
@@ -399,14 +401,15 @@ class _Followed:
         return False
 
     def _uses(self, node: ast.AST, definitions: set[int]) -> bool:
-        names = (it for it in ast.walk(node) if isinstance(it, ast.Name))
-        return any(self._defined(name) & definitions for name in names)
+        return any(self._defined(it) & definitions for it in ast.walk(node))
 
     def mentioned(self, node: ast.AST) -> str:
         """The first measured name that an expression uses for its value, not only for its size."""
+        own = self._defined(node) & self.known
+        if own & self.counted or own and not self.whole(node):
+            return ast.unparse(node)
         if isinstance(node, ast.Name):
-            own = self._defined(node) & self.known
-            return node.id if own & self.counted or own and not self.whole(node) else ""
+            return ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             return ""
         if isinstance(node, ast.expr) and self.whole(node) and not self._uses(node, self.counted):
@@ -438,13 +441,14 @@ class _Followed:
                 names = self._bound([target])
             yield program.scope(parent), names
 
-    def _defined(self, node: ast.expr) -> set[int]:
-        if not isinstance(node, ast.Name) or node.id == "self":
-            return set()
-        return {id(definition) for definition in self.program.definitions(node)}
+    def _defined(self, node: ast.AST) -> set[int]:
+        """What gives a name, or an object's attribute, its value."""
+        if isinstance(node, ast.Name) and node.id != "self" or isinstance(node, ast.Attribute):
+            return {id(definition) for definition in self.program.definitions(node)}
+        return set()
 
     def _bound(self, targets: list[ast.expr]) -> set[int]:
         """What an assignment defines, with the objects that it changes."""
-        names = [node for target in targets for node in ast.walk(target) if isinstance(node, ast.Name)]
+        names = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name | ast.Attribute)]
         stored = {id(node) for node in names if isinstance(node.ctx, ast.Store)}
         return stored.union(*(self._defined(node) for node in names if isinstance(node.ctx, ast.Load)))
