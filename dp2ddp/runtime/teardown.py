@@ -40,7 +40,7 @@ from .messages import say
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
 WATCH_PERIOD = 0.5  # seconds
 COURTESY = 2.0  # seconds that a rank gives the one at fault to end first, so that its exit code is the job's
-LEAVING = 6.0  # seconds that a process which has reported its end may take for it, on a busy machine
+LEAVING = 12.0  # seconds that a process which has reported its end may take for it, on a busy machine
 GIVING_UP = "giving up"  # what the rank claims that ends the job because it waits in vain
 
 _pid: int | None = None  # of the rank whose end is cared for here: not that of a process forked from it

@@ -28,7 +28,7 @@ def test_exit_code_of_a_rank_that_is_slow_to_exit(tmp_path):
     for wait in ("dist.barrier()", "ddp.barrier()"):
         (tmp_path / "train.py").write_text(text.replace("{wait}", wait))
         result = run(["train.py"], tmp_path)
-        assert (result.code, result.left) == (3, []) and result.seconds < 25, result.err
+        assert (result.code, result.left) == (3, []) and result.seconds < 40, result.err
 
 
 def test_a_rank_that_ends_while_another_is_at_a_barrier(tmp_path):
