@@ -864,6 +864,8 @@ class Samples:
         """Whether a name is a tensor that a batch was unpacked to: moved as one is, never asked for a key."""
         if not isinstance(node, ast.Name):
             return False
+        names = [it for it in self.program.body(self.program.scope(node)) if isinstance(it, ast.Name)]
+        uses = [it for it in names if it.id == node.id]
         for definition in self.program.definitions(node):
             if isinstance(definition, ast.arg):
                 return False
@@ -872,10 +874,25 @@ class Samples:
                     drawn = [it for it in self.program.definitions(moved) if it is not definition]
                     if not drawn or not all(isinstance(self.program.parent(it), ast.Tuple) for it in drawn):
                         return False
+                case None if isinstance(self.program.parent(definition), ast.Tuple):
+                    if not any(self._is_move_of(it, definition) for it in uses):
+                        return False
                 case _:
                     return False
-        uses = [it for it in self.program.body(self.program.scope(node)) if isinstance(it, ast.Name)]
-        return not any(_asks_by_name(self.program.parent(it)) for it in uses if it.id == node.id)
+        return not any(map(self._is_asked_by_name, uses))
+
+    def _is_move_of(self, use: ast.Name, definition: ast.AST) -> bool:
+        """``x.cuda()`` and ``x.to(device)``, where ``x`` is what a definition gives it."""
+        method = self.program.parent(use)
+        moves = isinstance(method, ast.Attribute) and method.attr in ("cuda", "to")
+        return moves and definition in self.program.definitions(use)
+
+    def _is_asked_by_name(self, use: ast.Name) -> bool:
+        """``x["key"]`` and ``f(**x)``, also of ``x`` that is moved."""
+        around = self.program.parent(use)
+        moved = isinstance(around, ast.Attribute) and around.attr in ("cuda", "to")
+        call = self.program.parent(around) if moved else None
+        return _asks_by_name(around) or (call is not None and _asks_by_name(self.program.parent(call)))
 
     def _layer(self, call: Call, frame: Frame) -> Value:
         """Layers that are not wrapped: those applied to every sample by itself."""

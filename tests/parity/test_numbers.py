@@ -123,6 +123,17 @@ for epoch in range(2):
     + """\
         print("[%d/%d] %.9f" % (i * len(inputs), len(loader.dataset), loss.item() / len(targets)))
 """,
+    "the samples of what is moved where it is used": """\
+for epoch in range(2):
+    running = 0.0
+    for inputs, targets in loader:
+        loss = criterion(model(inputs.cuda()), targets.cuda())
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        running += loss.item() * len(inputs)
+    print("%.9f" % (running / len(loader.dataset)))
+""",
     "some samples of each batch, under an iterator with a name": """\
 rounds = reversed(range(2))
 for epoch in rounds:
@@ -385,6 +396,18 @@ def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
     assert "ddp.sum(len(inputs))" in convert(Project.of({PATH: text})).changes[0].after
     asked = text.replace("model(inputs)", 'model(inputs["image"])')
     assert "ddp.sum(" not in convert(Project.of({PATH: asked})).changes[0].after
+    moved = text.replace(
+        "inputs, targets = inputs.to('cuda'), targets.to('cuda')", "targets = targets.to('cuda')"
+    )
+    for given, sums in (
+        ("inputs.to('cuda')", 1),
+        ("**inputs.to('cuda')", 0),
+        ("inputs.to('cuda')['image']", 0),
+    ):
+        after = (
+            convert(Project.of({PATH: moved.replace("model(inputs)", f"model({given})")})).changes[0].after
+        )
+        assert after.count("ddp.sum(len(inputs))") == sums
 
 
 def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:
