@@ -305,6 +305,92 @@ PULLED = {
     + "        print('%.9f' % loss.item())\n",
 }
 
+# Classes whose objects hand out the batches of a loader, and some that do more than that.
+TIMED = """
+
+class Timed:
+    def __init__(self, name, source):
+        self.name = name
+        self.source = source
+        self.batches = iter(source)
+        self.spent = 0.0
+
+    def __iter__(self):
+        return self
+
+    def __len__(self):
+        return len(self.source)
+
+    def __next__(self):
+        \"\"\"The next batch.\"\"\"
+        start = time.time()
+        batch = next(self.batches)
+        self.spent = time.time() - start
+        return batch
+
+
+"""
+HANDING = PROGRAM.replace("import torch\n", "import time\n\nimport torch\n", 1)
+HANDING = HANDING.replace("\ndata = ", TIMED + "data = ", 1).replace(
+    "for inputs, targets in loader:",
+    'rounds = Timed("training", source=loader)\n    for step, (inputs, targets) in enumerate(rounds):',
+)
+HANDING += "        print(step, '%.9f' % loss.item(), rounds.spent > 0)\n"
+BEGINS = "        self.batches = iter(source)\n"
+TAKES = "        batch = next(self.batches)\n"
+HANDED = {
+    "an iterator": HANDING,
+    "one that takes by methods": HANDING.replace("iter(source)", "self.source.__iter__()").replace(
+        "next(self.batches)", "self.batches.__next__()"
+    ),
+    "one that begins anew": HANDING.replace(BEGINS, "").replace(
+        "        return self\n", BEGINS.replace("source", "self.source") + "        return self\n"
+    ),
+    "one that only begins": HANDING.replace(BEGINS, "").replace(
+        "        return self\n", "        return iter(self.source)\n"
+    ),
+    "for training and evaluation": HANDING
+    + """\
+    model.eval()
+    correct = 0
+    for inputs, targets in Timed("test", DataLoader(data, batch_size=10)):
+        with torch.no_grad():
+            correct += (model(inputs.cuda()).argmax(1) == targets.cuda()).sum().item()
+    model.train()
+    print(correct)
+""",
+}
+HANDED["one that only begins"] = HANDED["one that only begins"].replace("rounds.spent > 0", "rounds.spent")
+NOT_HANDED = {
+    "an iterator that is taken from before": PROGRAM.replace(
+        LOOP, "rounds = iter(loader)\nfirst = next(rounds)\n" + LOOP
+    ).replace("in loader:", "in rounds:"),
+    "batches left out": HANDING.replace(
+        TAKES, TAKES + "        if len(batch[0]) < 16:\n            batch = next(self.batches)\n"
+    ),
+    "batches by a condition": HANDING.replace(
+        TAKES,
+        "        while True:\n    " + TAKES + "            if batch[0].sum() > 0:\n                break\n",
+    ),
+    "another batch beside": HANDING.replace(TAKES, "        next(self.batches)\n" + TAKES),
+    "samples mixed": HANDING.replace(TAKES, TAKES + "        batch[0].sub_(batch[0].mean(0))\n"),
+    "other samples": HANDING.replace("return batch", "return [it.flip(0) for it in batch]"),
+    "a batch put into it": HANDING.replace(
+        "    for step, (", "    rounds.batches = iter([data[:16]])\n    for step, ("
+    ),
+    "batches that another loop takes": HANDING.replace(
+        "    for step, (", "    first = next(rounds)\n    for step, ("
+    ),
+    "batches taken by its method": HANDING.replace(
+        "    for step, (", "    first = rounds.__next__()\n    for step, ("
+    ),
+    "a class that derives": HANDING.replace("class Timed:", "class Timed(Skipping):").replace(
+        "\n\nclass Timed",
+        "\n\nclass Skipping:\n    def __setattr__(self, name, value):\n"
+        '        super().__setattr__(name, iter([*value][1:]) if name == "batches" else value)\n\n\nclass Timed',
+    ),
+}
+
 # Mixed precision by apex, and what stands in for it where it is not installed.
 APEX_STEP = """\
         with amp.scale_loss(loss, optimizer) as scaled_loss:

@@ -11,9 +11,11 @@ from programs import (
     CRITERION,
     DEALT,
     FORWARD,
+    HANDED,
     LOADER,
     LOOP,
     LOSS,
+    NOT_HANDED,
     OPTIMIZER,
     PATH,
     PROGRAM,
@@ -417,6 +419,27 @@ def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole()
     """What is pulled there would be a part."""
     text = PULLED["a number of steps"].replace("steps = 0\n", "steps = 0\nfirst = next(batches)\n")
     _, conversion = converted(text)
+    assert conversion.scripts[0].tier == "whole batch"
+
+
+@pytest.mark.parametrize("name", HANDED)
+def test_objects_that_hand_out_the_batches_of_a_loader_are_followed(name: str) -> None:
+    after, conversion = converted(HANDED[name])
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [finding for finding in conversion.findings if finding.is_left]
+    assert "    sampler.set_epoch(epoch)\n" in after
+
+
+def test_an_iterator_over_what_has_its_name_is_followed() -> None:
+    """In each epoch it goes over the one of the epoch before."""
+    text = PROGRAM.replace("    for inputs", "    loader = enumerate(loader)\n    for inputs")
+    _, conversion = converted(text.replace("for inputs, targets in", "for _, (inputs, targets) in"))
+    assert conversion.scripts[0].tier == "sharded"
+
+
+@pytest.mark.parametrize("name", NOT_HANDED)
+def test_objects_that_may_hand_out_something_else_keep_the_batches_whole(name: str) -> None:
+    _, conversion = converted(NOT_HANDED[name])
     assert conversion.scripts[0].tier == "whole batch"
 
 

@@ -8,11 +8,14 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp2ddp.analyse import iterators
+from dp2ddp.analyse.iterators import Handing
 from dp2ddp.analyse.link import (
     LOADER,
     WRAP,
     Bound,
     Call,
+    Cls,
     Coll,
     Func,
     Inst,
@@ -41,6 +44,8 @@ KEEPING = {
     "shutil.move",
 }
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# What begins to iterate over an object, and what takes its next element.
+STEPS = ("__iter__", "__next__")
 
 
 @dataclass
@@ -55,6 +60,7 @@ class Context:
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
+    _handings: dict[Cls, Handing | None] = field(default_factory=dict)
 
     # Names
 
@@ -277,25 +283,48 @@ class Context:
 
     def iterated(self, values: Values) -> Values:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
+        return frozenset(value for value in self.behind(values) if not self.sources(value))
+
+    def behind(self, values: Values) -> Values:
+        """Values with all that they hand out the elements of."""
         found: set[Value] = set()
-        for value in values:
-            sources = self.sources(value)
-            for source in sources:
-                found |= self.iterated(self.program.values(source))
-            if not sources:
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
                 found.add(value)
+                waiting += (it for source in self.sources(value) for it in self.program.values(source))
         return frozenset(found)
 
     def sources(self, value: Value) -> list[ast.expr]:
-        """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``."""
+        """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``,
+        ``Timed(x)``.
+        """
         if isinstance(value, Made) and value.name in WRAPPERS:
             call = self.program.call(self.program.node(value.site))
             several = value.name == "builtins.zip"
             return [] if call is None else call.node.args if several else call.node.args[:1]
+        if isinstance(value, Inst):
+            handed = self.handing(value)
+            call = self.program.call(self.program.node(value.site)) if handed is not None else None
+            given = call.argument(handed.parameter, handed.position) if call is not None else None
+            return [] if given is None else [given]
         if isinstance(value, Coll):
             node = self.program.node(value.site)
             return [node.generators[0].iter] if isinstance(node, ast.ListComp) and is_copy(node) else []
         return []
+
+    def handing(self, value: Inst) -> Handing | None:
+        """How an object iterates over what it is made of, where it does so by itself alone."""
+        if value.cls not in self._handings:
+            found = iterators.handing(self.program, value.cls)
+            steps = {
+                step
+                for name in STEPS
+                for step in self.program.methods(value, name, self.program.node(value.site))
+            }
+            self._handings[value.cls] = None if found is None or steps & self.callers.keys() else found
+        return self._handings[value.cls]
 
     def made(self, values: Values, name: str) -> set[int]:
         """Where the objects of an outside class among some values are made."""

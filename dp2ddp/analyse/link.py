@@ -547,27 +547,35 @@ class Program:
 
     def _item(self, values: Values, key: str) -> Values:
         found: set[Value] = set()
-        for value in values:
+        for value in self._behind(values):
             for name in (f"[{key}]", "[*]"):
                 for entry in self._field(value, name).values():
                     found |= entry
-            if isinstance(value, Made) and value.name in ITERATORS:
-                found |= self._item(self._argument_values(value, 0), key)
-            elif isinstance(value, Made):
+            if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
         return frozenset(found)
 
     def _elements(self, values: Values) -> Values:
         found: set[Value] = set()
-        for value in values:
+        for value in self._behind(values):
             if isinstance(value, Coll):
                 for name, entries in self._fields.get(value, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
-            elif isinstance(value, Made) and value.name in ITERATORS:
-                found |= self._elements(self._argument_values(value, 0))
-            elif isinstance(value, Made):
+            elif isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
+        return frozenset(found)
+
+    def _behind(self, values: Values) -> Values:
+        """Values with those that they hand out the elements of."""
+        found: set[Value] = set()
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if value not in found:
+                found.add(value)
+                if isinstance(value, Made) and value.name in ITERATORS:
+                    waiting += self._argument_values(value, 0)
         return frozenset(found)
 
     def _argument_values(self, made: Made, position: int) -> Values:

@@ -131,6 +131,8 @@ def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0
     """The expressions behind ``enumerate``, ``tqdm``, names for these and lists, that are loaders themselves."""
     values = context.program.values(source)
     behind = [it for value in values for it in context.sources(value)]
+    handings = [context.handing(value) for value in values if isinstance(value, Inst)]
+    passing |= {key for it in handings if it is not None for key in it.calls}
     if not behind:
         return [source]
     written = isinstance(source, ast.Call | ast.ListComp)
@@ -181,9 +183,11 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
 
 
 def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:
-    """Calls that draw from a loader, and are not part of a loop's header; ``alone``: outside the training loops."""
+    """Calls that draw from a loader, and are not part of a loop's header; ``alone``: apart from the training loops."""
     known = set().union(*(loop.passing for loop in loops))
-    known |= set().union(*(loop.runs for loop in loops if loop.trains and alone))
+    training = [loop for loop in loops if loop.trains and alone]
+    known |= set().union(*(loop.runs for loop in training))
+    shared = set().union(*(_passed(context, loop.source) for loop in training))
     return [
         call
         for call in context.program.calls
@@ -191,7 +195,14 @@ def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> l
         and context.runs_in_training(call.node)
         and id(call.node) not in known
         and _drawn_by(context, call)
+        and not any(_passed(context, argument) & shared for argument in call.node.args)
     ]
+
+
+def _passed(context: Context, source: ast.expr) -> Values:
+    """The iterators between an expression and the loaders that it draws from."""
+    behind = context.behind(context.program.values(source))
+    return frozenset(value for value in behind if context.sources(value))
 
 
 def _drawn_by(context: Context, call: Call) -> set[int]:

@@ -19,6 +19,7 @@ from programs import (
     CLOSURES,
     DEALT,
     FUNCTIONAL,
+    HANDED,
     LOADER,
     PATH,
     PROGRAM,
@@ -132,6 +133,18 @@ def test_loops_that_pull_their_batches_make_the_same_steps_in_parts(
 ) -> None:
     """However often an iterator ends between two epochs, and with an uneven last batch."""
     text = PULLED[name].replace("batch_size=16", "batch_size=15")
+    before, after = runs(lab, text, processes, exact=True)
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("name", HANDED)
+def test_objects_that_hand_out_the_batches_of_a_loader_hand_out_its_parts(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """With an uneven last batch; what is evaluated through such an object stays whole."""
+    text = HANDED[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, processes, exact=True)
     assert differences(before, after, losses=False) == []
     assert after.printed == before.printed != ""
