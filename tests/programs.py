@@ -186,14 +186,16 @@ WHOLE_BATCH = {
     ),
     "one loop for training and evaluation": case(
         "DDP503",
-        14,
+        15,
         "evaluates on another",
         (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
         (
             LOOP + "    for inputs, targets in loader:\n",
             "other = DataLoader(data, batch_size=16)\nfor phase in (True, False):\n"
-            "    for inputs, targets in {True: loader, False: other}[phase]:\n",
+            "    seen = 0\n    for inputs, targets in {True: loader, False: other}[phase]:\n"
+            "        seen += len(targets.cuda())\n",
         ),
+        ("            optimizer.step()\n", "            optimizer.step()\n    print(seen)\n"),
     ),
     "a tensor as large as the batch": case(
         "DDP503",
@@ -303,6 +305,47 @@ PULLED = {
         + STEP.replace("loss", "total"),
     )
     + "        print('%.9f' % loss.item())\n",
+}
+
+# Loops that train on one loader and evaluate on another, and print the averages of both.
+PHASE = """\
+    for phase in ("train", "test"):
+        model.train(phase == "train")
+        running = 0.0
+        for inputs, targets in loaders[phase]:
+            with torch.set_grad_enabled(phase == "train"):
+                outputs = model(inputs.cuda())
+                loss = criterion(outputs, targets.cuda())
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            running += loss.item()
+        print(phase, '%.9f' % (running / len(loaders[phase])))
+"""
+EACH = """\
+others = TensorDataset(torch.randn(33, 8), torch.randint(2, (33,)))
+loaders = {}
+for phase in ("train", "test"):
+    loaders[phase] = DataLoader(data if phase == "train" else others, batch_size=16, shuffle=True)"""
+PHASES = {"made by one line": PROGRAM[: PROGRAM.index(LOOP)].replace(LOADER, EACH) + LOOP + PHASE}
+PHASES["made by one line"] = PHASES["made by one line"].replace(
+    "nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).cuda()"
+)
+PHASES["made by two lines"] = PHASES["made by one line"].replace(
+    EACH[EACH.index("loaders") :],
+    "loaders = {\n    'train': DataLoader(data, batch_size=16, shuffle=True),\n"
+    "    'test': DataLoader(others, batch_size=20),\n}",
+)
+PHASES["with the gradients of both"] = PHASES["made by two lines"].replace(
+    'with torch.set_grad_enabled(phase == "train"):', "if True:"
+)
+AVERAGED = "            running += loss.item()\n"
+COUNTED = {
+    "samples counted": AVERAGED + "            running += len(targets.cuda())\n",
+    "hits counted": AVERAGED + "            running += (outputs.argmax(1).cpu() == targets).sum().item()\n",
+    "losses of samples added": "            running += loss.item() * inputs.size(0)\n",
+    "what is of a part": AVERAGED + "            print(outputs.std())\n",
 }
 
 # Classes whose objects hand out the batches of a loader, and some that do more than that.

@@ -7,7 +7,9 @@ import ast
 import pytest
 from losses import EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
+    AVERAGED,
     CHOSEN,
+    COUNTED,
     CRITERION,
     DEALT,
     FORWARD,
@@ -18,6 +20,7 @@ from programs import (
     NOT_HANDED,
     OPTIMIZER,
     PATH,
+    PHASES,
     PROGRAM,
     PULLED,
     SHARDED_LOADERS,
@@ -420,6 +423,28 @@ def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole()
     text = PULLED["a number of steps"].replace("steps = 0\n", "steps = 0\nfirst = next(batches)\n")
     _, conversion = converted(text)
     assert conversion.scripts[0].tier == "whole batch"
+
+
+@pytest.mark.parametrize("name", PHASES)
+def test_loops_that_train_and_evaluate_draw_the_very_batches_in_parts(name: str) -> None:
+    """A sampler would see some samples of the evaluation twice."""
+    after, conversion = converted(PHASES[name])
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [finding for finding in conversion.findings if finding.is_left]
+    assert calls(after).count("shard") == (1 if "one" in name else 2)
+    assert "DistributedSampler" not in after and "set_epoch" not in after
+
+
+@pytest.mark.parametrize("name", COUNTED)
+@pytest.mark.parametrize("made", PHASES)
+def test_loops_that_count_samples_in_training_and_evaluation_keep_the_batches_whole(
+    name: str, made: str
+) -> None:
+    """Some would count twice, where a batch has fewer samples than there are processes."""
+    _, conversion = converted(PHASES[made].replace(AVERAGED, COUNTED[name]))
+    assert conversion.scripts[0].tier == "whole batch"
+    (reason,) = (it for it in conversion.findings if not it.edits)
+    assert "one loop trains on one loader and evaluates on another" in reason.message
 
 
 @pytest.mark.parametrize("name", HANDED)

@@ -45,7 +45,9 @@ def analyse(project: Project) -> Facts:
     training = loops.training_loaders(batch_loops) - dealt
     wrapped = models.collect(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
-    made = (*loaders.collect(context, training, at_once, pulled), *loaders.dealt(context, draws))
+    asked = dict.fromkeys(loops.evaluated(context, batch_loops), "a loop evaluates with it, too")
+    asked |= dict.fromkeys(pulled, "its batches are pulled one by one")
+    made = (*loaders.collect(context, training, at_once, asked), *loaders.dealt(context, draws))
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
     judged = metrics.judge(context, batch_loops)
@@ -85,7 +87,7 @@ def analyse(project: Project) -> Facts:
             *branches.obstacles(context),
             *models.obstacles(context),
             *models.untracked(context),
-            *loops.obstacles(context, batch_loops),
+            *loops.obstacles(context, batch_loops, (*numbers, *measured.numbers)),
             *metrics.obstacles(context, batch_loops),
             *measured.decisions,
             *devices.obstacles(context),

@@ -27,16 +27,16 @@ POSITIONS = {
 
 
 def collect(
-    context: Context, training: set[int], together: dict[int, list[int]], pulled: set[int]
+    context: Context, training: set[int], together: dict[int, list[int]], whole: dict[int, str]
 ) -> tuple[Loader, ...]:
-    """The loaders of training loops: those that a loop draws from at once, and those whose batches it pulls."""
+    """The loaders of training loops: those that a loop draws from at once, and why some need the very batches."""
     found = []
     for call in context.loaders:
         if id(call.node) in training:
             first, *others = together.get(id(call.node), [0])
             loader = replace(_loader(context, call), number=first)
             shard = loader.shard or ("several made here are drawn from at once" if others else "")
-            shard = shard or ("its batches are pulled one by one" if id(call.node) in pulled else "")
+            shard = shard or whole.get(id(call.node), "")
             found.append(replace(loader, shard=shard))
     return tuple(found)
 

@@ -10,7 +10,7 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
 from dp2ddp.analyse.link import LOADER, Call, Inst, Values, full_name
 from dp2ddp.analyse.samples import HANDED_ON
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Obstacle, Problem
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
 DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
@@ -165,6 +165,11 @@ def pulled(loops: list[BatchLoop]) -> set[int]:
     return {site for loop in loops if loop.pulls is not None for site in loop.loaders}
 
 
+def evaluated(context: Context, loops: list[BatchLoop]) -> set[int]:
+    """The loaders of loops that train on some and only evaluate on others."""
+    return {site for loop in loops if _evaluates_too(context, loop) for site in loop.loaders}
+
+
 def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:
     """Where the training draws from loaders that something else draws from, too, and these loaders."""
     training = training_loaders(loops)
@@ -211,8 +216,11 @@ def _drawn_by(context: Context, call: Call) -> set[int]:
     return set().union(*(context.made(values, LOADER) for values in found))
 
 
-def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
-    """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways."""
+def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
+    """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways.
+
+    ``numbers`` are those of the training loops that are reported.
+    """
     program = context.program
     covered = set().union(*(loop.runs for loop in loops if loop.trains))
     told: set[int] = set()
@@ -236,13 +244,8 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 "make a second loader for evaluation",
                 SHARDED_ONLY,
             )
-        if loop.trains and len(loop.loaders) > 1 and _may_only_evaluate(context, loop):
-            yield context.obstacle(
-                loop.source,
-                "one loop trains on one loader and evaluates on another",
-                "write a loop for each",
-                SHARDED_ONLY,
-            )
+        if _evaluates_too(context, loop):
+            yield from _counted(context, loop, numbers)
     yield from _sized_by_batch(context, training)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
     for call in _by_hand(context, loops):
@@ -316,6 +319,38 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
         else:
             return False
     return bool(seen)
+
+
+def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
+    """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
+    scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
+    for number in numbers:
+        if number.scripts & scripts and number.kind in ("sum", "totals", "left"):
+            wrong = "be of a part only" if number.kind == "left" else "count samples twice"
+            yield context.obstacle(
+                loop.source,
+                f"one loop trains on one loader and evaluates on another, where `{number.what}` may {wrong}",
+                "write a loop for each",
+                SHARDED_ONLY,
+            )
+            return
+
+
+def _evaluates_too(context: Context, loop: BatchLoop) -> bool:
+    """Whether a loop trains, and may only evaluate what comes from another loader."""
+    several = len(loop.loaders) > 1 or any(_makes_several(context, site) for site in loop.loaders)
+    return loop.trains and several and _may_only_evaluate(context, loop)
+
+
+def _makes_several(context: Context, site: int) -> bool:
+    """Whether a call is repeated: in a loop, or in a function that is called in several places."""
+    node = context.program.node(site)
+    for around in context.program.ancestors(node):
+        if isinstance(around, (*LOOPS, ast.comprehension, ast.ListComp, ast.DictComp, ast.GeneratorExp)):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+    return len(context.callers.get(context.program.scope(node).index, ())) > 1
 
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
@@ -484,8 +519,10 @@ def _always_made(context: Context, made: ast.AST, loop: ast.stmt) -> bool:
 
 
 def _bound_outside(context: Context, node: ast.expr, loop: ast.stmt) -> bool:
+    """Whether all names of an expression have their values where a loop begins."""
     inside = {id(inner) for inner in ast.walk(loop)}
-    return not any(id(definition) in inside for definition in context.program.definitions(node))
+    made = (it for part in ast.walk(node) for it in context.program.definitions(part))
+    return not any(id(definition) in inside for definition in made)
 
 
 def _visible(context: Context, scope: object) -> Iterator[tuple[str, Values]]:

@@ -22,6 +22,7 @@ from programs import (
     HANDED,
     LOADER,
     PATH,
+    PHASES,
     PROGRAM,
     PULLED,
     SHARDED_LOADERS,
@@ -146,6 +147,18 @@ def test_objects_that_hand_out_the_batches_of_a_loader_hand_out_its_parts(
     """With an uneven last batch; what is evaluated through such an object stays whole."""
     text = HANDED[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, processes, exact=True)
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", PHASES)
+def test_loops_that_train_and_evaluate_have_the_numbers_of_whole_sets(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """Where the last batch of the evaluation has one sample, too."""
+    before, after = runs(lab, PHASES[name], processes)
+    assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
     assert after.printed == before.printed != ""
 
