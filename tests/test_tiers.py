@@ -67,7 +67,7 @@ def test_what_cannot_be_shown_of_parts_keeps_the_batches_whole(name: str) -> Non
     assert script.tier == "whole batch"
     assert case.line in [place.span.line for place in script.reasons]
     assert calls(after).count("DataParallel") == 1
-    assert set(calls(after)) <= {"DataParallel", "init", "device", "get_world_size"}
+    assert set(calls(after)) <= {"DataParallel", "init", "device", "get_world_size", "print"}
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 
