@@ -425,6 +425,25 @@ def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole()
     assert conversion.scripts[0].tier == "whole batch"
 
 
+def test_a_loss_that_an_option_chooses_is_named() -> None:
+    """Where the model's own forward calls it, and not where its result is used."""
+    options = (
+        "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--kind', type=eval)\n"
+        "args = parser.parse_args()\n\n\nclass Both(nn.Module):\n    def __init__(self):\n"
+        "        super().__init__()\n        self.net = nn.Linear(8, 2)\n        self.loss = args.kind()\n\n"
+        "    def forward(self, x, y):\n        found = self.loss(self.net(x), y)\n        return found\n\n\n"
+        "model = Both().cuda()\n"
+    )
+    text = PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", options)
+    text = text.replace(FORWARD, "losses = model(inputs.cuda(), targets.cuda())")
+    text = text.replace(LOSS, "losses = [it.mean() for it in losses]\n        loss = losses[0]")
+    _, conversion = converted(text)
+    (reason,) = (it for it in conversion.findings if not it.edits)
+    assert "it can't be seen what `self.loss(self.net(x), y)` calls in train.py:22" in reason.message
+    _, known = converted(text.replace("args.kind()", "nn.CrossEntropyLoss()"))
+    assert not any("seen" in it.message for it in known.findings)
+
+
 @pytest.mark.parametrize("name", PHASES)
 def test_loops_that_train_and_evaluate_draw_the_very_batches_in_parts(name: str) -> None:
     """A sampler would see some samples of the evaluation twice."""

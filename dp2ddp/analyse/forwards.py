@@ -8,8 +8,8 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope
-from dp2ddp.analyse.samples import LAYERS, Frame, Samples
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, full_name
+from dp2ddp.analyse.samples import LAYERS, OPTIONS, Frame, Samples
 
 
 class Forwards(Samples):
@@ -30,6 +30,57 @@ class Forwards(Samples):
         found = [value for model in fitting for value in self._handed(model, call, frame)]
         collections = {isinstance(value, Held | Every) for value in found}
         return _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
+
+    def unseen(self, node: ast.expr) -> ast.Call | None:
+        """What a model's forward calls of its own to make a value, where nothing is known of that."""
+        waiting: list[tuple[ast.expr, Inst | None]] = [(node, None)]
+        seen: set[int] = set()
+        while waiting:
+            part, model = waiting.pop(0)
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            match part:
+                case ast.Call() if self.context.is_wrapped(self.program.values(part.func)):
+                    waiting += self._results(part)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if (
+                    model is not None
+                    and self.program.scope(part).params[:1] == [me]
+                    and self._is_unseen(model, name, part)
+                ):
+                    return part
+                case ast.Name():
+                    waiting += ((it, model) for it in self._sources(part))
+                case _:
+                    inner = (it for it in ast.walk(part) if isinstance(it, ast.Call | ast.Name))
+                    waiting += ((it, model) for it in inner)
+        return None
+
+    def _is_unseen(self, model: Inst, name: str, place: ast.AST) -> bool:
+        """Whether nothing is known of what a model has under a name, or an option of the program chooses it."""
+        held = dict(self.program.fields(model)).get(name, ())
+        chosen = all(full_name(value).startswith(OPTIONS) for value in held)
+        return chosen and not self.program.methods(model, name, place)
+
+    def _results(self, forward: ast.Call) -> Iterator[tuple[ast.expr, Inst]]:
+        """What the forwards of a wrapped model return, with the model whose they are."""
+        call = self.program.call(forward)
+        for model in (it for callee in call.callees for it in self._models(callee)) if call else ():
+            own = self.program.methods(model, "forward", forward) if isinstance(model, Inst) else ()
+            for index in own:
+                for node in self.program.body(self.program.scopes[index]):
+                    if isinstance(node, ast.Return) and node.value is not None:
+                        yield node.value, model  # type: ignore[misc]
+
+    def _sources(self, name: ast.Name) -> Iterator[ast.expr]:
+        """What a name is assigned, or taken from."""
+        for definition in self.program.definitions(name):
+            around = None if isinstance(definition, ast.arg) else self._comprehension(definition)
+            if around is not None:
+                yield around.iter
+            elif not isinstance(definition, ast.arg):
+                value = getattr(self.program.statement(definition), "value", None)
+                yield from () if value is None else (value,)
 
     def _takes(self, model: object, call: Call) -> bool:
         """Whether a model's forward takes the keywords of all calls of the same name in the function."""

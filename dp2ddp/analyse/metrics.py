@@ -92,7 +92,7 @@ def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any
     return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
 
 
-def _average(context: Context, samples: Samples, backward: ast.Call) -> tuple[str, Problem | None]:
+def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[str, Problem | None]:
     """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
     shown = ast.unparse(_said(context, loss))
@@ -126,6 +126,11 @@ def _average(context: Context, samples: Samples, backward: ast.Call) -> tuple[st
         case Unclear(place=place) if ast.unparse(place) not in shown and id(place) in context.program.file_of:
             at = context.program.location(place)
             unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
+        case Unclear() if (unseen := samples.unseen(loss)) is not None:
+            at = context.program.location(unseen)
+            unknown += (
+                f": it can't be seen what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
+            )
     return "", Problem(unknown, "use a mean-reduced loss of torch.nn")
 
 
