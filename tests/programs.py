@@ -348,6 +348,56 @@ COUNTED = {
     "what is of a part": AVERAGED + "            print(outputs.std())\n",
 }
 
+# Steps whose batches no loop over a loader draws, with the line that says why, and what is said of it.
+BALANCED = PROGRAM.replace(
+    LOADER,
+    """\
+
+
+class Balanced:
+    def __init__(self):
+        self.loaders, self.rounds = [], []
+        for part in (data, torch.utils.data.Subset(data, range(20))):
+            loader = DataLoader(part, batch_size=8, shuffle=True)
+            self.loaders.append(loader)
+            self.rounds.append(iter(loader))
+
+    def batch(self):
+        found = []
+        for i in range(len(self.rounds)):
+            try:
+                found.append(next(self.rounds[i]))
+            except StopIteration:
+                self.rounds[i] = iter(self.loaders[i])
+                found.append(next(self.rounds[i]))
+        return [torch.cat(parts) for parts in zip(*found)]
+
+
+balanced = Balanced()""",
+).replace(
+    LOOP + "    for inputs, targets in loader:\n",
+    "for epoch in range(2):\n    for step in range(10):\n        inputs, targets = balanced.batch()\n",
+)
+UNDRAWN = {
+    "next(self.rounds[i])": ("put together from those of several loaders", BALANCED),
+    "next(rounds)": (
+        "taken by hand",
+        PROGRAM.replace(
+            LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
+        ).replace(
+            "    for inputs, targets in loader:\n",
+            "    rounds = loader.__iter__()\n    for step in range(4):\n        inputs, targets = drawn(rounds)\n",
+        ),
+    ),
+    "importlib.import_module(name)": (
+        "no DataLoader is seen",
+        PROGRAM.replace(
+            LOADER,
+            "import importlib\nimport os\n\nname = os.environ['LOADERS']\nloader = importlib.import_module(name).loader(data)",
+        ),
+    ),
+}
+
 # Classes whose objects hand out the batches of a loader, and some that do more than that.
 TIMED = """
 

@@ -24,6 +24,7 @@ from programs import (
     PROGRAM,
     PULLED,
     SHARDED_LOADERS,
+    UNDRAWN,
     WHOLE_BATCH,
     WRAP,
 )
@@ -423,6 +424,22 @@ def test_an_iterator_that_is_pulled_from_elsewhere_too_keeps_the_batches_whole()
     text = PULLED["a number of steps"].replace("steps = 0\n", "steps = 0\nfirst = next(batches)\n")
     _, conversion = converted(text)
     assert conversion.scripts[0].tier == "whole batch"
+
+
+@pytest.mark.parametrize("place", UNDRAWN)
+def test_where_batches_are_drawn_that_no_loop_draws_is_named(place: str) -> None:
+    said, text = UNDRAWN[place]
+    _, conversion = converted(text)
+    assert conversion.scripts[0].tier == "whole batch"
+    (reason,) = (it for it in conversion.findings if not it.edits)
+    assert said in reason.message
+    assert place in text.splitlines()[reason.location.span.line - 1]
+
+
+def test_a_list_that_is_filled_has_what_is_put_into_it() -> None:
+    text = PROGRAM.replace(LOADER, "loaders = []\nloaders.append(DataLoader(data, batch_size=16))")
+    _, conversion = converted(text.replace("in loader:", "in loaders[0]:"))
+    assert conversion.scripts[0].tier == "sharded"
 
 
 def test_a_loss_that_an_option_chooses_is_named() -> None:

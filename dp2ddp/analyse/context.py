@@ -304,6 +304,9 @@ class Context:
             call = self.program.call(self.program.node(value.site))
             several = value.name == "builtins.zip"
             return [] if call is None else call.node.args if several else call.node.args[:1]
+        if isinstance(value, Made) and value.name.endswith(".__iter__"):
+            begun = self.program.node(value.site).func  # type: ignore[attr-defined]
+            return [begun.value] if isinstance(begun, ast.Attribute) else []
         if isinstance(value, Inst):
             handed = self.handing(value)
             call = self.program.call(self.program.node(value.site)) if handed is not None else None

@@ -936,6 +936,9 @@ class Program:
                         for method in self._member(callee, name, node):
                             if isinstance(method, Bound):
                                 found |= self._invoke(method.func, callee, node)
+                case Member(owner=Coll()) if callee.name == "append" and len(node.args) == 1:
+                    values = self._values.get(id(node.args[0]), NOTHING)
+                    self._set_field(callee.owner, "[*]", node, values)
                 case Member(owner=Coll()) if callee.name in ("values", "copy"):
                     found.add(callee.owner)
                 case Member(owner=Coll()) if callee.name in ("get", "pop"):

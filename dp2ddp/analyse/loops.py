@@ -22,6 +22,7 @@ SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_o
 # What makes a picture of a tensor, or saves one, and what only hands it on to that.
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
+IMPORTING = {"importlib.import_module", "builtins.__import__"}
 COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 
@@ -228,12 +229,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         place = program.scope(node).index
         if context.runs_in_training(node) and id(node) not in covered and place not in told:
             told.add(place)
-            yield context.obstacle(
-                node,
-                "no loop over a DataLoader was found round this backward()",
-                "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project",
-                SHARDED_ONLY,
-            )
+            at, message, help = _undrawn(context, loops, node)
+            yield context.obstacle(at, message, help, SHARDED_ONLY)
     training = training_loaders(loops)
     _, dealt = drawn(context, loops)
     for loop in loops:
@@ -319,6 +316,35 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
         else:
             return False
     return bool(seen)
+
+
+def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tuple[ast.Call, str, str]:
+    """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
+    help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
+    around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
+    runs = context.runs(around) if around is not None else set()
+    taken = [it.node for it in _by_hand(context, loops) if it.names == {"builtins.next"}]
+    for call in (it for it in taken if id(it) in runs):
+        if _is_one_of_several(context, call):
+            message = (
+                "a batch is put together from those of several loaders: its parts would weigh differently"
+            )
+            return call, message, "draw it from one loader, with a batch sampler"
+        return call, "the batches of the training are taken by hand", help
+    trained = (it for it in context.program.calls if context.runs_in_training(it.node))
+    hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
+    if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
+        message = "no DataLoader is seen: which module this imports is not written here"
+        return hidden[0], message, "import it by its name"
+    return backward, "no loop over a DataLoader was found round this backward()", help
+
+
+def _is_one_of_several(context: Context, taken: ast.Call) -> bool:
+    """Whether a batch is taken for each round of a loop that goes over several iterators."""
+    names = [it for it in ast.walk(taken.args[0]) if isinstance(it, ast.Name)]
+    made = {id(it) for name in names for it in context.program.definitions(name)}
+    loops = (it for it in context.program.ancestors(taken) if isinstance(it, ast.For))
+    return any(made & {id(it) for it in ast.walk(loop.target)} for loop in loops)
 
 
 def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:

@@ -15,6 +15,7 @@ from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
     APEX,
     APEX_STAND_IN,
+    BALANCED,
     CHOSEN,
     CLOSURES,
     DEALT,
@@ -137,6 +138,12 @@ def test_loops_that_pull_their_batches_make_the_same_steps_in_parts(
     before, after = runs(lab, text, processes, exact=True)
     assert differences(before, after, losses=False) == []
     assert after.printed == before.printed != ""
+
+
+def test_batches_that_are_put_together_make_dataparallel_s_steps(lab: Lab) -> None:
+    before, after = runs(lab, BALANCED, 2)
+    assert len(after.ranks) == 2
+    assert differences(before, after) == []
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
