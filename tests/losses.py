@@ -363,6 +363,29 @@ def contrast(features, labels):
 
 criterion = contrast
 """
+ROUNDS = """\
+class Rounds(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+
+    def forward(self, inputs, targets):
+        rows = self.layer(inputs)
+        seen = [[], []]
+        for scale in (1, 2):
+            for index, part in enumerate(([rows * scale], [rows + scale, rows - scale])):
+                seen[index] += part
+        return seen[:2], targets
+
+    def criterion(self, seen, labels):
+        found = []
+        for scaled, moved in zip(*seen):
+            found.append((scaled.var(0) * F.cross_entropy(moved, labels)).sum())
+        return sum(found) / len(found)
+
+
+model = Rounds().cuda()
+"""
 SELECTED = "        kept = targets.cuda() > 0\n        count = targets.cuda()[kept].size()[0]\n        if count > 0:\n"
 GATHERED = {
     "selected elements, where there are some": program(
@@ -444,6 +467,11 @@ GATHERED = {
         (FORWARD, "outputs = model(inputs.cuda(), targets.cuda())"),
         (LOSS, "loss = criterion(*outputs)"),
     ),
+    "lists of lists": program(
+        (MODEL, ROUNDS),
+        (FORWARD, "outputs = model(inputs.cuda(), targets.cuda())"),
+        (LOSS, "loss = model.module.criterion(*outputs)"),
+    ),
     "a partial function": program(
         (CRITERION, "import functools\n\n" + CONTRAST + "criterion = functools.partial(criterion)"),
     ),
@@ -458,6 +486,18 @@ GATHERED = {
 }
 
 # Those that can't be: of a batch that is no batch of rows, in places that not every process comes to.
+GROWING = """\
+class Growing:
+    def __init__(self):
+        FIRST
+
+    def __call__(self, output, target):
+        loss = F.cross_entropy(output, target) * self.scale
+        self.scale = self.scale * output.detach().max()
+        return loss
+
+
+"""
 UNGATHERED = {
     "rows in another order": program(
         (CRITERION, CONTRAST),
@@ -496,6 +536,31 @@ UNGATHERED = {
     ),
     "what draws random numbers": program(
         (CRITERION, CONTRAST.replace("features + 1", "features[torch.randperm(len(features))]"))
+    ),
+    "lists of lists with a loss of the part": program(
+        (
+            MODEL,
+            ROUNDS.replace(
+                "return seen[:2], targets", "return [[F.cross_entropy(rows, targets)], [rows]], rows"
+            ),
+        ),
+        (FORWARD, "outputs = model(inputs.cuda(), targets.cuda())"),
+        (LOSS, "loss = model.module.criterion(*outputs)"),
+    ),
+    "what an earlier part left": program(
+        ("loader = ", GROWING.replace("FIRST", "self.scale = 1.0") + "loader = "),
+        (CRITERION, "criterion = Growing()"),
+    ),
+    "what an earlier part left, if one was": program(
+        (
+            "loader = ",
+            GROWING.replace(
+                "        loss =",
+                "        if self.scale is None:\n            self.scale = 1.0\n        loss =",
+            ).replace("FIRST", "self.scale = None")
+            + "loader = ",
+        ),
+        (CRITERION, "criterion = Growing()"),
     ),
     "what knows the part": program(
         (

@@ -132,7 +132,7 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
     if isinstance(one, Held | Every) and isinstance(other, Held | Every):
         return Every(_either(element(one, place), element(other, place), place))
     rest, collection = (one, other) if isinstance(one, Kind) else (other, one)
-    inner = element(collection, place)
+    inner = tensor(collection, place)
     fits = (*PLAIN, Kind.UNKNOWN) if rest in PLAIN else (*DEALT, *PLAIN, Kind.UNKNOWN)
     return rest if rest in (*DEALT, *PLAIN) and inner in fits else Unclear(place)
 

@@ -882,7 +882,8 @@ class Program:
                 for values in self._definitions[base.scope, name].values():
                     found.update(self._method(value, owner) for value in values)
                 break
-        if not found:
+        own = (self.scopes[base.scope].names for base in self.bases(cls) if isinstance(base, Cls))
+        if not found and not any(name in names for names in own):
             outside = [base for base in self.bases(cls) if isinstance(base, Ext)]
             outside = [base for base in outside if base.name != "builtins.object"]  # it has no attributes
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
@@ -1067,8 +1068,10 @@ class Program:
             for owner in self.values(name.value):
                 key = owner.cls if isinstance(owner, Inst) else owner
                 found += [self._definition_nodes[entry] for entry in self._field(key, name.attr)]
+            # An earlier call may have set it, where the method that asks for it does not always do so before.
             near = [node for node in found if self.scope_of.get(id(node)) is self.scope(name)]
-            return self.reaching(near, name) if near else found
+            reached, around = self.reaching(near, name), [name, *self.ancestors(name)]
+            return reached if any(self._hides(self._holder(it), around) for it in reached) else found
         return []
 
     def exported(self, path: Path, name: str) -> list[ast.AST]:
