@@ -120,6 +120,34 @@ WHOLE_BATCH = {
         "no loop",
         ("    for inputs, targets in loader:", "    for inputs, targets in [data[:16], data[16:25]]:"),
     ),
+    "batches handed out by a class": case(
+        "DDP503",
+        28,
+        "from Ahead, whose own `__iter__`",
+        (
+            LOADER,
+            LOADER + """
+
+
+class Ahead:
+    def __init__(self, source):
+        self.source = source
+
+    def __iter__(self):
+        batches = iter(self.source)
+        ready = next(batches, None)
+        while ready is not None:
+            batch, ready = ready, next(batches, None)
+            yield batch
+
+
+""",
+        ),
+        (
+            "    for inputs, targets in loader:",
+            "    for step, (inputs, targets) in enumerate(Ahead(loader)):",
+        ),
+    ),
     "a wrap by option": case(
         "DDP102", 11, "ALONE", (WRAP, 'import os\nif not os.environ.get("ALONE"):\n    ' + WRAP)
     ),

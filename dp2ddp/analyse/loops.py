@@ -255,6 +255,18 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
             )
 
 
+def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """What a loop round a place is over, and the class of the project whose objects hand that out."""
+    program = context.program
+    for around in program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        for value in context.iterated(program.values(around.iter)) if isinstance(around, ast.For) else ():
+            if isinstance(value, Inst) and program.methods(value, "__iter__", around.iter):
+                return around.iter, program.scopes[value.cls.scope].node.name  # type: ignore[attr-defined]
+    return None
+
+
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """Tensors as large as the global batch: a rank's part of it is smaller."""
     program = context.program
@@ -318,9 +330,13 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
     return bool(seen)
 
 
-def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tuple[ast.Call, str, str]:
+def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
     help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
+    if (handed := _handed_out(context, backward)) is not None:
+        source, name = handed
+        message = f"this loop gets its batches from {name}, whose own `__iter__` is not followed to a DataLoader"
+        return source, message, "loop over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in _by_hand(context, loops) if it.names == {"builtins.next"}]
