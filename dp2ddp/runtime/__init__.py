@@ -8,7 +8,7 @@ from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
-from .data_parallel import DataParallel
+from .data_parallel import DataParallel, data_parallel
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, main_process_first, print, save
@@ -30,6 +30,7 @@ __all__ = [
     "DistributedDataParallel",
     "barrier",
     "batch_loss",
+    "data_parallel",
     "device",
     "gather",
     "get_local_rank",

@@ -28,7 +28,7 @@ from torch.distributed.utils import _to_kwargs
 
 from . import compiling, evaluation, graph, nested, parts, ranks, rows, streams
 from .exchange import exchange
-from .model import DistributedDataParallel
+from .model import DistributedDataParallel, cuda_index
 from .scatter import Call, scatter
 
 _FORWARD = "DataParallel's forward"
@@ -36,7 +36,31 @@ _COMPARED_FIRST = 4  # training forwards whose inputs are compared, from the fir
 _COMPARED_EVERY = 100  # and then one in so many
 _ELEMENTS = 64  # that are compared of each tensor, evenly spread
 _numbers = itertools.count()
+_STEPS = ("replicate", "scatter", "parallel_apply", "gather")  # of nn.DataParallel's forward
 _TOLERANCE = 1e-3  # relative: inputs that other layers computed differ in their last bits
+
+
+def data_parallel(
+    module: torch.nn.Module,
+    inputs: Any,
+    device_ids: Any = None,
+    output_device: Any = None,
+    dim: int = 0,
+    module_kwargs: dict[str, Any] | None = None,
+) -> Any:
+    """torch.nn.parallel.data_parallel on as many processes as there are, where nothing is trained.
+
+    Every rank calls it with the same inputs, runs its chunk of them through the module and gets the outputs of all.
+
+    Raises:
+        RuntimeError: gradients are enabled: they would stay each rank's own; or see DataParallel's forward.
+    """
+    if torch.is_grad_enabled() and not ranks.is_alone("data_parallel()"):
+        raise RuntimeError(
+            "data_parallel() outside of torch.no_grad() would give each rank gradients of its own"
+        )
+    model = _Untrained(module, device_ids, output_device, dim)
+    return model(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
 
 
 class DataParallel(torch.nn.DataParallel):
@@ -58,7 +82,8 @@ class DataParallel(torch.nn.DataParallel):
 
     Raises:
         RuntimeError: in a forward, the ranks were given different batches, or returned outputs that don't fit together;
-            in a backward pass, ``torch.autograd.grad`` with respect to parameters, of which no rank knows the whole.
+            in a backward pass, ``torch.autograd.grad`` with respect to parameters, of which no rank knows the whole;
+            where a step of nn.DataParallel's forward is replaced, its ``replicate`` for one.
         TypeError: in a forward, an output is neither a tensor nor None.
     """
 
@@ -83,13 +108,21 @@ class DataParallel(torch.nn.DataParallel):
         self._draws: list[_Draws] = []
         self._forwards = 0  # training forwards so far
 
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in _STEPS and ranks.get_world_size() > 1:
+            raise RuntimeError(
+                f"this changes what nn.DataParallel does with its replicas, its `{name}`, and there are none: each "
+                "process has a module of its own. Use layers that need no such thing, torch.nn.SyncBatchNorm for one"
+            )
+        super().__setattr__(name, value)
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self._has_come:
             self._come_to_device()
         if ranks.is_alone(_FORWARD) or evaluation.is_running():
             return self._forward_alone(inputs, kwargs)
         if not self._replicas:
-            self._replicas.append(_Replica(self.module))
+            self._replicas.append(self._replicated())
             self._draws.append(_Draws(next(_numbers)))
         replica = self._replicas[0]
         replica.unsettle()
@@ -103,6 +136,9 @@ class DataParallel(torch.nn.DataParallel):
         if torch.is_grad_enabled() or self.module.training:
             replica.share_buffers()
         return self._gather(output, has_chunk, described)
+
+    def _replicated(self) -> _Replica:
+        return _Replica(self.module)
 
     def _come_to_device(self) -> None:
         self._has_come = True
@@ -234,6 +270,21 @@ class _Replica(DistributedDataParallel):
                     "torch.autograd.grad with respect to parameters of a DataParallel model would give each rank the "
                     "gradients of its own rows: call backward() and read them from .grad"
                 ) from None
+
+
+class _Untrained(DataParallel):
+    """A model for one call, without gradients."""
+
+    def _replicated(self) -> _Replica:
+        return _Constant(self.module)
+
+
+class _Constant(_Replica):
+    """The module on this rank's chunk, with parameters that all ranks have alike and whose gradients none needs."""
+
+    def _arrange(self, new: bool) -> None:
+        self._place_at(cuda_index(self.module))
+        self._follow_parameters()
 
 
 class _Draws:

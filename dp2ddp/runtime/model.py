@@ -185,7 +185,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         Args:
             new: whether they are to be made the same on all ranks, which is a collective.
         """
-        index = _cuda_index(self.module)
+        index = cuda_index(self.module)
         trains = any(parameter.requires_grad for parameter in self.module.parameters())
         if not self._alone and trains and (new or not self._reduces):
             self._start_reducing(index)
@@ -337,7 +337,7 @@ def _place(tensor: torch.Tensor) -> tuple[torch.device, torch.dtype]:
     return tensor.device, tensor.dtype
 
 
-def _cuda_index(module: torch.nn.Module) -> int | None:
+def cuda_index(module: torch.nn.Module) -> int | None:
     """The GPU that holds all parameters, if one does."""
     devices = {parameter.device for parameter in module.parameters()}
     kinds = {device.type for device in devices}

@@ -304,6 +304,47 @@ def test_gradients_of_inputs_and_of_gradients(lab, tmp_path, processes):
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
+UNTRAINED = """
+# data_parallel(): a network that is wrapped inside of another one, in training mode, on chunks and whole again
+class Both(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net, self.judge = Net(norm=True), nn.Linear(3, 1)
+    def forward(self, x):
+        return self.judge(self.net(x))
+
+reference, model = pair(Both)
+for step, size in enumerate((4 * world, 4 * world - 1, 4)):  # with a rank without a chunk, of three
+    for it in (reference, model):
+        it.zero_grad()
+        it(draw(8, step)[0]).sum().backward()
+    x = draw(size, 10 + step)[0]
+    with torch.no_grad():
+        expected = Emulated(reference.module.net, device_ids=list(range(world)))(x)
+        same("a tuple", expected, ddp.data_parallel(model.module.net, (x,)))
+        model.module.load_state_dict(reference.module.state_dict())
+        same("a tensor", Emulated(reference.module.net, device_ids=list(range(world)))(x),
+             ddp.data_parallel(model.module.net, x))
+    same("buffers", dict(reference.module.named_buffers()), dict(model.module.named_buffers()))
+    for (name, one), other in zip(reference.module.named_parameters(), model.module.parameters()):
+        if one.grad is not None:
+            same(name, one.grad, other.grad)
+for misuse in (lambda: ddp.data_parallel(model.module.net, x), lambda: setattr(model, "replicate", print)):
+    try:
+        misuse()
+        assert False
+    except RuntimeError as error:
+        assert "no_grad" in str(error) or "its `replicate`" in str(error), error
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_network_that_nothing_is_trained_through(lab, tmp_path, processes):
+    script = write(tmp_path, SHARED + UNTRAINED)
+    assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
+
+
 LIVES = """
 step = lambda net, x, y: F.cross_entropy(net(x), y)
 # an optimizer made before; the wrap before a conversion of the type; ranks that begin differently
