@@ -133,11 +133,12 @@ class Functional(Fact):
     """A call of ``data_parallel()`` that becomes a plain one, now that the whole network is wrapped.
 
     ``at`` is a condition that chooses between both, ``value`` the plain call, ``target`` what that is assigned to; or
-    ``at`` is the call, ``value`` the module and ``target`` its input.
+    ``at`` is the call, ``value`` the module and ``target`` its input. Without a ``value``, nothing is trained by the
+    call, and ``at`` is the function, for which there is one of several processes.
     """
 
-    value: Anchor
-    target: Anchor | None
+    value: Anchor | None = None
+    target: Anchor | None = None
 
 
 @dataclass(frozen=True)

@@ -599,3 +599,43 @@ data = """,
     "model = nn.Linear(8, 2).cuda()\nmodel = nn.DataParallel(model)\n",
     "ngpu = GPUS\nmodel = Net(ngpu).cuda()\nmodel.apply(double)\n",
 )
+
+# A network that is trained as a part of another one, which is wrapped, and sampled by itself.
+SAMPLED = (
+    PROGRAM.replace(
+        "\ndata = ",
+        """
+
+class Judged(nn.Module):
+    def __init__(self, maker):
+        super().__init__()
+        self.maker = maker
+        self.judge = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.judge(self.maker(x))
+
+
+def sample(network, noise, parallel):
+    with torch.no_grad():
+        if parallel:
+            shown = nn.parallel.data_parallel(network, (noise,))
+        else:
+            shown = network(noise)
+    return shown
+
+
+data = """,
+        1,
+    )
+    .replace(
+        "model = nn.Linear(8, 2).cuda()\n",
+        "maker = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)).cuda()\nmodel = Judged(maker).cuda()\n",
+    )
+    .replace(
+        STEP,
+        STEP + """        shown = sample(maker, torch.randn(11, 8).cuda(), True)
+        print(f"{shown.std().item():.9f} {maker[1].running_var.sum().item():.9f}")
+""",
+    )
+)

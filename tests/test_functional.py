@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import programs
 import pytest
-from programs import FUNCTIONAL, PATH
+from programs import FUNCTIONAL, PATH, SAMPLED
 
 from dp2ddp.convert import Conversion, convert
 from dp2ddp.source import Project
@@ -73,3 +74,72 @@ def test_what_is_not_the_same_is_left(old: str, new: str) -> None:
     assert old in PROGRAM
     errors = converted(PROGRAM.replace(old, new)).errors
     assert [error.rule for error in errors] == ["DDP503"] and "every call" in errors[0].message
+
+
+def test_a_call_that_trains_nothing_has_one_of_several_processes() -> None:
+    conversion = converted(SAMPLED)
+    text = conversion.changes[0].after
+    assert not conversion.errors and conversion.scripts[0].tier == "whole batch"
+    assert "            shown = ddp.data_parallel(network, (noise,))\n" in text
+    again = converted(text)
+    assert not again.changes and not again.findings
+
+
+NO_GRAD = "    with torch.no_grad():\n        if parallel"
+SHOWN = "        shown = sample(maker, torch.randn(11, 8).cuda(), True)\n"
+FUNCTION = "nn.parallel.data_parallel(network, (noise,))"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (NO_GRAD, "    if True:\n        if parallel"),
+        (NO_GRAD, "    with torch.no_grad(), torch.enable_grad():\n        if parallel"),
+        (NO_GRAD, "    with torch.no_grad():\n        torch.set_grad_enabled(True)\n        if parallel"),
+        (NO_GRAD, "    with torch.no_grad():\n        network.eval()\n    if True:\n        if parallel"),
+        (FUNCTION, f"(lambda: {FUNCTION})()"),
+        (SHOWN, SHOWN + "        numpy.save('shown.npy', sample(maker, inputs, True))\n"),
+    ],
+)
+def test_another_one_is_left(old: str, new: str) -> None:
+    assert old in SAMPLED
+    text = "import numpy\n" + SAMPLED.replace(old, new)
+    (error,) = converted(text).errors
+    assert "at every call" in error.message or "only the main process" in error.message
+
+
+OPTION = """import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--sync", action="store_true")
+args = parser.parse_args([])
+
+
+def patch(parallel):
+    replicate = parallel.replicate
+    parallel.replicate = lambda *given: replicate(*given)
+
+
+model = nn.DataParallel(model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("calls", "fine"),
+    [
+        ("if args.sync:\n    patch(model)\n", True),
+        ("if args.sync:\n    print('sync')\nelse:\n    patch(model)\n", False),
+        ("if torch.cuda.device_count() > 1:\n    patch(model)\n", False),
+        ("if args.sync:\n    patch(model)\npatch(model)\n", False),
+    ],
+)
+def test_a_step_that_an_option_replaces_is_said_where_several_processes_come_to_it(
+    calls: str, fine: bool
+) -> None:
+    text = programs.PROGRAM.replace("model = nn.DataParallel(model)\n", OPTION + calls)
+    conversion = converted(text)
+    assert bool(conversion.errors) != fine
+    if fine:
+        assert conversion.scripts[0].tier == "whole batch"
+        (note,) = [it for it in conversion.findings if not it.edits]
+        assert "with the option that asks for it, several processes end here" in note.message

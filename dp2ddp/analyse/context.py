@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from dp2ddp.analyse import iterators
 from dp2ddp.analyse.iterators import Handing
 from dp2ddp.analyse.link import (
+    FUNCTION,
     LOADER,
     WRAP,
     Bound,
     Call,
     Cls,
     Coll,
+    Ext,
     Func,
     Inst,
     Made,
@@ -279,7 +281,11 @@ class Context:
     def is_wrapped(self, values: Values) -> bool:
         """Whether an expression may be a model that DataParallel wraps in a program that trains it."""
         sites = self.trained_wraps
-        return any(isinstance(value, Made) and value.name == WRAP and value.site in sites for value in values)
+        return any(
+            (isinstance(value, Made) and value.name == WRAP and value.site in sites)
+            or (isinstance(value, Ext) and value.name == FUNCTION)
+            for value in values
+        )
 
     def iterated(self, values: Values) -> Values:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""

@@ -26,6 +26,9 @@ SHAPES = {
     "unsqueeze": (1, 2, 3, -1),
 }
 
+# What has gradients computed where they were not.
+ENABLING = {"torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled"}
+
 # What a wrapped network does as a bare one does.
 METHODS = ("parameters", "zero_grad", "state_dict", "load_state_dict", "requires_grad_", "half")
 
@@ -71,8 +74,39 @@ def wrapped_once(context: Context, sites: list[Site]) -> Context:
     return Context(Program(project, list(files.values())))
 
 
+def is_untrained(context: Context, call: Call) -> bool:
+    """Whether a call of ``data_parallel()`` computes no gradients, in a program that trains a wrapped model."""
+    program = context.program
+    if not context.trained_wraps or not context.runs_in_training(call.node):
+        return False
+    for around in program.ancestors(call.node):
+        if isinstance(around, ast.With | ast.FunctionDef):
+            managers = (
+                [item.context_expr for item in around.items]
+                if isinstance(around, ast.With)
+                else around.decorator_list
+            )
+            names = set().union(*(_called(program, it) for it in managers))
+            inside = set().union(*(_called(program, it) for it in ast.walk(around)))
+            if inside & ENABLING:
+                return False
+            if "torch.no_grad" in names:
+                return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+    return False
+
+
+def _called(program: Program, node: ast.AST) -> set[str]:
+    call = program.call(node) if isinstance(node, ast.Call) else None
+    return call.names if call is not None else set()
+
+
 def collect(context: Context) -> Iterator[Functional]:
-    """The calls of ``data_parallel()`` that become plain."""
+    """The calls of ``data_parallel()`` that become plain, and those that become the runtime's."""
+    for call in context.program.calls:
+        if FUNCTION in call.names and is_untrained(context, call):
+            yield Functional(**context.place(call.node.func))
     for node in list(context.program.nodes.values()):
         if (known := getattr(node, "functional", None)) is not None:
             at, value, target = known

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse import branches
+from dp2ddp.analyse import branches, functional
 from dp2ddp.analyse.conditions import (
     asks_for_gpus,
     decides_device,
@@ -19,7 +19,7 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import DDP_WRAPS, FUNCTION, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
-from dp2ddp.facts import SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import ANY_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
@@ -43,10 +43,20 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     program = context.program
     for call in context.program.calls:
         if FUNCTION in call.names:
+            untrained = functional.is_untrained(context, call)
             yield context.obstacle(
                 call.node,
-                "data_parallel() replicates the model at every call",
-                "wrap the model once with nn.DataParallel, then convert",
+                (
+                    "data_parallel() divides what it is given, which must be the same in all processes"
+                    if untrained
+                    else "data_parallel() replicates the model at every call"
+                ),
+                (
+                    "call the model itself here"
+                    if untrained
+                    else "wrap the model once with nn.DataParallel, then convert"
+                ),
+                SHARDED_ONLY if untrained else ANY_TIER,
             )
         for callee in call.callees:
             if isinstance(callee, Cls) and any(_is_wrap(base) for base in program.bases(callee)):
@@ -70,10 +80,13 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
+                by_option = _is_by_option(context, statement)
                 yield context.obstacle(
                     statement,
-                    f"this changes what DataParallel does with its replicas: its `{step}`",
+                    f"this changes what DataParallel does with its replicas: its `{step}`"
+                    + "; with the option that asks for it, several processes end here and say so" * by_option,
                     "use layers that need no such thing, torch.nn.SyncBatchNorm for one, then convert",
+                    SHARDED_ONLY if by_option else ANY_TIER,
                 )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
@@ -84,6 +97,21 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "no program that runs this wrap and trains was found",
                 "pass the script that is started, too",
             )
+
+
+def _is_by_option(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is come to by an option only: ``if args.sync_bn:`` round it, or round its function's calls."""
+    inside = node
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.If) and inside in around.body:
+            match around.test:
+                case ast.Attribute(value=ast.Name()) | ast.Subscript(value=ast.Name(), slice=ast.Constant()):
+                    return True
+        if isinstance(around, ast.FunctionDef):
+            calls = context.callers.get(context.program.by_node[id(around)].index, ())
+            return depth < 3 and bool(calls) and all(_is_by_option(context, it, depth + 1) for it in calls)
+        inside = around
+    return False
 
 
 def untracked(context: Context) -> Iterator[Obstacle]:

@@ -1,13 +1,14 @@
 """A network calls ``data_parallel()`` in its ``forward``.
 
 It is wrapped once instead, where it is made (DDP102), and calls its part plainly: where that part is all that it
-computes. Other calls of ``data_parallel()`` are left (DDP503).
+computes. Under ``torch.no_grad()`` ``ddp.data_parallel()`` takes its place, which every process gives the same. Other
+calls are left (DDP503).
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Functional
-from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding
+from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -52,6 +53,10 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _edits(call: Functional) -> Iterator[Edit]:
+    if call.value is None:
+        yield Replace(call.at, "{ddp}.data_parallel", {"ddp": call.ddp})
+        yield runtime_import(call.path, call.ddp)
+        return
     holes = {"value": call.value}
     if call.at.kind == "expr" and call.target is not None:
         yield Replace(call.at, "{value}({inputs})", {**holes, "inputs": call.target})

@@ -26,6 +26,7 @@ from programs import (
     PHASES,
     PROGRAM,
     PULLED,
+    SAMPLED,
     SHARDED_LOADERS,
     WHOLE_BATCH,
     WRAP,
@@ -198,6 +199,14 @@ def test_networks_that_replicate_a_part_at_every_call_make_the_same_steps(lab: L
     after = lab.run(write(lab, "after", change.after), processes=processes, timeout=60).ok()
     assert len(after.ranks) == processes
     assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+def test_samples_of_a_network_that_is_wrapped_in_another_one_are_the_same(lab: Lab, processes: int) -> None:
+    """It stays in training mode: its BatchNorm sees what a replica saw, and keeps what the first one kept."""
+    before, after = runs(lab, SAMPLED, processes)
+    assert differences(before, after) == []
+    assert len(printed(before)) == 8 and printed(after) == printed(before)
 
 
 @pytest.mark.parametrize("name", MEANS)
