@@ -344,6 +344,31 @@ class Evaluation(Fact):
 
 
 @dataclass(frozen=True)
+class Precision(Fact):
+    """A piece of what a program does with apex that torch does itself.
+
+    ``kind``: "start" (the statement that initializes O1; the scaler is made after the statement ``last``, ``enabled``
+    is the condition; where names are given anew, the ``call`` hands back ``model`` and ``optimizer``), "forward" (the
+    statements ``at`` to ``last`` run under autocast), "scale" (the statement is a backward pass from the loss
+    ``model``, with the arguments ``given``), "unscale" (gradients are looked at from this statement on), "step" (the
+    ``call`` is a step of ``optimizer``), "parameters" (those of ``optimizer``, which are all of the model ``given``, if
+    it is), "state" (the function ``given`` of the scaler's state), "parameter" and "argument" (a function, and a call
+    of it, to which the scaler comes), "norms" (the function that makes synchronized BatchNorm), "imports" (of
+    ``names``), "guard" (a statement that only imports).
+    """
+
+    kind: str
+    scaler: str = ""
+    enabled: str = ""
+    given: str = ""
+    names: tuple[str, ...] = ()
+    last: Anchor | None = None
+    call: Anchor | None = None
+    model: Anchor | None = None
+    optimizer: Anchor | None = None
+
+
+@dataclass(frozen=True)
 class Obstacle(Fact):
     """Code that is in the way of a conversion, or worth a look after it."""
 
@@ -370,6 +395,7 @@ class Facts:
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
+    precision: tuple[Precision, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
 
     @property

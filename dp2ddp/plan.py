@@ -75,6 +75,15 @@ class DropArgument:
 
 
 @dataclass(frozen=True)
+class AddParameter:
+    """Give a function one more parameter, after those it has, with a default if ``default`` is one."""
+
+    at: Anchor
+    name: str
+    default: str = ""
+
+
+@dataclass(frozen=True)
 class Insert:
     """Put statements before or after a statement, in its block."""
 
@@ -133,7 +142,17 @@ class Mark:
 
 
 Edit = (
-    Replace | SetArgument | DropArgument | Insert | Enclose | Remove | Unwrap | AddImport | DropImport | Mark
+    Replace
+    | SetArgument
+    | DropArgument
+    | AddParameter
+    | Insert
+    | Enclose
+    | Remove
+    | Unwrap
+    | AddImport
+    | DropImport
+    | Mark
 )
 
 

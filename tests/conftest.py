@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
+from pathlib import Path
 
 import mnist
 import pytest
 import torch
 from parity.harness import Lab
+
+STAND_INS = Path(__file__).parent / "stand_ins"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -17,7 +21,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Runs fixtures before and after their conversion, each run once per session."""
+    """Runs fixtures before and after their conversion, each run once per session, with what stands in for packages."""
+    paths = (str(STAND_INS), os.environ.get("PYTHONPATH"))
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, paths))
     lab = Lab(tmp_path_factory.mktemp("lab"))
     yield lab
     lab.close()

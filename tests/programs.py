@@ -512,35 +512,110 @@ NOT_HANDED = {
     ),
 }
 
-# Mixed precision by apex, and what stands in for it where it is not installed.
-APEX_STEP = """\
+# Mixed precision by apex, at its level O1.
+APEX_SCALE = """\
         with amp.scale_loss(loss, optimizer) as scaled_loss:
             scaled_loss.backward()
-        nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.1)
+"""
+APEX_CLIP = "        nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.1)\n"
+APEX_START = 'model, optimizer = amp.initialize(model, optimizer, opt_level="O1")'
+APEX_STEP = f"{APEX_SCALE}{APEX_CLIP}        optimizer.step()\n"
+APEX_PLAIN = (
+    PROGRAM.replace("import torch\n", "import torch\nfrom apex import amp\n", 1)
+    .replace(STEP, APEX_STEP)
+    .replace(WRAP + "\n", "")
+    .replace(OPTIMIZER, f"{OPTIMIZER}\n{APEX_START}\n{WRAP}")
+)
+APEX_EVALUATION = """
+
+def evaluate(net, batches):
+    net.eval()
+    total = 0.0
+    with torch.no_grad():
+        for inputs, targets in batches:
+            outputs = net(inputs.cuda())
+            total += F.cross_entropy(outputs, targets.cuda(), reduction="sum").item()
+    net.train()
+    return total / len(batches.dataset)
+
+
+"""
+APEX_TRAINER = """\
+import torch
+from apex import amp
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, net):
+        self.net = net.cuda()
+        self.optimizer = torch.optim.SGD(self.net.parameters(), lr=0.1, momentum=0.9)
+        self.net, self.optimizer = amp.initialize(self.net, self.optimizer, opt_level="O1", loss_scale="dynamic")
+        self.net = nn.DataParallel(self.net)
+        self.criterion = nn.CrossEntropyLoss()
+
+    def objective(self, inputs, targets):
+        outputs = self.net(inputs.cuda())
+        return self.criterion(outputs, targets.cuda())
+
+    def epoch(self, batches):
+        for inputs, targets in batches:
+            self.optimizer.zero_grad()
+            loss = self.objective(inputs, targets)
+            with amp.scale_loss(loss, self.optimizer) as scaled:
+                scaled.backward()
+            torch.nn.utils.clip_grad_norm_(self.net.parameters(), 0.1)
+            self.optimizer.step()
+
+
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+trainer = Trainer(nn.Linear(8, 2))
+for epoch in range(2):
+    trainer.epoch(loader)
+"""
+APEX_OPTION = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--half", action="store_true", default=True)
+args = parser.parse_args()
+"""
+APEX_CHOSEN_STEP = """\
+        if args.half:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+            nn.utils.clip_grad_norm_(amp.master_params(optimizer), 0.1)
+        else:
+            loss.backward()
+            nn.utils.clip_grad_norm_(model.parameters(), 0.1)
         optimizer.step()
 """
-APEX = PROGRAM.replace("import torch\n", "import torch\nfrom apex import amp\n", 1).replace(STEP, APEX_STEP)
-APEX = APEX.replace(WRAP + "\n", "").replace(
-    OPTIMIZER, OPTIMIZER + '\nmodel, optimizer = amp.initialize(model, optimizer, opt_level="O1")\n' + WRAP
-)
-APEX_STAND_IN = """\
-import contextlib
-
-
-def initialize(model, optimizer, opt_level):
-    return model, optimizer
-
-
-@contextlib.contextmanager
-def scale_loss(loss, optimizer):
-    yield loss * 1024
-    for parameter in master_params(optimizer):
-        parameter.grad /= 1024
-
-
-def master_params(optimizer):
-    return [parameter for group in optimizer.param_groups for parameter in group["params"]]
-"""
+APEX = {
+    "clipped": APEX_PLAIN,
+    "evaluated": APEX_PLAIN.replace("data = ", APEX_EVALUATION.lstrip("\n") + "data = ", 1)
+    + "    print('%.9f' % evaluate(model, DataLoader(data, batch_size=10)))\n",
+    "accumulated": APEX_PLAIN.replace(
+        "for inputs, targets in loader", "for step, (inputs, targets) in enumerate(loader)"
+    )
+    .replace("        optimizer.zero_grad()\n", "")
+    .replace(LOSS, LOSS + "\n        loss = loss / 2")
+    .replace(
+        f"{APEX_CLIP}        optimizer.step()\n",
+        "        if step % 2 == 1:\n"
+        f"    {APEX_CLIP}            optimizer.step()\n            optimizer.zero_grad()\n",
+    ),
+    "of two groups": APEX_PLAIN.replace(
+        "model.parameters(), lr", "[{'params': [model.weight]}, {'params': [model.bias], 'lr': 0.2}], lr"
+    ),
+    "of a trainer": APEX_TRAINER,
+    "chosen by an option": APEX_PLAIN.replace(
+        "import torch\n", APEX_OPTION.replace("\n\n", "\nimport torch\n\n", 1), 1
+    )
+    .replace(APEX_START, f"if args.half:\n    {APEX_START}")
+    .replace(APEX_STEP, APEX_CHOSEN_STEP),
+}
 
 # Loaders that something else draws whole batches from: the training loop shards them.
 DEALT = {

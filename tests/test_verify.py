@@ -597,6 +597,7 @@ def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) ->
 
 ARGUMENTS = {
     "accumulation": "--gradient_accumulation_steps 2",
+    "apex_mixed_precision": "--fp16",
     "base_trainer": "--data DATA --batch-size 24",
     "batch_sampler": "",
     "batches_in_memory": "",

@@ -9,6 +9,7 @@ from pathlib import Path
 from dp2ddp.analyse import (
     agreements,
     alike,
+    apex,
     branches,
     checkpoints,
     devices,
@@ -63,6 +64,7 @@ def analyse(project: Project) -> Facts:
     starts = entry.collect(context)
     agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
     early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
+    replaced, stays = apex.collect(context)
     measured = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
@@ -83,6 +85,7 @@ def analyse(project: Project) -> Facts:
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *measured.numbers),
         evaluations=tuple(evaluations.collect(context, batch_loops, acts)),
+        precision=replaced,
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
@@ -94,6 +97,7 @@ def analyse(project: Project) -> Facts:
             *effects.obstacles(context, acts),
             *effects.imported(context),
             *hooks.obstacles(context),
+            *stays,
             *precision.obstacles(context),
             *alike.obstacles(context, acts),
             *checkpoints.obstacles(context),

@@ -1,4 +1,4 @@
-"""What else prepares a model for several GPUs, and does something else where they are processes."""
+"""Normalisation over all processes, where DataParallel had none."""
 
 from __future__ import annotations
 
@@ -6,23 +6,15 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import CONVERTS_NORMS, INITIALIZE
+from dp2ddp.analyse.link import CONVERTS_NORMS
 from dp2ddp.facts import NO_TIER, Obstacle
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """apex's mixed precision, which stays, and normalisation over all processes, which DataParallel had none of."""
+    """BatchNorm that is synchronized now that there are several processes."""
     for call in context.program.calls:
         if not context.runs_in_training(call.node):
             continue
-        if INITIALIZE in call.names:
-            yield context.obstacle(
-                call.node,
-                "mixed precision stays apex's, which is no longer developed",
-                "torch.autocast round the model and the loss, and torch.amp.GradScaler do what its O1 does",
-                NO_TIER,
-                works=True,
-            )
         if call.names & CONVERTS_NORMS:
             yield context.obstacle(
                 call.node,

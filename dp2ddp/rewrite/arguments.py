@@ -56,6 +56,19 @@ def edit_arguments(
     return call.with_changes(args=args, whitespace_before_args=layout.before), layout.lost
 
 
+def add_parameter(parameters: cst.Parameters, name: str, default: str) -> cst.Parameters:
+    """A function's parameters and one more, laid out like the last of them."""
+    value = cst.parse_expression(default) if default else None
+    new = cst.Param(cst.Name(name), default=value)
+    if not parameters.params:
+        return parameters.with_changes(params=[new])
+    *others, last = parameters.params
+    between = others[-1].comma if others else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
+    return parameters.with_changes(
+        params=[*others, last.with_changes(comma=between), new.with_changes(comma=last.comma)]
+    )
+
+
 def comments(node: cst.CSTNode) -> list[cst.Comment]:
     """All comments in a node, in order."""
     if isinstance(node, cst.Comment):

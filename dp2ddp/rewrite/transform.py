@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 
 from dp2ddp.plan import (
+    AddParameter,
     Anchor,
     DropArgument,
     Edit,
@@ -21,7 +22,7 @@ from dp2ddp.plan import (
     Unwrap,
 )
 from dp2ddp.rewrite import templates
-from dp2ddp.rewrite.arguments import comments, edit_arguments
+from dp2ddp.rewrite.arguments import add_parameter, comments, edit_arguments
 from dp2ddp.rewrite.blocks import (
     Body,
     Enclosure,
@@ -74,6 +75,7 @@ class Transformer(cst.CSTTransformer):
         self.newline = newline
         self.replace: dict[cst.CSTNode, Replace] = {}
         self.arguments: dict[cst.CSTNode, list[SetArgument | DropArgument]] = defaultdict(list)
+        self.parameters: dict[cst.CSTNode, AddParameter] = {}
         self.before: dict[cst.CSTNode, list[Insert]] = defaultdict(list)
         self.after: dict[cst.CSTNode, list[Insert]] = defaultdict(list)
         self.enclose: dict[cst.CSTNode, list[Enclose]] = defaultdict(list)
@@ -108,6 +110,8 @@ class Transformer(cst.CSTTransformer):
                 if not isinstance(node, cst.Call):
                     raise RewriteError("this is not a call: it has no arguments", edit.at.span)
                 self.arguments[node].append(edit)
+            case AddParameter():
+                self.parameters[self._statement(edit.at)] = edit
             case Insert():
                 inserts = (self.after if edit.after else self.before)[self._statement(edit.at)]
                 if edit not in inserts:
@@ -285,6 +289,10 @@ class Transformer(cst.CSTTransformer):
 
     def _compound(self, original: cst.CSTNode, updated: cst.CSTNode) -> cst.CSTNode:
         """See to an ``elif`` that becomes ``else``, and to a body that was left empty."""
+        if original in self.parameters:
+            assert isinstance(updated, cst.FunctionDef)
+            edit = self.parameters[original]
+            updated = updated.with_changes(params=add_parameter(updated.params, edit.name, edit.default))
         if isinstance(original, cst.If) and original.orelse in self.unwrapped:
             assert isinstance(updated, cst.If) and isinstance(updated.orelse, cst.If)
             last = updated.orelse

@@ -128,6 +128,7 @@ PROGRAMS = [
     ),
     Program("spectral_norm", "", "checkpoint/gan_1.pt", says="^[0-9]", planned=True),
     Program("mixed_precision", "--amp", "runs/last.pt", says="^Epoch", planned=True),
+    Program("apex_mixed_precision", "--fp16", "melodies/last.pt", says="^epoch", planned=True),
     Program("early_stopping", "", "best.pt", says="^val|^epoch|^early|^best|^skip", planned=True, skips=True),
     Program("random_split", "--data DATA", "checkpoints/last.pth", says="^Epoch|^Valid|^Start"),
     Program("random_split", "--data DATA --sampler", "checkpoints/last.pth", says="^Epoch|^Valid|^Start"),

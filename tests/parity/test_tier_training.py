@@ -14,7 +14,6 @@ import torch
 from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
     APEX,
-    APEX_STAND_IN,
     BALANCED,
     CHOSEN,
     CLOSURES,
@@ -171,20 +170,30 @@ def test_loops_that_train_and_evaluate_have_the_numbers_of_whole_sets(
     assert after.printed == before.printed != ""
 
 
-def test_apex_s_mixed_precision_goes_on(lab: Lab) -> None:
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("name", APEX)
+def test_apex_s_mixed_precision_becomes_torch_s(lab: Lab, name: str, processes: int) -> None:
+    """The steps are the same where both scale: gradients are unscaled before they are clipped, and not twice.
+
+    In single precision, as torch's scaler knows no other.
+    """
+    text = seeded(APEX[name].replace("batch_size=16", "batch_size=15"))
+    (change,) = convert(Project.of({PATH: text}), exact=True).changes
+    on_cpu = change.after.replace('GradScaler("cuda"', 'GradScaler("cpu"')
+    assert on_cpu != change.after and "apex" not in on_cpu
+    single = {"float64": False, "timeout": 60, "env": {"APEX_SCALE": "1024"}}
+    (before,) = lab.run(write(lab, "before", text), replicas=processes, **single).ok().ranks
+    after = lab.run(write(lab, "after", on_cpu), processes=processes, **single).ok().ranks
+    assert len(after) == processes
+    for rank in after:
+        torch.testing.assert_close(rank["parameters"], before["parameters"], rtol=0, atol=1e-6)
+
+
+def test_apex_s_mixed_precision_goes_on_where_it_stays(lab: Lab) -> None:
     """Its model is the wrapped one, and it unscales gradients after they are averaged."""
-    found = []
-    text = seeded(APEX.replace("16", "15"))
-    conversion = convert(Project.of({PATH: text}), exact=True)
-    for folder, script in (("before", text), ("after", conversion.changes[0].after)):
-        path = write(lab, folder, script)
-        (path.parent / "apex").mkdir()
-        (path.parent / "apex" / "__init__.py").touch()
-        (path.parent / "apex" / "amp.py").write_text(APEX_STAND_IN)
-        settings = {"processes": 2} if found else {"replicas": 2}
-        found.append(lab.run(path, timeout=60, **settings).ok())
-    assert conversion.scripts[0].tier.startswith("sharded")
-    assert differences(*found, losses=False) == []
+    text = APEX["clipped"].replace('"O1"', '"O2"').replace("16", "15")
+    before, after = runs(lab, text, 2, exact=True)
+    assert differences(before, after, losses=False) == []
 
 
 @pytest.mark.parametrize("processes", PROCESSES)

@@ -1,0 +1,128 @@
+"""apex is asked for what torch has itself.
+
+apex's mixed precision at its level O1 becomes torch's: every forward, with the loss, runs under ``torch.autocast``, and
+a ``torch.amp.GradScaler`` scales the loss and makes the steps. Gradients that are clipped are unscaled first. It is
+converted where its whole use is followed; else it stays apex's, and a note says why: a level that an option chooses,
+O2 and O3 (the model itself in half precision), a fixed scale, several models, optimizers or losses. A checkpoint has
+the scaler's state then: one with apex's is not read any more. ``apex.parallel.convert_syncbn_model`` becomes
+``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Precision
+from dp2ddp.plan import (
+    AddImport,
+    AddParameter,
+    Anchor,
+    DropImport,
+    Edit,
+    Enclose,
+    Finding,
+    Insert,
+    Remove,
+    Replace,
+    SetArgument,
+    finding,
+)
+
+EXAMPLES = (
+    """\
+import torch
+from apex import amp
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train(model, loader, criterion, optimizer):
+    for inputs, targets in loader:
+        outputs = model(inputs.cuda())
+        loss = criterion(outputs, targets.cuda())
+        optimizer.zero_grad()
+        with amp.scale_loss(loss, optimizer) as scaled_loss:
+            scaled_loss.backward()
+        nn.utils.clip_grad_norm_(amp.master_params(optimizer), 1.0)
+        optimizer.step()
+
+
+def main():
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    loader = DataLoader(data, batch_size=16, shuffle=True)
+    model = nn.Linear(8, 2).cuda()
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    model, optimizer = amp.initialize(model, optimizer, opt_level="O1")
+    model = nn.DataParallel(model)
+    for epoch in range(2):
+        train(model, loader, criterion, optimizer)
+
+
+if __name__ == "__main__":
+    main()
+""",
+)
+
+SAID = {
+    "start": "mixed precision is apex's",
+    "forward": "this ran in apex's mixed precision",
+    "scale": "apex scales the loss here",
+    "step": "apex unscaled the gradients before this step",
+    "unscale": "apex unscaled the gradients before this line",
+    "parameters": "apex lists the parameters of the optimizer",
+    "state": "this is the state of apex's scaler",
+    "parameter": "a loss is scaled in this function",
+    "argument": "a loss is scaled in the function that is called",
+    "norms": "apex makes synchronized BatchNorm of layers",
+    "imports": "nothing else is asked of apex",
+    "guard": "nothing else is asked of apex",
+}
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for piece in facts.precision:
+        yield finding(piece.at, SAID[piece.kind], "", tuple(_edits(piece)))
+
+
+def _edits(piece: Precision) -> Iterator[Edit]:
+    holes: dict[str, Anchor | str] = {"scaler": piece.scaler}
+    holes |= {name: hole for name in ("model", "optimizer") if (hole := getattr(piece, name)) is not None}
+    enabled = f", enabled={piece.enabled}" if piece.enabled else ""
+    match piece.kind:
+        case "start":
+            assert piece.last is not None
+            yield AddImport(piece.path, "import torch")
+            yield Insert(piece.last, f'{{scaler}} = torch.amp.GradScaler("cuda"{enabled})', holes, after=True)
+            if piece.call is None:
+                yield Remove(piece.at)
+            else:
+                yield Replace(piece.call, "{model}, {optimizer}", holes)
+        case "forward":
+            assert piece.last is not None
+            yield AddImport(piece.path, "import torch")
+            yield Enclose(piece.at, piece.last, f'with torch.autocast("cuda"{enabled}):')
+        case "scale":
+            yield Insert(piece.at, f"{{scaler}}.scale({{model}}).backward{piece.given}", holes)
+            yield Remove(piece.at)
+        case "unscale":
+            yield Insert(piece.at, "{scaler}.unscale_({optimizer})", holes)
+        case "step":
+            assert piece.call is not None
+            yield Replace(piece.call, "{scaler}.step({optimizer})", holes)
+            yield Insert(piece.at, "{scaler}.update()", holes, after=True)
+        case "parameters":
+            own = '(it for group in {optimizer}.param_groups for it in group["params"])'
+            yield Replace(piece.at, f"{piece.given}.parameters()" if piece.given else own, holes)
+        case "state":
+            yield Replace(piece.at, f"{{scaler}}.{piece.given.rpartition('.')[2]}", holes)
+        case "parameter":
+            yield AddParameter(piece.at, piece.scaler, piece.given)
+        case "argument":
+            yield SetArgument(piece.at, piece.scaler, "{scaler}", holes)
+        case "norms":
+            yield AddImport(piece.path, "import torch")
+            yield Replace(piece.at, "torch.nn.SyncBatchNorm.convert_sync_batchnorm")
+        case "imports":
+            for name in piece.names:
+                yield DropImport(piece.path, name)
+        case "guard":
+            yield Remove(piece.at)

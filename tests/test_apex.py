@@ -1,0 +1,350 @@
+"""apex's mixed precision becomes torch's where all of it is followed; else nothing of it changes, and a note says why."""
+
+from __future__ import annotations
+
+import pytest
+from beside import PROGRAM as BESIDE
+from programs import (
+    APEX,
+    APEX_CLIP,
+    APEX_OPTION,
+    APEX_PLAIN,
+    APEX_SCALE,
+    APEX_START,
+    APEX_STEP,
+    APEX_TRAINER,
+    FORWARD,
+    LOOP,
+    LOSS,
+    OPTIMIZER,
+    PATH,
+    PROGRAM,
+    WRAP,
+)
+
+from dp2ddp.changes import Conversion
+from dp2ddp.convert import convert
+from dp2ddp.rules import RULES
+from dp2ddp.source import Project
+
+OPTIONS = APEX_OPTION.replace("\n\n", "\nimport torch\n\n", 1)
+LEVELS = 'parser.add_argument("--level", default="O1", choices=["O1"])\nargs ='
+CHOSEN = """\
+        if args.half:
+            with amp.scale_loss(loss, optimizer) as scaled_loss:
+                scaled_loss.backward()
+        else:
+            loss.backward()
+"""
+STAYS = "mixed precision stays apex's"
+
+
+def converted(text: str) -> tuple[str, Conversion]:
+    compile(text, "train.py", "exec")
+    conversion = convert(Project.of({PATH: text}))
+    assert conversion.changes, [finding.message for finding in conversion.findings]
+    return conversion.changes[0].after, conversion
+
+
+def changed(*pairs: tuple[str, str], text: str = APEX_PLAIN) -> str:
+    for old, new in pairs:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+@pytest.mark.parametrize("name", APEX)
+def test_o1_becomes_torch_s(name: str) -> None:
+    after, conversion = converted(APEX[name])
+    assert "apex" not in after and "scale_loss" not in after
+    assert not [finding for finding in conversion.findings if finding.is_left]
+
+
+FOLLOWED = {
+    "a level by its name": ((APEX_START, 'level = "O1"\n' + APEX_START.replace('"O1"', "level")),),
+    "a level that is the only choice": (
+        ("import torch\n", OPTIONS.replace("args =", LEVELS, 1)),
+        (APEX_START, APEX_START.replace('"O1"', "args.level")),
+    ),
+    "a level that is apex's default": ((', opt_level="O1"', ""),),
+    "arguments that change nothing": (('"O1"', '"O1", loss_scale="dynamic", num_losses=1, verbosity=0'),),
+    "enabled by an option": (
+        ("import torch\n", OPTIONS),
+        ('opt_level="O1"', 'enabled=args.half, opt_level="O1"'),
+    ),
+    "a condition without anything else": (
+        ("import torch\n", OPTIONS),
+        (APEX_START, f"if args.half:\n    {APEX_START}"),
+        (APEX_SCALE + APEX_CLIP, CHOSEN),
+    ),
+    "an import that may fail": (
+        ("from apex import amp\n", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"),
+    ),
+    "another import of it": (("from apex import amp", "import apex.amp as amp"),),
+}
+
+
+@pytest.mark.parametrize("name", FOLLOWED)
+def test_o1_is_followed_in_other_words(name: str) -> None:
+    after, conversion = converted(changed(*FOLLOWED[name]))
+    assert not any(STAYS in finding.message for finding in conversion.findings)
+    assert "scaler.scale(loss).backward()" in after and "with torch.autocast(" in after
+    assert "amp.initialize" not in after and "scale_loss" not in after
+
+
+PENALTY = "        loss = loss + torch.autograd.grad(outputs.sum(), model.parameters())[0].norm()\n"
+STAYING = {
+    "another level": ((('"O1"', '"O2"'),), "nothing that is its O2"),
+    "a level that an option chooses": (
+        (
+            ("import torch\n", OPTIONS.replace("args =", LEVELS.replace('["O1"]', '["O1", "O2"]'), 1)),
+            (APEX_START, APEX_START.replace('"O1"', "args.level")),
+        ),
+        "need not be O1",
+    ),
+    "a level that anybody gives": (
+        (
+            ("import torch\n", OPTIONS.replace("args =", LEVELS.replace(', choices=["O1"]', ""), 1)),
+            (APEX_START, APEX_START.replace('"O1"', "args.level")),
+        ),
+        "need not be O1",
+    ),
+    "a level that is changed": (
+        ((APEX_START, 'level = "O1"\nif data:\n    level = "O2"\n' + APEX_START.replace('"O1"', "level")),),
+        "need not be O1",
+    ),
+    "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "its loss_scale=128.0"),
+    "several losses": ((('"O1"', '"O1", num_losses=2'),), "its num_losses=2"),
+    "several optimizers": (
+        ((f"{APEX_START}", APEX_START.replace("model, optimizer,", "model, [optimizer],")),),
+        "",
+    ),
+    "an optimizer of apex's": (
+        (
+            ("from apex import amp", "from apex import amp, optimizers"),
+            ("torch.optim.SGD(", "optimizers.FusedSGD("),
+        ),
+        "one optimizer of torch's",
+    ),
+    "gradients that are unscaled later": (
+        (("scale_loss(loss, optimizer)", "scale_loss(loss, optimizer, delay_unscale=True)"),),
+        "more than its optimizer",
+    ),
+    "gradients that are looked at in each of several passes": (
+        (
+            (
+                f"{APEX_CLIP}        optimizer.step()",
+                f"{APEX_CLIP}        if len(data):\n            optimizer.step()",
+            ),
+        ),
+        "before each of several",
+    ),
+    "gradients that are added up over steps": ((("        optimizer.zero_grad()\n", ""),), "are zeroed"),
+    "a backward pass that is not scaled": (
+        ((LOSS, f"{LOSS}\n        outputs.pow(2).mean().backward(retain_graph=True)"),),
+        "",
+    ),
+    "more than a backward pass": (
+        (
+            (
+                "            scaled_loss.backward()\n",
+                "            scaled_loss.backward()\n            print(1)\n",
+            ),
+        ),
+        "something else is done",
+    ),
+    "a scaled loss that is used later": (
+        (("        optimizer.step()\n", "        optimizer.step()\n        print(scaled_loss.item())\n"),),
+        "something else is done",
+    ),
+    "two losses in one step": (
+        ((APEX_SCALE, APEX_SCALE.replace(".backward()", ".backward(retain_graph=True)") + APEX_SCALE),),
+        "",
+    ),
+    "a step without a scaled loss": (
+        (
+            (
+                APEX_SCALE,
+                "        if len(inputs) > 3:\n"
+                + APEX_SCALE.replace("        ", "            ", 1).replace(
+                    "            sc", "                sc", 1
+                ),
+            ),
+        ),
+        "without the scaled loss",
+    ),
+    "a closure": ((("optimizer.step()", "optimizer.step(lambda: loss)"),), "by a closure"),
+    "a gradient of a gradient": (((LOSS, f"{LOSS}\n{PENALTY.rstrip()}"),), "stands beside it"),
+    "torch's own": (((FORWARD, f"with torch.autocast('cuda'):\n            {FORWARD}"),), "stands beside it"),
+    "a function with its own gradient": (
+        (("data = ", "class Own(torch.autograd.Function):\n    pass\n\n\ndata = "),),
+        "its own precision",
+    ),
+    "functions that are cast by hand": (
+        (("data = ", "amp.register_float_function(torch, 'relu')\ndata = "),),
+        "register_float",
+    ),
+    "a condition that changes": (
+        (
+            ("import torch\n", OPTIONS + "args.half = torch.cuda.is_available()\n"),
+            ('opt_level="O1"', 'enabled=args.half, opt_level="O1"'),
+        ),
+        "when it is asked for",
+    ),
+    "a scaled loss without its condition": (
+        (("import torch\n", OPTIONS), (APEX_START, f"if args.half:\n    {APEX_START}")),
+        "without the condition",
+    ),
+    "parameters at another time": (
+        ((LOOP, f"print(list(amp.master_params(optimizer)))\n{LOOP}"),),
+        "elsewhere",
+    ),
+    "a loss computed where it is scaled": (
+        ((f"        {LOSS}\n", ""), ("scale_loss(loss,", "scale_loss(criterion(outputs, targets.cuda()),")),
+        "computed where it is scaled",
+    ),
+    "two initializations": (((WRAP, f"{APEX_START}\n{WRAP}"),), "several places"),
+}
+
+
+@pytest.mark.parametrize("name", STAYING)
+def test_what_is_not_followed_stays_apex_s(name: str) -> None:
+    """None of it changes, and the note says why."""
+    pairs, reason = STAYING[name]
+    before = changed(*pairs)
+    after, conversion = converted(before)
+    (said,) = {it.message for it in conversion.findings if STAYS in it.message}
+    assert reason in said
+    assert "GradScaler" not in after and (after.count("autocast") == before.count("autocast"))
+    assert after.count("amp.") == before.count("amp.") and "apex" in after
+
+
+(IN_FUNCTIONS,) = RULES["DDP106"].examples
+
+
+def test_the_scaler_comes_to_the_functions_that_need_it() -> None:
+    """Behind what they are given already; where some of that may be left out, so may the scaler."""
+    after, _ = converted(IN_FUNCTIONS)
+    assert "def train(model, loader, criterion, optimizer, scaler):" in after
+    assert "train(model, loader, criterion, optimizer, scaler=scaler)" in after
+    after, _ = converted(IN_FUNCTIONS.replace("optimizer):\n", "optimizer, clip=1.0):\n"))
+    assert "def train(model, loader, criterion, optimizer, clip=1.0, scaler=None):" in after
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("if __name__", "also = train\n\nif __name__"),
+        ("optimizer):\n", "optimizer, **more):\n"),
+        ("def train", "@torch.enable_grad()\ndef train"),
+    ],
+)
+def test_a_function_that_may_be_called_otherwise_is_not_given_the_scaler(old: str, new: str) -> None:
+    after, conversion = converted(IN_FUNCTIONS.replace(old, new))
+    assert any("can't be handed" in finding.message for finding in conversion.findings)
+    assert "scaler" not in after and "amp.scale_loss(loss, optimizer)" in after
+
+
+def test_a_file_that_others_import_keeps_its_functions() -> None:
+    other = PATH.with_name("other.py")
+    conversion = convert(Project.of({PATH: IN_FUNCTIONS, other: "from train import train\n"}))
+    assert any("can't be handed" in finding.message for finding in conversion.findings)
+
+
+def test_an_import_where_it_is_needed_goes_with_its_complaint() -> None:
+    """As in the programs that trained transformers first."""
+    complaint = "raise ImportError('Please install apex')"
+    start = f"""\
+    if args.half:
+        try:
+            from apex import amp
+        except ImportError:
+            {complaint}
+        {APEX_START}
+"""
+    text = IN_FUNCTIONS.replace("import torch\n", OPTIONS, 1).replace(f"    {APEX_START}\n", start)
+    text = text.replace(APEX_SCALE, CHOSEN)
+    after, conversion = converted(text)
+    assert not any(STAYS in finding.message for finding in conversion.findings)
+    assert "apex" not in after and 'scaler = torch.amp.GradScaler("cuda", enabled=args.half)\n' in after
+
+
+def test_a_distributed_branch_with_apex_keeps_all_of_it() -> None:
+    """That branch stays as it is, and would not find what it needs."""
+    steps = "            loss.backward()\n            optimizer.step()\n"
+    scaled = "".join(f"    {line}\n" for line in APEX_SCALE.splitlines()) + "            optimizer.step()\n"
+    start = f"    {APEX_START}\n    for epoch"
+    pairs = [("import argparse\n", "import argparse\nfrom apex import amp, parallel\n"), (steps, scaled)]
+    text = changed(*pairs, ("    for epoch", start), text=BESIDE)
+    after, conversion = converted(text)
+    assert (
+        not any(STAYS in finding.message for finding in conversion.findings) and "amp.initialize" not in after
+    )
+    after, conversion = converted(changed(("nn.parallel.Dist", "parallel.Dist"), text=text))
+    assert any("a distributed branch uses it too" in finding.message for finding in conversion.findings)
+    assert "amp.initialize" in after and "amp.scale_loss" in after
+
+
+def test_a_name_that_is_taken_is_left_alone() -> None:
+    after, _ = converted(changed(("data = ", "scaler = 3\ndata = ")))
+    assert "scaler_2 = torch.amp.GradScaler(" in after and "scaler_2.scale(loss)" in after
+
+
+def test_a_forward_before_the_start_keeps_its_precision() -> None:
+    after, _ = converted(changed((OPTIMIZER, f"first = model(torch.zeros(1, 8).cuda())\n{OPTIMIZER}")))
+    assert after.count("torch.autocast(") == 1
+
+
+def test_a_trainer_s_own_scaler_is_left_alone() -> None:
+    _, conversion = converted(
+        APEX_TRAINER.replace("self.criterion =", "self.scaler = None\n        self.criterion =")
+    )
+    assert any("another scaler" in finding.message for finding in conversion.findings)
+
+
+def test_a_method_that_trains_is_no_forward() -> None:
+    """A model that trains itself: autocast does not come round its backward passes."""
+    text = APEX_TRAINER.replace("class Trainer:", "class Trainer(nn.Module):").replace(
+        "def __init__(self, net):\n", "def __init__(self, net):\n        super().__init__()\n"
+    )
+    _, conversion = converted(text)
+    assert any("can't be told apart" in finding.message for finding in conversion.findings)
+
+
+def test_what_is_made_of_outputs_later_is_cast_as_well() -> None:
+    """O1 computed a softmax of half precision in single precision, wherever it stood."""
+    after, _ = converted(changed((APEX_STEP, f"{APEX_STEP}        shares = F.softmax(outputs, 1)\n")))
+    assert '        with torch.autocast("cuda"):\n            shares = F.softmax(outputs, 1)\n' in after
+
+
+GUARD = "try:\n    import apex\n    from apex import amp\nexcept ImportError:\n    pass\n"
+NORMS = "model = apex.parallel.convert_syncbn_model(model)\n"
+
+
+def test_synchronized_norms_become_torch_s() -> None:
+    text = PROGRAM.replace("import torch\n", f"import torch\n{GUARD}", 1).replace(WRAP, NORMS + WRAP)
+    after, _ = converted(text)
+    assert "model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)\n" in after
+    assert "apex" not in after and "try:" not in after
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("(model)\n", "(model, process_group=None)\n"),
+        (NORMS, NORMS.replace("model)", "model, None)")),
+    ],
+)
+def test_norms_of_some_processes_stay_apex_s(old: str, new: str) -> None:
+    text = PROGRAM.replace("import torch\n", f"import torch\n{GUARD}", 1).replace(WRAP, NORMS + WRAP)
+    after, _ = converted(text.replace(NORMS, NORMS.replace(old, new)))
+    assert "apex.parallel.convert_syncbn_model(model, " in after and GUARD in after
+
+
+def test_a_guard_that_something_asks_stays() -> None:
+    """Where it gives the name another value, or where something else of apex is used."""
+    text = PROGRAM.replace("import torch\n", f"import torch\n{GUARD}", 1).replace(WRAP, NORMS + WRAP)
+    after, _ = converted(text.replace("    pass\n", "    amp = None\n"))
+    assert "except ImportError:\n    amp = None\n" in after
+    after, _ = converted(text.replace(OPTIMIZER, f"{OPTIMIZER}\nprint(amp)"))
+    assert "    from apex import amp\n" in after
