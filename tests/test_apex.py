@@ -77,6 +77,11 @@ FOLLOWED = {
         (APEX_START, f"if args.half:\n    {APEX_START}"),
         (APEX_SCALE + APEX_CLIP, CHOSEN),
     ),
+    "a condition by its name": (
+        ("import torch\n", "import torch\nhalf = torch.cuda.is_available()\n"),
+        (APEX_START, f"if half:\n    {APEX_START}"),
+        (APEX_SCALE + APEX_CLIP, CHOSEN.replace("args.", "")),
+    ),
     "an import that may fail": (
         ("from apex import amp\n", "try:\n    from apex import amp\nexcept ImportError:\n    amp = None\n"),
     ),
@@ -137,7 +142,7 @@ STAYING = {
                 f"{APEX_CLIP}        if len(data):\n            optimizer.step()",
             ),
         ),
-        "before each of several",
+        "after each of several",
     ),
     "gradients that are added up over steps": ((("        optimizer.zero_grad()\n", ""),), "are zeroed"),
     "a backward pass that is not scaled": (
@@ -188,6 +193,17 @@ STAYING = {
         (
             ("import torch\n", OPTIONS + "args.half = torch.cuda.is_available()\n"),
             ('opt_level="O1"', 'enabled=args.half, opt_level="O1"'),
+        ),
+        "when it is asked for",
+    ),
+    "whether apex is there": (
+        (
+            (
+                "from apex import amp\n",
+                "try:\n    from apex import amp\n\n    half = True\nexcept ImportError:\n    half = False\n",
+            ),
+            (APEX_START, f"if half:\n    {APEX_START}"),
+            (APEX_SCALE + APEX_CLIP, CHOSEN.replace("args.", "")),
         ),
         "when it is asked for",
     ),
@@ -309,6 +325,27 @@ def test_a_method_that_trains_is_no_forward() -> None:
     )
     _, conversion = converted(text)
     assert any("can't be told apart" in finding.message for finding in conversion.findings)
+
+
+@pytest.mark.parametrize(
+    "looking",
+    [
+        "nn.utils.clip_grad_value_(model.parameters(), 0.1)",
+        "print(model.module.weight.grad.norm())",
+        "tamed(model)",
+        "elsewhere.tamed(model)",
+    ],
+)
+def test_gradients_are_unscaled_before_anything_looks_at_them(looking: str) -> None:
+    tamed = "import elsewhere\n\n\ndef tamed(net):\n    for it in net.parameters():\n        it.grad /= 2\n\n\ndata = "
+    after, _ = converted(changed(("data = ", tamed), (APEX_CLIP, f"        print(1)\n        {looking}\n")))
+    assert after.count("unscale_(") == 1
+    assert after.index("print(1)") < after.index("unscale_(") < after.rindex(looking.partition("(")[2])
+
+
+def test_gradients_that_nothing_looks_at_are_unscaled_by_the_step() -> None:
+    after, _ = converted(changed((APEX_CLIP, "        print(loss.item())\n")))
+    assert "unscale_" not in after
 
 
 def test_what_is_made_of_outputs_later_is_cast_as_well() -> None:

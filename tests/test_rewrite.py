@@ -13,6 +13,7 @@ import pytest
 
 from dp2ddp.plan import (
     AddImport,
+    AddParameter,
     Anchor,
     DropArgument,
     DropImport,
@@ -449,6 +450,22 @@ def set_in(call: str, keyword: str, value: str, position: int | None = None) -> 
     source = f"x = {call}\n"
     after = rewrite(source, [SetArgument(expr(source, call), keyword, value, position=position)])
     return after.removeprefix("x = ").removesuffix("\n")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("def f(): pass", "def f(more): pass"),
+        ("def f(a): pass", "def f(a, more): pass"),
+        ("def f(self, a: int = 1): pass", "def f(self, a: int = 1, more=None): pass"),
+        ("def f(a,\n      b): pass", "def f(a,\n      b,\n      more): pass"),
+        ("def f(\n    a,\n    b,\n): pass", "def f(\n    a,\n    b,\n    more,\n): pass"),
+        ("def f(\n    a,\n    b\n): pass", "def f(\n    a,\n    b,\n    more\n): pass"),
+    ],
+)
+def test_a_parameter_is_laid_out_like_the_others(before: str, after: str) -> None:
+    edit = AddParameter(stmt(before + "\n", before), "more", "None" if "=" in before else "")
+    assert rewrite(before + "\n", [edit]) == after + "\n"
 
 
 def drop_in(call: str, keyword: str, position: int | None = None) -> str:

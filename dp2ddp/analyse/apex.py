@@ -23,6 +23,7 @@ from dp2ddp.analyse.link import (
     Call,
     Ext,
     Func,
+    Inst,
     Made,
     Scope,
     Value,
@@ -95,13 +96,15 @@ def _imports(context: Context, converted: Sequence[ast.expr]) -> Iterator[Precis
         # All of the file: the tree may be without branches that are not converted.
         names = Counter(it.id for it in ast.walk(parse(file.text)) if isinstance(it, ast.Name))
         used = set(names - Counter(ast.unparse(_root(node)) for node in here))
-        place = context.place(here[0])
+        place, unused = context.place(here[0]), set()
         for node in ast.walk(file.tree):
-            if isinstance(node, ast.Import | ast.ImportFrom) and _bound(node):
-                yield Precision(**place, kind="imports", names=tuple(sorted(_bound(node) - used)))
+            if isinstance(node, ast.Import | ast.ImportFrom):
+                unused |= _bound(node) - used
             elif isinstance(node, ast.Try) and _only_imports(node):
                 if not used & set().union(*map(_bound, node.body)):  # type: ignore[arg-type]
                     yield Precision(**{**place, "at": context.program.anchor(node)}, kind="guard")
+        if unused:
+            yield Precision(**place, kind="imports", names=tuple(sorted(unused)))
 
 
 def _root(node: ast.expr) -> ast.expr:
@@ -280,20 +283,24 @@ class _Use:
         return found[0] if found else None
 
     def _is_settled(self, test: ast.expr) -> bool:
-        """``args.fp16``, which nothing changes later."""
-        if not isinstance(test, ast.Attribute) or not self.program.values(test.value):
-            return False
-        return not self.context.attribute_assignments.get(test.attr)
+        """``args.fp16`` or ``half``, which nothing changes later."""
+        if isinstance(test, ast.Attribute):
+            return bool(self.program.values(test.value)) and not self._is_set(test.attr)
+        made = self.program.definitions(test)
+        around = [it for node in made for it in self.program.ancestors(node)]
+        return len(made) == 1 and not any(isinstance(it, LOOPS) for it in around)
+
+    def _is_set(self, attribute: str) -> bool:
+        return bool(self.context.attribute_assignments.get(attribute))
 
     def _is_asked(self, test: ast.expr) -> bool:
-        """Whether a condition is the one that says whether mixed precision is asked for."""
-        asked = self.asked
-        return (
-            isinstance(asked, ast.Attribute)
-            and isinstance(test, ast.Attribute)
-            and test.attr == asked.attr
-            and self.program.values(test.value) == self.program.values(asked.value)
-        )
+        """Whether an expression is the one that says whether mixed precision is asked for."""
+        match self.asked, test:
+            case ast.Attribute(value=owner, attr=name), ast.Attribute(value=other, attr=same):
+                return name == same and self.program.values(owner) == self.program.values(other)
+            case ast.Name(id=name) as asked, ast.Name(id=same):
+                return name == same and self.program.definitions(asked) == self.program.definitions(test)
+        return False
 
     def _options(self, name: str) -> list[Call]:
         """Where the program's options of a name are declared."""
@@ -485,7 +492,7 @@ class _Use:
         first, block = looking[0], self.program.block(looking[0])
         direct = self.program.block(statement) is self.program.block(scale.whole)
         if not (block is self.program.block(statement) or (direct and first not in path)):
-            raise Unfollowed("gradients are looked at before each of several backward passes has run")
+            raise Unfollowed("gradients are looked at after each of several backward passes")
         yield Precision(**self._place(first), kind="unscale", scaler=scaler, optimizer=optimizer)
 
     def _after(self, scale: _Scale, path: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -500,11 +507,24 @@ class _Use:
             yield from block[: block.index(inner)]
 
     def _looks_at_gradients(self, statement: ast.stmt) -> bool:
+        """Whether a statement has to do with gradients, or gives the model to something that may."""
         nodes = [self.program.nodes.get(it) for it in self.context.runs(statement)]
-        calls = [self.program.call(it) for it in nodes if isinstance(it, ast.Call)]
-        names = {name for call in calls if call is not None for name in call.names}
-        return any(isinstance(it, ast.Attribute) and it.attr == "grad" for it in nodes) or any(
-            name == PARAMETERS or "clip_grad" in name for name in names
+        calls = [
+            call for it in nodes if isinstance(it, ast.Call) if (call := self.program.call(it)) is not None
+        ]
+        return (
+            any(isinstance(it, ast.Attribute) and it.attr == "grad" for it in nodes)
+            or any(it == PARAMETERS or "clip_grad" in it for call in calls for it in call.names)
+            or any(self._is_given_all(call) for call in calls)
+        )
+
+    def _is_given_all(self, call: Call) -> bool:
+        """Whether something outside of the project is given the model or its optimizer."""
+        if not any(isinstance(it, Ext) and not it.name.startswith("builtins.") for it in call.callees):
+            return False
+        values = set().union(*(self.program.values(it) for it in call.node.args))
+        return bool(values & self.optimizer) or any(
+            isinstance(it, Made | Inst) and self.context.module_class(it) for it in values
         )
 
     def _asked_for(self) -> Iterator[Precision]:
@@ -640,25 +660,31 @@ class _Use:
         asked = self.asked
         if asked is None:
             return ""
-        assert isinstance(asked, ast.Attribute)
-        for node in self.program.body(scope):
-            if isinstance(node, ast.Attribute) and self._is_asked(node):
-                return self._truth(ast.unparse(node), asked)
-        for node in self.program.body(scope):
-            loaded = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-            if loaded and self.program.values(node) == self.program.values(asked.value):
-                return self._truth(f"{node.id}.{asked.attr}", asked)  # type: ignore[attr-defined]
-        for name in scope.params:
-            if self.program.parameter_values(scope, name) == self.program.values(asked.value):
-                return self._truth(f"{name}.{asked.attr}", asked)
-        if scope.file is self.file and (
-            scope is self.home or scope.index in self._given or self.home.is_module
-        ):
+        body = [it for it in self.program.body(scope) if isinstance(it, ast.Name | ast.Attribute)]
+        loaded = [it for it in body if isinstance(it.ctx, ast.Load)]
+        for node in loaded:
+            if self._is_asked(node):
+                return self._truth(ast.unparse(node))
+        if isinstance(asked, ast.Attribute):
+            values = self.program.values(asked.value)
+            named = [it.id for it in loaded if isinstance(it, ast.Name) and self.program.values(it) == values]
+            given = [it for it in scope.params if self.program.parameter_values(scope, it) == values]
+            for name in (*named, *given):
+                return self._truth(f"{name}.{asked.attr}")
+        has_own = scope is self.home or scope.index in self._given or self.home.is_module
+        of_object = "." in self.name and scope.owner == self.home.owner
+        if scope.file is self.file and (has_own or of_object):
             return f"{self.name}.is_enabled()"
         raise Unfollowed("it can't be seen at a forward whether it is asked for")
 
-    def _truth(self, text: str, asked: ast.Attribute) -> str:
-        flags = [it.argument("action") for it in self._options(asked.attr)]
+    def _truth(self, text: str) -> str:
+        """A condition as a truth value, which is what autocast wants."""
+        asked = self.asked
+        if isinstance(asked, ast.Name):
+            made = [self.program.statement(it) for it in self.program.definitions(asked)]
+            known = all(isinstance(getattr(getattr(it, "value", None), "value", None), bool) for it in made)
+            return text if known else f"bool({text})"
+        flags = [it.argument("action") for it in self._options(text.rpartition(".")[2])]
         known = all(isinstance(it, ast.Constant) and str(it.value).startswith("store_") for it in flags)
         return text if flags and known else f"bool({text})"
 

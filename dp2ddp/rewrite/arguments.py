@@ -58,15 +58,18 @@ def edit_arguments(
 
 def add_parameter(parameters: cst.Parameters, name: str, default: str) -> cst.Parameters:
     """A function's parameters and one more, laid out like the last of them."""
-    value = cst.parse_expression(default) if default else None
-    new = cst.Param(cst.Name(name), default=value)
+    new = cst.Param(cst.Name(name))
+    if default:
+        none = cst.SimpleWhitespace("")
+        sign = cst.AssignEqual(whitespace_before=none, whitespace_after=none)
+        new = new.with_changes(default=cst.parse_expression(default), equal=sign)
     if not parameters.params:
         return parameters.with_changes(params=[new])
     *others, last = parameters.params
     between = others[-1].comma if others else cst.Comma(whitespace_after=cst.SimpleWhitespace(" "))
-    return parameters.with_changes(
-        params=[*others, last.with_changes(comma=between), new.with_changes(comma=last.comma)]
-    )
+    closing = new.with_changes(comma=last.comma, whitespace_after_param=last.whitespace_after_param)
+    last = last.with_changes(comma=between, whitespace_after_param=cst.SimpleWhitespace(""))
+    return parameters.with_changes(params=[*others, last, closing])
 
 
 def comments(node: cst.CSTNode) -> list[cst.Comment]:
