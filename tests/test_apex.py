@@ -348,6 +348,15 @@ def test_gradients_that_nothing_looks_at_are_unscaled_by_the_step() -> None:
     assert "unscale_" not in after
 
 
+def test_an_elif_stays_one() -> None:
+    """autocast comes into it, or round all of its branches."""
+    again = "        elif epoch:\n            outputs = model(inputs.cuda())\n"
+    for first in ("for _ in range(2):\n                pass", "print(epoch)"):
+        text = f"{APEX_STEP}        if not epoch:\n            {first}\n{again}"
+        after, _ = converted(changed((APEX_STEP, text)))
+        assert after.count("torch.autocast(") == 2 and "elif epoch:" in after
+
+
 def test_what_is_made_of_outputs_later_is_cast_as_well() -> None:
     """O1 computed a softmax of half precision in single precision, wherever it stood."""
     after, _ = converted(changed((APEX_STEP, f"{APEX_STEP}        shares = F.softmax(outputs, 1)\n")))

@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 from dp2ddp.analyse.autocast import Regions, Unfollowed
 from dp2ddp.analyse.context import LOOPS, Context, option_names
@@ -202,7 +203,7 @@ class _Use:
             end = self.program.anchor(last)
             yield Precision(**self._place(first), kind="forward", last=end, enabled=self._enabled(scope))
 
-    def _place(self, node: ast.AST) -> dict[str, object]:
+    def _place(self, node: ast.AST) -> dict[str, Any]:
         place = self.context.place(node)
         if place["scripts"] != self.context.run_by(self.call.node):
             raise Unfollowed("other programs run a part of it")

@@ -188,13 +188,14 @@ class Regions:
 
     def _outermost(self, statement: ast.stmt) -> ast.stmt:
         """A statement, or the conditions round it in which no step is made."""
+        found = statement
         while isinstance(outer := self.program.parent(statement), ast.If):
-            if any(id(it) in self._kept for it in ast.walk(outer)):
+            if any(id(it) in self._kept or isinstance(it, (*LOOPS, ast.With)) for it in ast.walk(outer)):
                 break
-            if any(isinstance(it, (*LOOPS, ast.With)) for it in ast.walk(outer)):
-                break
-            statement = outer
-        return statement
+            statement, around = outer, self.program.parent(outer)
+            is_elif = isinstance(around, ast.If) and around.col_offset == outer.col_offset
+            found = found if is_elif else outer
+        return found
 
     def _runs(self, block: Sequence[ast.stmt], places: Sequence[int]) -> Iterator[tuple[int, int]]:
         """Places of a block, together where one uses what is made in those before."""
