@@ -189,6 +189,16 @@ STAYING = {
         (("data = ", "amp.register_float_function(torch, 'relu')\ndata = "),),
         "register_float",
     ),
+    "something of the project's in its place": (
+        (
+            (
+                "from apex import amp\n",
+                "try:\n    from apex import amp\nexcept ImportError:\n    class amp:\n"
+                "        def scale_loss(loss, optimizer):\n            return loss\n",
+            ),
+        ),
+        "nothing that is `amp.scale_loss`",
+    ),
     "a condition that changes": (
         (
             ("import torch\n", OPTIONS + "args.half = torch.cuda.is_available()\n"),

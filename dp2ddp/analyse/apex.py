@@ -37,7 +37,8 @@ from dp2ddp.source import SourceFile, parse
 AMP = "apex.amp"
 SYNC_NORMS = "apex.parallel.convert_syncbn_model"
 SCALE, PARAMETERS = f"{AMP}.scale_loss", f"{AMP}.master_params"
-STATES = {f"{AMP}.state_dict", f"{AMP}.load_state_dict"}
+LOADING = f"{AMP}.load_state_dict"
+STATES = {f"{AMP}.state_dict", LOADING}
 KNOWN = {INITIALIZE, SCALE, PARAMETERS, *STATES}
 # The parameters of amp.initialize(), in order, and what else than None changes nothing in O1.
 ORDER = (
@@ -61,6 +62,7 @@ def collect(context: Context) -> tuple[tuple[Precision, ...], tuple[Obstacle, ..
         try:
             done = list(use.pieces())
             converted += [node.func for nodes in use.uses.values() for node in nodes]
+            stays = tuple(_unreadable(context, node) for node in use.uses[LOADING])
         except Unfollowed as reason:
             stays = tuple(_staying(context, call, reason) for call in calls)
     norms = [
@@ -81,11 +83,21 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     )
 
 
+def _unreadable(context: Context, node: ast.Call) -> Obstacle:
+    return context.obstacle(
+        node,
+        "checkpoints from before hold the state of apex's scaler, which torch's does not read",
+        "go on from such a checkpoint without this line",
+        NO_TIER,
+        works=True,
+    )
+
+
 def _norms(context: Context) -> Iterator[ast.expr]:
     """Where apex makes synchronized BatchNorm of a model's layers, as torch does."""
     for call in context.program.calls:
         alone = len(call.node.args) == 1 and not call.node.keywords
-        if call.names == {SYNC_NORMS} and alone and context.runs_in_training(call.node):
+        if call.callees == {Ext(SYNC_NORMS)} and alone and context.runs_in_training(call.node):
             yield call.node.func
 
 
@@ -366,7 +378,7 @@ class _Use:
             if not any(it.startswith(f"{AMP}.") for it in names):
                 continue
             call = calls.get(id(node))
-            if call is None or call.names != names or len(names) != 1 or not names <= KNOWN:
+            if call is None or len(call.callees) != 1 or not names <= KNOWN:
                 raise Unfollowed(f"torch.amp has nothing that is `{ast.unparse(node)}`")
             if self.program.file(node) is not self.file:
                 raise Unfollowed("it is used in several files")
