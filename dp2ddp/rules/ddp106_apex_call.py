@@ -72,7 +72,7 @@ SAID = {
     "state": "this is the state of apex's scaler",
     "parameter": "a loss is scaled in this function",
     "argument": "a loss is scaled in the function that is called",
-    "norms": "apex makes synchronized BatchNorm of layers",
+    "norms": "apex makes layers here that torch has too",
     "imports": "nothing else is asked of apex",
     "guard": "nothing else is asked of apex",
 }
