@@ -442,6 +442,13 @@ def test_a_list_that_is_filled_has_what_is_put_into_it() -> None:
     assert conversion.scripts[0].tier == "sharded"
 
 
+def test_writers_in_a_list_that_is_filled_are_the_main_process_s() -> None:
+    filled = "from tensorboardX import SummaryWriter\nwriters = []\nfor name in ('a', 'b'):\n    writers.append(SummaryWriter(name))\n"
+    text = PROGRAM.replace(LOOP, filled + LOOP) + "    writers[0].add_scalar('epoch', epoch, 0)\n"
+    after, _ = converted(text)
+    assert "    if ddp.is_main_process():\n        writers[0].add_scalar(" in after
+
+
 def test_a_loss_that_an_option_chooses_is_named() -> None:
     """Where the model's own forward calls it, and not where its result is used."""
     options = (
