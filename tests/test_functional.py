@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import programs
 import pytest
-from programs import FUNCTIONAL, PATH, SAMPLED
+from programs import FUNCTIONAL, PATH, SAMPLED, WRAP
+from programs import PROGRAM as PLAIN
 
 from dp2ddp.convert import Conversion, convert
 from dp2ddp.source import Project
@@ -120,7 +120,6 @@ def patch(parallel):
     parallel.replicate = lambda *given: replicate(*given)
 
 
-model = nn.DataParallel(model)
 """
 
 
@@ -131,12 +130,14 @@ model = nn.DataParallel(model)
         ("if args.sync:\n    print('sync')\nelse:\n    patch(model)\n", False),
         ("if torch.cuda.device_count() > 1:\n    patch(model)\n", False),
         ("if args.sync:\n    patch(model)\npatch(model)\n", False),
+        (f"if args.sync:\n    {WRAP}\n    patch(model)\n", False),
     ],
 )
 def test_a_step_that_an_option_replaces_is_said_where_several_processes_come_to_it(
     calls: str, fine: bool
 ) -> None:
-    text = programs.PROGRAM.replace("model = nn.DataParallel(model)\n", OPTION + calls)
+    wrap = "" if WRAP in calls else WRAP + "\n"
+    text = PLAIN.replace(WRAP + "\n", OPTION + wrap + calls)
     conversion = converted(text)
     assert bool(conversion.errors) != fine
     if fine:

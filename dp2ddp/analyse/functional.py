@@ -1,7 +1,8 @@
-"""``data_parallel()`` in a network's ``forward``: the network replicates a part of itself at every call.
+"""Calls of ``data_parallel()``, most of them in a network's ``forward``: it replicates a part of itself at every call.
 
 Where that part is all that such a network computes, and each of its objects has a name, the program is looked at as
-if it had wrapped each object in nn.DataParallel once, and called the part plainly.
+if it had wrapped each object in nn.DataParallel once, and called the part plainly. For a call by which nothing is
+trained the runtime has one of several processes.
 """
 
 from __future__ import annotations

@@ -43,21 +43,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     program = context.program
     for call in context.program.calls:
         if FUNCTION in call.names:
-            untrained = functional.is_untrained(context, call)
-            yield context.obstacle(
-                call.node,
-                (
-                    "data_parallel() divides what it is given, which must be the same in all processes"
-                    if untrained
-                    else "data_parallel() replicates the model at every call"
-                ),
-                (
-                    "call the model itself here"
-                    if untrained
-                    else "wrap the model once with nn.DataParallel, then convert"
-                ),
-                SHARDED_ONLY if untrained else ANY_TIER,
-            )
+            yield _replicating(context, call)
         for callee in call.callees:
             if isinstance(callee, Cls) and any(_is_wrap(base) for base in program.bases(callee)):
                 yield context.obstacle(
@@ -99,14 +85,33 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             )
 
 
+def _replicating(context: Context, call: Call) -> Obstacle:
+    """A call of ``data_parallel()``."""
+    if functional.is_untrained(context, call):
+        return context.obstacle(
+            call.node,
+            "data_parallel() divides what it is given, which must be the same in all processes",
+            "call the model itself here",
+            SHARDED_ONLY,
+        )
+    return context.obstacle(
+        call.node,
+        "data_parallel() replicates the model at every call",
+        "wrap the model once with nn.DataParallel, then convert",
+    )
+
+
 def _is_by_option(context: Context, node: ast.AST, depth: int = 0) -> bool:
-    """Whether a place is come to by an option only: ``if args.sync_bn:`` round it, or round its function's calls."""
-    inside = node
+    """Whether a place is come to by an option only: ``if args.sync_bn:`` round it, or round its function's calls.
+
+    One by which a model is wrapped is none: without it there would be nothing to convert.
+    """
+    inside, wraps = node, {id(call.node) for call in context.wraps}
     for around in context.program.ancestors(node):
         if isinstance(around, ast.If) and inside in around.body:
             match around.test:
                 case ast.Attribute(value=ast.Name()) | ast.Subscript(value=ast.Name(), slice=ast.Constant()):
-                    return True
+                    return not any(id(it) in wraps for it in ast.walk(around))
         if isinstance(around, ast.FunctionDef):
             calls = context.callers.get(context.program.by_node[id(around)].index, ())
             return depth < 3 and bool(calls) and all(_is_by_option(context, it, depth + 1) for it in calls)
