@@ -245,7 +245,7 @@ def test_what_is_not_followed_stays_apex_s(name: str) -> None:
     assert after.count("amp.") == before.count("amp.") and "apex" in after
 
 
-(IN_FUNCTIONS,) = RULES["DDP106"].examples
+(IN_FUNCTIONS,) = RULES["DDP107"].examples
 
 
 def test_the_scaler_comes_to_the_functions_that_need_it() -> None:
