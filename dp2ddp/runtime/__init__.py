@@ -9,6 +9,7 @@ from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, data_parallel
+from .gradients import sync_gradients
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, main_process_first, print, save
@@ -52,5 +53,6 @@ __all__ = [
     "shared_seed",
     "strip_module_prefix",
     "sum",
+    "sync_gradients",
     "whole_batch",
 ]

@@ -15,11 +15,16 @@ import torch
 from . import lines, parts
 
 
-def guard(module: torch.nn.Module, inside: Inside) -> list[Any]:
-    """Have the layers of a wrapped ``module`` look out from now on; handles whose ``remove()`` ends that."""
-    hook = _Guard(module, inside)
+def guard(module: torch.nn.Module, inside: Any, name: str = "the wrapped model") -> list[Any]:
+    """Have the layers of a ``module`` look out from now on; handles whose ``remove()`` ends that.
+
+    Args:
+        inside: true while a forward runs that weighs.
+        name: what makes it weigh.
+    """
+    hook = _Guard(module, inside, name)
     layers = [layer for layer in module.modules() if layer._parameters]
-    return [layer.register_forward_hook(hook) for layer in layers]
+    return [layer.register_forward_hook(hook, prepend=True) for layer in layers]
 
 
 class Inside:
@@ -41,9 +46,10 @@ class Inside:
 class _Guard:
     """A forward hook; in a copy of the model it does nothing."""
 
-    def __init__(self, module: torch.nn.Module | None = None, inside: Inside | None = None) -> None:
+    def __init__(self, module: torch.nn.Module | None = None, inside: Any = None, name: str = "") -> None:
         self._module = (lambda: None) if module is None else weakref.ref(module)
         self._inside = inside
+        self._name = name
 
     def __reduce__(self) -> Any:
         return _Guard, ()
@@ -56,7 +62,7 @@ class _Guard:
             return
         if not parts.may_differ(inputs):
             return
-        message = _message(module, layer)
+        message = _message(module, layer, self._name)
 
         def refuse(_: torch.Tensor) -> NoReturn:
             raise RuntimeError(message)
@@ -66,13 +72,13 @@ class _Guard:
                 tensor.register_hook(refuse)
 
 
-def _message(module: torch.nn.Module, layer: torch.nn.Module) -> str:
+def _message(module: torch.nn.Module, layer: torch.nn.Module, weighs: str) -> str:
     name = next((name for name, other in module.named_modules() if other is layer), "")
     called = f"layer {name!r}" if name else "the module"
     return (
-        f"{_caller(module)} runs {called} of {type(module).__name__} past the wrapped model, so that its gradients "
-        "can't be weighed, as they must be in this batch, whose parts differ in size: call the wrapped model itself "
-        "there, model(…), with an argument that chooses the method in its forward, or choose a number of processes "
+        f"{_caller(module)} runs {called} of {type(module).__name__} past {weighs}, so that its gradients can't be "
+        f"weighed, as they must be in this batch, whose parts differ in size: call {weighs} itself there, "
+        " model(…), with an argument that chooses the method in its forward, or choose a number of processes "
         "that divides the batch"
     )
 

@@ -57,7 +57,9 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         tensors = [tensor.narrow(dim, 0, 0) for tensor in tensors]
     elif weight != 1:
         tensors = [_without_weight(tensor) for tensor in tensors]
-    return nested.unflatten(values, graph.gather_all_rows(tensors, dim, "whole_batch()"))
+    gathered = graph.gather_all_rows(tensors, dim, "whole_batch()")
+    graph.weigh(gathered, 1.0)  # whatever is computed from them: every rank computes it of all rows
+    return nested.unflatten(values, gathered)
 
 
 def _without_weight(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,0 +1,265 @@
+"""Modules that are trained beside the wrapped model: a head, a loss with parameters of its own.
+
+nn.DataParallel leaves them on one device, with the whole batch. Here each rank has a copy, which is given its part.
+
+- *Nothing but hooks.* The module's class, attributes and keys stay; a copy of it is an ordinary module.
+- *Order.* The wrapped models send gradients while a backward pass runs and when it ends. What is averaged here is sent
+  after all of that, in the order of the calls of ``sync_gradients``: the same on every rank, whatever arrives when.
+- *Parts of a global batch that differ in size* weigh at the module's outputs, as at a wrapped model's (see
+  ``weighing``). What comes from such a model has its weight, and so have rows of the whole batch: 1, on every rank.
+- *Parameters without a gradient.* Where a rank has none it counts as zero; where no rank has one there is none, so that
+  the optimizer passes over the parameter as it did.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+import weakref
+from collections.abc import Iterator
+from threading import RLock
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch.autograd import Variable
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.weak import WeakIdKeyDictionary
+
+from . import bypass, debug, evaluation, graph, parts, ranks, weighing
+
+_ROUNDS = 2  # of callbacks at the end of a backward pass, in which the wrapped models send
+
+_numbers = itertools.count()
+_passes: weakref.WeakValueDictionary[int, _Pass] = weakref.WeakValueDictionary()
+_beginning = RLock()  # gradients on several GPUs arrive in several threads
+_followed = WeakIdKeyDictionary()  # the parameters that are averaged
+_weighing = WeakIdKeyDictionary()  # the modules that weigh
+_running: list[Any] = []  # those whose forward runs
+
+
+def sync_gradients(module: torch.nn.Module) -> None:
+    """Train a module beside the wrapped model, the same on all ranks, though it is not wrapped itself.
+
+    For a head, or a loss with parameters of its own, that is given this rank's part of a batch::
+
+        model.encoder = ddp.DistributedDataParallel(model.encoder)
+        ddp.sync_gradients(classifier)
+        optimizer = torch.optim.SGD(classifier.parameters(), lr=0.1)
+
+    Its parameters and buffers become rank 0's. From now on each backward pass ends with the mean of the ranks'
+    gradients in ``.grad``, as of a wrapped model. The module stays as it is, and so do the keys of its state. Parts of
+    it that are wrapped are left to their wrappers. Call it again after parameters were replaced.
+
+    Layers that look at several samples (BatchNorm) see those of a rank's part only: wrap the module, then, or give it
+    ``whole_batch`` rows. In a plain process nothing is done.
+
+    Args:
+        module: called as ``module(…)`` in the training. All ranks must call; a module without parameters is left alone.
+
+    Raises:
+        TypeError: not a module.
+        RuntimeError: there are other ranks, but the process group does not exist yet; or, in a backward pass, a
+            gradient is sparse.
+    """
+    if not isinstance(module, torch.nn.Module):
+        raise TypeError(f"sync_gradients() takes a module, not {type(module).__name__}")
+    if ranks.is_alone("sync_gradients()"):
+        return
+    bare = list(_bare(module))
+    parameters = [
+        parameter for part in bare for parameter in part._parameters.values() if parameter is not None
+    ]
+    buffers = [buffer for part in bare for buffer in part._buffers.values() if buffer is not None]
+    if not parameters:
+        return
+    debug.meet(f"sync_gradients() of {type(module).__name__}")
+    for tensor in [*parameters, *buffers]:
+        sent = tensor.detach().contiguous().to(ranks.talk_device(tensor.device))
+        dist.broadcast(sent, 0)
+        tensor.data.copy_(sent)
+    _Averaged(type(module).__name__, [it for it in parameters if it not in _followed])
+    for part in _callable(module):
+        if part not in _weighing:
+            _weighing[part] = _Weighing(part)
+
+
+def _bare(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """A module and all within it that is not wrapped."""
+    if not isinstance(module, DistributedDataParallel):
+        yield module
+        for child in module.children():
+            yield from _bare(child)
+
+
+def _callable(module: torch.nn.Module) -> Iterator[torch.nn.Module]:
+    """The largest parts of a module that are called and hold nothing that is wrapped."""
+    if isinstance(module, DistributedDataParallel) or next(module.parameters(), None) is None:
+        return
+    is_called = type(module).forward is not torch.nn.Module.forward  # a ModuleList is not
+    if is_called and not _holds_wrapped(module):
+        yield module
+        return
+    for child in module.children():
+        yield from _callable(child)
+
+
+def _holds_wrapped(module: torch.nn.Module) -> bool:
+    return any(isinstance(part, DistributedDataParallel) for part in module.modules())
+
+
+# Averages
+
+
+class _Averaged:
+    """Parameters whose gradients are averaged together, where a backward pass reaches one of them."""
+
+    def __init__(self, name: str, parameters: list[torch.nn.Parameter]) -> None:
+        self._name = name
+        self._parameters = {id(it): it for it in parameters if it.is_floating_point() or it.is_complex()}
+        self.number = next(_numbers)
+        for parameter in self._parameters.values():
+            trained = parameter.requires_grad
+            parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
+            _followed[parameter] = parameter.register_post_accumulate_grad_hook(self._note)
+            parameter.requires_grad_(trained)
+
+    def _note(self, parameter: torch.Tensor) -> None:
+        if parts.may_differ() and not any(
+            parameter is own for part in _weighing for own in part.parameters()
+        ):
+            raise RuntimeError(
+                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that its "
+                "gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a module "
+                "of its own, or choose a number of processes that divides the batch"
+            )
+        with _beginning:
+            task = torch._C._current_graph_task_id()
+            current = _passes.get(task)
+            if current is None:
+                _passes[task] = current = _Pass()
+                Variable._execution_engine.queue_callback(current)
+            current.reached.add(self)
+
+    def average(self) -> None:
+        alike: dict[tuple[torch.device, torch.dtype], list[torch.nn.Parameter]] = {}
+        for parameter in self._parameters.values():
+            if parameter.requires_grad and parameter in _followed:
+                alike.setdefault((parameter.device, parameter.dtype), []).append(parameter)
+        debug.meet(f"the average of the gradients of {self._name}")
+        for (device, _), parameters in alike.items():
+            _average(parameters, device)
+
+
+class _Pass:
+    """The end of a backward pass. Autograd alone has it: one that failed is gone."""
+
+    __slots__ = ("_rounds", "reached", "__weakref__")
+
+    def __init__(self) -> None:
+        self.reached: set[_Averaged] = set()
+        self._rounds = 0
+
+    def __call__(self) -> None:
+        if self._rounds < _ROUNDS:
+            self._rounds += 1
+            Variable._execution_engine.queue_callback(self)
+            return
+        for averaged in sorted(self.reached, key=lambda it: it.number):
+            averaged.average()
+
+
+def _average(parameters: list[torch.nn.Parameter], device: torch.device) -> None:
+    """Give parameters of one type, on one device, the mean of the ranks' gradients."""
+    gradients = [parameter.grad for parameter in parameters]
+    for parameter, gradient in zip(parameters, gradients, strict=True):
+        if gradient is not None and gradient.is_sparse:
+            raise RuntimeError(
+                f"sync_gradients() can't average the sparse gradient of a parameter of shape {list(parameter.shape)}: "
+                "wrap its module in DistributedDataParallel, or make it with sparse=False"
+            )
+    pieces = [
+        (torch.zeros_like(parameter) if gradient is None else gradient).detach().reshape(-1)
+        for parameter, gradient in zip(parameters, gradients, strict=True)
+    ]
+    present = pieces[0].new_tensor([gradient is not None for gradient in gradients])
+    flat = torch.cat([*pieces, present]).to(ranks.talk_device(device))
+    flat /= ranks.get_world_size()
+    dist.all_reduce(flat)
+    *means, present = flat.to(device).split([*(piece.numel() for piece in pieces), len(pieces)])
+    somewhere = present.tolist() if None in gradients else []
+    for index, (parameter, gradient) in enumerate(zip(parameters, gradients, strict=True)):
+        mean = means[index].view(parameter.shape)
+        if gradient is not None:
+            gradient.data.copy_(mean)
+        elif somewhere[index]:
+            parameter.grad = mean.clone()
+
+
+# Weights
+
+
+class _Weighing:
+    """Forward hooks that multiply the gradients within a module by what its rank's part weighs; none in a copy."""
+
+    def __init__(self, module: torch.nn.Module | None = None) -> None:
+        self._weights: list[float] = []  # of the forwards that run
+        self._guards: list[Any] = []
+        self._handles: list[Any] = []
+        self._module = (lambda: None) if module is None else weakref.ref(module)
+        if module is not None:
+            self._handles = [
+                module.register_forward_pre_hook(self._before, with_kwargs=True),
+                module.register_forward_hook(self._after, with_kwargs=True, always_call=True),
+            ]
+            parts.watch(self)
+
+    def __reduce__(self) -> Any:
+        return _Weighing, ()
+
+    def parts_differ(self, differ: bool) -> None:
+        """Hear whether the batch that is being drawn is dealt in parts that weigh differently."""
+        for guard in self._guards:
+            guard.remove()
+        module = self._module()
+        self._guards = []
+        if differ and module is not None:
+            self._guards = bypass.guard(module, self._weights, "the module that sync_gradients() was given")
+
+    def _before(self, module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
+        if module is not self._module():
+            return None
+        if _holds_wrapped(module):  # since then a part of it was wrapped
+            self._leave_to_parts(module)
+            return None
+        weight = 1.0
+        if not _running and torch.is_grad_enabled() and parts.are_drawn() and not evaluation.is_running():
+            behind = graph.forward_weight(*(it for it in parts.tensors((inputs, kwargs)) if it.requires_grad))
+            weight = parts.weight(inputs, kwargs, training=module.training) if behind is None else behind
+        self._weights.append(weight)
+        _running.append(self)
+        is_known = not math.isnan(weight)
+        return weighing.unweighed((inputs, kwargs), weight) if is_known and weight != 1.0 else None
+
+    def _after(self, module: torch.nn.Module, inputs: Any, kwargs: Any, output: Any) -> Any:
+        if module is not self._module() or not self._weights:
+            return None
+        weight = self._weights.pop()
+        _running.remove(self)
+        if _running or not torch.is_grad_enabled() or not parts.are_drawn():
+            return None
+        return weighing.refused(output) if math.isnan(weight) else weighing.weighed(output, weight)
+
+    def _leave_to_parts(self, module: torch.nn.Module) -> None:
+        for handle in (*self._handles, *self._guards):
+            handle.remove()
+        self._module = lambda: None
+        del _weighing[module]
+        for part in module.modules():
+            if isinstance(part, DistributedDataParallel):
+                for parameter in part.parameters():
+                    if parameter in _followed:
+                        _followed.pop(parameter).remove()
+        for part in _callable(module):
+            if part not in _weighing:
+                _weighing[part] = _Weighing(part)
