@@ -142,6 +142,17 @@ class Functional(Fact):
 
 
 @dataclass(frozen=True)
+class Bare(Fact):
+    """A module that is trained and not wrapped, where ``statement`` gives its parameters to an optimizer.
+
+    ``forwards`` are the ``module.forward`` of its calls, with the module.
+    """
+
+    statement: Anchor
+    forwards: tuple[tuple[Anchor, Anchor], ...] = ()
+
+
+@dataclass(frozen=True)
 class Loader(Fact):
     """A DataLoader that a training loop iterates over.
 
@@ -380,6 +391,7 @@ class Facts:
     scripts: tuple[Script, ...] = ()
     wraps: tuple[Wrap, ...] = ()
     functional: tuple[Functional, ...] = ()
+    bare: tuple[Bare, ...] = ()
     loaders: tuple[Loader, ...] = ()
     workers: tuple[Workers, ...] = ()
     loops: tuple[EpochLoop, ...] = ()

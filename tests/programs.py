@@ -245,22 +245,282 @@ class Ahead:
         "DDP501", 17, "every sample", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
     ),
     "a head that is not wrapped": case(
-        "DDP503",
+        "DDP106",
         12,
-        "`head` is trained",
+        "`head` is trained, not wrapped, and holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
-            "head = nn.Linear(2, 2).cuda()\n"
+            "head = nn.BatchNorm1d(2).cuda()\n"
             "optimizer = torch.optim.SGD([*model.parameters(), *head.parameters()], lr=0.1)",
         ),
         ("criterion(outputs,", "criterion(head(outputs),"),
     ),
     "a part of the model": case(
-        "DDP503",
+        "DDP106",
         23,
-        "`model` is trained",
-        ("model = nn.Linear(8, 2).cuda()\n", PARTS),
+        "`model` is trained, not wrapped, and holds a `nn.Dropout`",
+        (
+            "model = nn.Linear(8, 2).cuda()\n",
+            PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),
+        ),
         (WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
+    ),
+}
+
+HEAD = "head = nn.Sequential(nn.Linear(2, 4), nn.ReLU(), nn.Linear(4, 2)).cuda()\n"
+BOTH = OPTIMIZER.replace("model.parameters()", "[*model.parameters(), *head.parameters()]")
+USED = LOSS.replace("outputs,", "head(outputs),")
+CENTERS = """
+
+
+class Centers(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.centers = nn.Parameter(torch.arange(4.0).view(2, 2).cuda())
+
+    def forward(self, outputs, targets):
+        return ((outputs - self.centers[targets]) ** 2).mean()
+
+
+head = Centers()
+"""
+TEMPERATURE = """
+
+
+class Contrast(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.temperature = nn.Parameter(torch.ones(()).cuda())
+
+    def forward(self, outputs, targets):
+        same = (targets[:, None] == targets[None, :]).float()
+        logs = torch.log_softmax(outputs @ outputs.t() / self.temperature, dim=1)
+        return -(same * logs).sum(1).mean()
+
+
+head = Contrast()
+"""
+COSINE = """
+
+
+class Head(nn.Module):
+    def __init__(self):
+        super().__init__()
+        layers = [nn.Linear(2, 4)]
+        layers += [nn.ReLU()]
+        layers.append(nn.Linear(4, 2))
+        self.layers = nn.Sequential(*layers)
+        self.unused = nn.Linear(2, 2)
+
+    def forward(self, x):
+        return F.normalize(self.layers.forward(x), dim=1)
+
+
+head = Head().cuda()
+"""
+
+# Modules that are trained beside the wrapped model, and may be given their part of a batch; with the name synced.
+BARE = {
+    "a head": ("head", ((OPTIMIZER, HEAD + BOTH), (LOSS, USED))),
+    "a head of its own optimizer, accumulated": (
+        "head",
+        (
+            (
+                OPTIMIZER,
+                HEAD + OPTIMIZER + "\nother = torch.optim.Adam(params=head.parameters(), weight_decay=0.1)",
+            ),
+            (LOSS, USED),
+            (
+                "    for inputs, targets in loader:\n        optimizer.zero_grad()",
+                "    for step, (inputs, targets) in enumerate(loader):",
+            ),
+            (
+                STEP,
+                "        (loss / 2).backward()\n        if step % 2:\n            optimizer.step()\n"
+                "            other.step()\n            optimizer.zero_grad()\n            other.zero_grad()\n",
+            ),
+        ),
+    ),
+    "a head on a frozen model": (
+        "head",
+        (
+            (OPTIMIZER, HEAD + OPTIMIZER.replace("model", "head")),
+            (FORWARD, "with torch.no_grad():\n            outputs = model(inputs.cuda())"),
+            (LOSS, USED),
+        ),
+    ),
+    "the rest of a model": (
+        "model",
+        (
+            ("model = nn.Linear(8, 2).cuda()\n", PARTS),
+            (WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
+        ),
+    ),
+    "two backward passes": (
+        "head",
+        (
+            (OPTIMIZER, HEAD + BOTH),
+            (
+                LOSS,
+                USED
+                + "\n        loss.backward()\n        loss = 0.1 * criterion(head(model(inputs.cuda())), targets.cuda())",
+            ),
+        ),
+    ),
+    "a criterion with parameters": (
+        "head",
+        ((OPTIMIZER, CENTERS + BOTH), (LOSS, LOSS + " + head(outputs, targets.cuda())")),
+    ),
+    "a criterion of the whole batch": (
+        "head",
+        ((OPTIMIZER, TEMPERATURE + BOTH), (LOSS, LOSS + " + head(outputs, targets.cuda())")),
+    ),
+    "a module called past its hooks": (
+        "head",
+        ((OPTIMIZER, COSINE + BOTH), (LOSS, USED.replace("head(", "head.forward("))),
+    ),
+    "a scaled loss": (
+        "head",
+        (
+            (OPTIMIZER, HEAD + BOTH + "\nscaler = torch.amp.GradScaler('cpu')"),
+            (LOSS, USED),
+            (
+                STEP,
+                "        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()\n",
+            ),
+        ),
+    ),
+    "weights of classes": (
+        "head",
+        (
+            (OPTIMIZER, HEAD + BOTH),
+            (CRITERION, "criterion = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]).cuda())"),
+            (
+                LOSS,
+                "outputs, targets = head(outputs), targets.cuda()\n        loss = criterion(outputs, targets)",
+            ),
+        ),
+    ),
+}
+
+
+def bare(name: str) -> str:
+    """A program of ``BARE``."""
+    text = PROGRAM
+    for old, new in BARE[name][1]:
+        assert old in text, old
+        text = text.replace(old, new)
+    return text
+
+
+def headed(made: str, used: str = "head(outputs)", more: str = "") -> str:
+    """The program with a head beside the model: how it is made, and what it is given."""
+    text = PROGRAM.replace(OPTIMIZER, f"{made}\n{BOTH}").replace("criterion(outputs,", f"criterion({used},")
+    return text.replace("data = ", more + "data = ", 1)
+
+
+def module(forward: str, init: str = "self.body = nn.Linear(2, 2)", rest: str = "") -> str:
+    return (
+        "class Head(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        f"        {init}\n\n    def forward(self, x):\n        {forward}\n{rest}\n\n"
+    )
+
+
+# Those that need the whole batch, or can't be followed; with a part of the reason.
+NOT_BARE = {
+    "statistics of the batch": (
+        headed("head = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).cuda()"),
+        "BatchNorm1d",
+    ),
+    "statistics in a list": (
+        headed(
+            "layers = [nn.Linear(2, 2)]\nlayers.append(nn.BatchNorm1d(2))\nhead = nn.Sequential(*layers).cuda()"
+        ),
+        "BatchNorm1d",
+    ),
+    "a list that a helper fills": (
+        headed(
+            "layers = [nn.Linear(2, 2)]\nfill(layers)\nhead = nn.Sequential(*layers).cuda()",
+            more="def fill(layers):\n    layers.append(nn.BatchNorm1d(2))\n\n\n",
+        ),
+        "can't be followed",
+    ),
+    "layers that are added later": (
+        headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.append(nn.BatchNorm1d(2).cuda())"),
+        "can't be followed",
+    ),
+    "a layer that is set from outside": (
+        headed(
+            "head = Head().cuda()\nsetattr(head, 'body', nn.BatchNorm1d(2).cuda())",
+            more=module("return self.body(x)"),
+        ),
+        "can't be followed",
+    ),
+    "random numbers": (
+        headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
+        "random numbers",
+    ),
+    "random numbers of a function": (
+        headed("head = Head().cuda()", more=module("return F.dropout(self.body(x))")),
+        "random numbers",
+    ),
+    "noise in its forward": (
+        headed("head = Head().cuda()", more=module("return self.body(x + torch.randn_like(x))")),
+        "random numbers",
+    ),
+    "a running mean": (
+        headed(
+            "head = Head().cuda()",
+            more=module(
+                "self.seen = self.seen * 0.9 + x.detach().mean(0)\n        return self.body(x - self.seen)",
+                "self.body, self.seen = nn.Linear(2, 2), 0",
+            ),
+        ),
+        "changes `self.seen`",
+    ),
+    "a buffer that is changed in place": (
+        headed(
+            "head = Head().cuda()",
+            more=module(
+                "self.seen.add_(x.detach().mean(0))\n        return self.body(x)",
+                "self.body = nn.Linear(2, 2)\n        self.register_buffer('seen', torch.zeros(2))",
+            ),
+        ),
+        "changes `self.seen.add_`",
+    ),
+    "a layer of its own kind": (
+        headed(
+            "head = Head().cuda()",
+            more="import json\n\n\n" + module("return self.body(x)", "self.body = json.loads('1')"),
+        ),
+        "can't be followed",
+    ),
+    "a method beside its forward": (
+        headed(
+            "head = Head().cuda()",
+            "head.logits(outputs)",
+            more=module(
+                "return self.body(x)", rest="\n    def logits(self, x):\n        return self.body(x)\n"
+            ),
+        ),
+        "past its forward",
+    ),
+    "one of several that are not followed": (
+        headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
+        "can't be shown",
+    ),
+    "sparse gradients": (
+        headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
+        "sparse",
+    ),
+    "a parameter beside a wrapped part": (
+        PROGRAM.replace(
+            "model = nn.Linear(8, 2).cuda()\n",
+            PARTS.replace(
+                "self.head = ", "self.scale = nn.Parameter(torch.ones(()))\n        self.head = "
+            ).replace("self.head(self", "self.scale * self.head(self"),
+        ).replace(WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
+        "a parameter `scale` of its own",
     ),
 }
 

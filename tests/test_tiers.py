@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import ast
+import re
 
 import pytest
 from losses import EVEN_LOSSES, GATHERED, MEANS, OPTIONS, OTHERS, OWN_LOSSES, SCALED, UNGATHERED
 from programs import (
     AVERAGED,
+    BARE,
     CHOSEN,
     COUNTED,
     CRITERION,
     DEALT,
     FORWARD,
     HANDED,
+    HEAD,
     LOADER,
     LOOP,
     LOSS,
+    NOT_BARE,
     NOT_HANDED,
     OPTIMIZER,
     PATH,
@@ -27,6 +31,8 @@ from programs import (
     UNDRAWN,
     WHOLE_BATCH,
     WRAP,
+    bare,
+    headed,
 )
 
 from dp2ddp.changes import Conversion
@@ -582,18 +588,48 @@ def test_an_optimizer_of_the_wrapped_model_does_not_matter(name: str) -> None:
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
 
 
-def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_keeps_the_batches_whole() -> None:
-    """Whether the second is used in the same program, or in another one of the project."""
+def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_is_given_the_second_synced() -> None:
     helper = "def chosen(model):\n    return torch.optim.SGD(model.parameters(), lr=0.1)\n\n\n"
     text = PROGRAM.replace("data = ", helper + "data = ").replace(OPTIMIZER, "optimizer = chosen(model)")
     assert converted(text)[1].scripts[0].tier == "sharded"
-    _, conversion = converted(
+    after, conversion = converted(
         text.replace(CRITERION, CRITERION + "\nhead = nn.Linear(2, 2).cuda()\nother = chosen(head)").replace(
             LOSS, "loss = criterion(head(outputs), targets.cuda())"
         )
     )
-    assert conversion.scripts[0].tier == "whole batch"
-    assert "`model` is trained" in next(f.message for f in conversion.findings if f.rule == "DDP503")
+    assert conversion.scripts[0].tier == "sharded"
+    assert calls(after).count("sync_gradients") == 1
+    assert "\nddp.sync_gradients(head)\nother = chosen(head)\n" in after
+
+
+@pytest.mark.parametrize("name", BARE)
+def test_what_is_trained_beside_the_model_is_synced(name: str) -> None:
+    """Right before its parameters are given to the optimizer, under any name; a second conversion has nothing to do."""
+    synced, _ = BARE[name]
+    for word in (synced, "zz"):
+        after, conversion = converted(re.sub(rf"\b{synced}\b", word, bare(name)))
+        assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+        lines = after.splitlines()
+        assert "torch.optim." in lines[lines.index(f"ddp.sync_gradients({word})") + 1]
+        assert calls(after).count("sync_gradients") == 1 and ".forward(" not in after.replace(
+            "layers.forward", ""
+        )
+        again = convert(Project.of({PATH: after}))
+        assert not again.changes and not again.findings
+
+
+@pytest.mark.parametrize("name", NOT_BARE)
+def test_what_needs_the_whole_batch_beside_the_model_keeps_it(name: str) -> None:
+    text, reason = NOT_BARE[name]
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "whole batch" and "sync_gradients" not in after
+    (found,) = [f for f in conversion.findings if f.rule == "DDP106"]
+    assert reason in found.message and not found.edits
+
+
+def test_noise_for_a_module_that_is_not_wrapped_keeps_the_batches_whole() -> None:
+    text = headed(HEAD, "outputs + head(torch.randn(len(inputs), 2).cuda())")
+    assert converted(text)[1].scripts[0].tier == "whole batch"
 
 
 BODY = PROGRAM[PROGRAM.index("model = nn.Linear") :]

@@ -598,6 +598,7 @@ def test_values_of_checkpoints(before: dict, after: dict, found: bool | None) ->
 ARGUMENTS = {
     "accumulation": "--gradient_accumulation_steps 2",
     "apex_mixed_precision": "--fp16",
+    "bare_head": "",
     "base_trainer": "--data DATA --batch-size 24",
     "batch_sampler": "",
     "batches_in_memory": "",
@@ -609,7 +610,7 @@ ARGUMENTS = {
     "ddp_branch": "--data DATA --batch-size 24",
     "dice_loss": "",
     "early_stopping": "",
-    "encoder_wrap": "",
+    "encoder_wrap": "--batch-size 24",
     "endless_loader": "",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",

@@ -10,6 +10,7 @@ from dp2ddp.analyse import (
     agreements,
     alike,
     apex,
+    bare,
     branches,
     checkpoints,
     devices,
@@ -45,6 +46,7 @@ def analyse(project: Project) -> Facts:
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
     wrapped = models.collect(context)
+    trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
     asked = dict.fromkeys(loops.evaluated(context, batch_loops), "a loop evaluates with it, too")
     asked |= dict.fromkeys(pulled, "its batches are pulled one by one")
@@ -70,6 +72,7 @@ def analyse(project: Project) -> Facts:
         scripts=starts,
         wraps=wrapped,
         functional=tuple(functional.collect(context)),
+        bare=tuple(trained.values()),
         loaders=made,
         workers=loaders.workers(context),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
@@ -89,9 +92,8 @@ def analyse(project: Project) -> Facts:
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
-            *models.untracked(context),
             *loops.obstacles(context, batch_loops, (*numbers, *measured.numbers)),
-            *metrics.obstacles(context, batch_loops),
+            *metrics.obstacles(context, batch_loops, trained),
             *measured.decisions,
             *devices.obstacles(context),
             *effects.obstacles(context, acts),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,9 +14,9 @@ from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
-from dp2ddp.analyse.link import Scope
+from dp2ddp.analyse.link import Scope, Values
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
-from dp2ddp.analyse.samples import HANDED_ON, Samples
+from dp2ddp.analyse.samples import HANDED_ON, Samples, called
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 NOISE = {f"torch.{name}" for name in ("rand", "randn", "normal", "randint", "rand_like", "randn_like")}
@@ -140,8 +140,12 @@ def _said(context: Context, node: ast.expr) -> ast.expr:
     return held[0] if len(held) == 1 else node
 
 
-def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
-    """Samples of a batch mixed with each other while training, and random numbers in their place."""
+def obstacles(context: Context, loops: list[BatchLoop], trained: Iterable[ast.expr]) -> Iterator[Obstacle]:
+    """Samples of a batch mixed with each other while training, and random numbers in their place.
+
+    ``trained``: the modules that are trained and not wrapped.
+    """
+    bare = frozenset().union(*map(context.program.values, trained))
     training = set().union(*(loop.runs for loop in loops if loop.trains))
     samples = Samples(context)
     for call in context.program.calls:
@@ -154,7 +158,11 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 "",
                 SHARDED_ONLY,
             )
-        elif call.names & NOISE and samples.of(call.node) in DEALT and _is_given_alone(context, call.node):
+        elif (
+            call.names & NOISE
+            and samples.of(call.node) in DEALT
+            and _is_given_alone(context, call.node, bare)
+        ):
             yield context.obstacle(
                 call.node,
                 "a model is given random numbers, of which every process would draw the same for its part of the batch",
@@ -163,8 +171,8 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             )
 
 
-def _is_given_alone(context: Context, node: ast.expr) -> bool:
-    """Whether a tensor becomes an argument of a wrapped model, not mixed with anything but put beside it."""
+def _is_given_alone(context: Context, node: ast.expr, bare: Values) -> bool:
+    """Whether a tensor becomes an argument of a trained model, not mixed with anything but put beside it."""
     program = context.program
     waiting: list[ast.AST] = [node]
     seen: set[int] = set()
@@ -174,7 +182,9 @@ def _is_given_alone(context: Context, node: ast.expr) -> bool:
             waiting.append(parent)
         elif isinstance(parent, ast.Call):
             call = program.call(parent)
-            if call is not None and context.is_wrapped(call.callees):
+            if call is not None and (
+                context.is_wrapped(call.callees) or program.values(called(parent)) & bare
+            ):
                 return True
             names = {getattr(parent.func, "attr", getattr(parent.func, "id", ""))}
             waiting += [parent] if names <= {*HANDED_ON, "cat"} else []

@@ -119,8 +119,8 @@ def _is_by_option(context: Context, node: ast.AST, depth: int = 0) -> bool:
     return False
 
 
-def untracked(context: Context) -> Iterator[Obstacle]:
-    """Optimizers that train parameters which no wrapped model has: their gradients would stay each process's own."""
+def untracked(context: Context) -> Iterator[ast.expr]:
+    """What optimizers train and no wrapped model has: its gradients would stay each process's own."""
     program = context.program
     given = [call.argument("module", 0) for call in context.wraps]
     wrapped = [module for module in given if module is not None]
@@ -133,16 +133,26 @@ def untracked(context: Context) -> Iterator[Obstacle]:
         if not context.runs_in_training(call.node):
             continue
         owners = list(_owners(context, params, 0))
-        for owner in owners or [params]:
-            if not owners or not _is_tracked(context, owner, held, names):
-                yield context.obstacle(
-                    owner,
-                    f"`{ast.unparse(owner)}` is trained, and can't be shown to be part of a wrapped model: its "
-                    "gradients would not be averaged",
-                    "wrap one module that holds all that is trained",
-                    SHARDED_ONLY,
-                )
-                break
+        if not owners:
+            yield params
+        for owner in owners:
+            if not _is_tracked(context, owner, held, names):
+                origins = list(_origins(context, owner))
+                yield from (it for it in origins if it is owner or not _is_tracked(context, it, held, names))
+
+
+def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
+    """What the training gives a function, where an expression is that function's parameter."""
+    program = context.program
+    found = program.definitions(owner) if isinstance(owner, ast.Name) else []
+    parameters = [it for it in found if isinstance(it, ast.arg)]
+    given = [it for parameter in parameters for it in program.given(parameter)]
+    if not given or len(parameters) < len(found) or depth > 6:
+        yield owner
+        return
+    for it in given:
+        if context.runs_in_training(it):
+            yield from _origins(context, it, depth + 1)
 
 
 def _is_optimizer(name: str) -> bool:
@@ -282,12 +292,12 @@ def _holds_tracked(context: Context, module: Inst, held: Values) -> bool:
         trained = [it for it in values if context.module_class(it) or full_name(it) in PARAMETERS]
         if not fine and not all(full_name(it).endswith("Loss") for it in trained):
             return False
-        if not values and _is_called(context, module, name):
+        if not values and is_called(context, module, name):
             return False
     return True
 
 
-def _is_called(context: Context, module: Inst, name: str) -> bool:
+def is_called(context: Context, module: Inst, name: str) -> bool:
     """Whether an object's attribute is called: what is not followed may be a model."""
     return any(
         isinstance(call.node.func, ast.Attribute)

@@ -76,6 +76,8 @@ LAYERS = frozenset("""
     AdaptiveAvgPool2d PixelShuffle ReflectionPad2d ZeroPad2d
     """.split())
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
+# Methods that add to a container of modules.
+ADDING = {"append", "extend", "insert", "add_module", "update", "__setitem__", "register_module"}
 # What a module hands out of itself: every process has the same.
 OF_THE_MODEL = {"parameters", "named_parameters"}
 OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
@@ -221,9 +223,9 @@ class Samples:
         """An option of the program."""
         names = [full_name(v) for v in self.program.values(node) if not isinstance(v, Const)]
         options = bool(names) and all(name.startswith(OPTIONS) for name in names)
-        return options and self._is_followed(node, frozenset())
+        return options and self.is_followed(node)
 
-    def _is_followed(self, node: ast.AST | None, asked: frozenset[ast.AST]) -> bool:
+    def is_followed(self, node: ast.AST | None, asked: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether all that an expression may be has a value; ``asked`` are the definitions in question."""
         if node is None or not self.program.values(node):
             return False
@@ -231,18 +233,18 @@ class Samples:
             case ast.Name() | ast.Attribute():
                 found = [it for it in self.program.definitions(node) if it not in asked]
                 behind = asked.union(found)
-                return all(self._is_followed(it, behind) for one in found for it in self._behind(one))
+                return all(self.is_followed(it, behind) for one in found for it in self._behind(one))
             case ast.IfExp():
-                return self._is_followed(node.body, asked) and self._is_followed(node.orelse, asked)
+                return self.is_followed(node.body, asked) and self.is_followed(node.orelse, asked)
             case ast.BoolOp():
-                return all(self._is_followed(it, asked) for it in node.values)
+                return all(self.is_followed(it, asked) for it in node.values)
             case ast.Call():
                 scopes = [self.program.scopes[index] for index in self.program.called_scopes(node)]
                 handed = [
                     it for scope in scopes for it in self.program.body(scope) if isinstance(it, ast.Return)
                 ]
                 new = [it for it in handed if it not in asked and it.value is not None]
-                return all(self._is_followed(it.value, asked.union(new)) for it in new)
+                return all(self.is_followed(it.value, asked.union(new)) for it in new)
         return True
 
     def _behind(self, definition: ast.AST) -> list[ast.expr]:
@@ -773,8 +775,7 @@ class Samples:
         given = [*node.args, *(keyword.value for keyword in node.keywords)]
         if any(name.endswith(SCALED) for name in names) and node.args:
             return self._value(node.args[0], frame)
-        plain = isinstance(function, ast.Attribute) and function.attr == "forward"
-        model = function.value if plain else function  # type: ignore[attr-defined]
+        model = called(node)
         if self.context.is_wrapped(self.program.values(model)):
             return self._forward(call, frame)
         if losses.is_loss(self.context, call):
@@ -783,8 +784,9 @@ class Samples:
             owners = self.program.values(function.value)
             if owners and all(map(self.context.module_class, owners)):
                 return Every(Kind.SAME)
-        entered = [target for callee in call.callees for target in self._entered(call, callee)]
-        if entered and all(isinstance(callee, Func | Bound | Inst) for callee in call.callees):
+        callees = [it for it in call.callees if full_name(it) != "torch.nn.Module.forward"]  # overridden
+        entered = [target for callee in callees for target in self._entered(call, callee)]
+        if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
             return kinds.join([self._returned(call, *target, frame) for target in entered], node)
         outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
         if outside and all(name.startswith("builtins.") for name in names):
@@ -795,7 +797,8 @@ class Samples:
                 return self._filled(node, frame)
             values = [kinds.tensor(value, node) for value in self._all(given, frame)]
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
-        if any(isinstance(callee, Made) and callee.name.startswith("torch.nn.") for callee in call.callees):
+        layers = self.program.values(model)
+        if any(isinstance(layer, Made) and layer.name.startswith("torch.nn.") for layer in layers):
             return self._layer(call, frame)
         if _is_function(names):
             last = next(iter(names)).rpartition(".")[2]
@@ -896,10 +899,92 @@ class Samples:
 
     def _layer(self, call: Call, frame: Frame) -> Value:
         """Layers that are not wrapped: those applied to every sample by itself."""
-        names = {name.removeprefix("torch.nn.").removesuffix(".__call__") for name in call.names}
-        if not names <= LAYERS:
+        layers = self.program.values(called(call.node))
+        if not all(map(self.is_layer, layers)):
             return Unclear(call.node)
         return kinds.elementwise(self._all(call.node.args, frame), call.node)
+
+    def is_layer(self, value: object) -> bool:
+        """Whether an object is a layer of torch.nn that treats every sample by itself, or several in order."""
+        if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
+            return False
+        if value.name != "torch.nn.Sequential":
+            return value.name.removeprefix("torch.nn.") in LAYERS
+        held = self.held(value)
+        inner = [self.program.values(it) for it in held or ()]
+        return held is not None and all(values and all(map(self.is_layer, values)) for values in inner)
+
+    def held(self, made: Made) -> list[ast.expr] | None:
+        """What a container of modules is made of; None where that can't be seen."""
+        call = self.program.call(self.program.node(made.site))
+        added = any(
+            getattr(it.node.func, "attr", "") in ADDING and made in self.program.values(it.node.func.value)
+            for it in self.program.calls
+        )
+        if call is None or call.node.keywords or added:
+            return None
+        given = (
+            call.node.args
+            if made.name == "torch.nn.Sequential"
+            else [ast.Starred(it) for it in call.node.args]
+        )
+        return self._elements(given)
+
+    def _elements(self, given: Iterable[ast.expr]) -> list[ast.expr] | None:
+        """The elements of a display, those of the lists in it included; None where one can't be seen."""
+        found: list[ast.expr] = []
+        for element in given:
+            inner = self._listed(element.value) if isinstance(element, ast.Starred) else [element]
+            if inner is None:
+                return None
+            found += inner
+        return found
+
+    def _listed(self, node: ast.expr) -> list[ast.expr] | None:
+        """The elements that a list may have."""
+        match node:
+            case ast.List() | ast.Tuple():
+                return self._elements(node.elts)
+            case ast.ListComp() | ast.GeneratorExp():
+                return [node.elt]
+            case ast.BinOp(op=ast.Add(), left=one, right=other) | ast.IfExp(body=one, orelse=other):
+                return self._elements([ast.Starred(one), ast.Starred(other)])
+            case ast.Name():
+                return self._collected(node)
+        return None
+
+    def _collected(self, name: ast.Name) -> list[ast.expr] | None:
+        """The elements of a list that a function makes, adds to and hands on, and does nothing else with."""
+        scope = self.program.scope(name)
+        given: list[ast.expr] = []
+        for use in self.program.body(scope):
+            if not isinstance(use, ast.Name) or use.id != name.id:
+                continue
+            parent = self.program.parent(use)
+            match parent:
+                case ast.Assign(targets=[target], value=value) if target is use:
+                    given.append(ast.Starred(value))
+                case ast.AugAssign(op=ast.Add(), target=target, value=value) if target is use:
+                    given.append(ast.Starred(value))
+                case ast.Attribute(attr="append" | "extend" as method):
+                    call = self.program.parent(parent)
+                    if not isinstance(call, ast.Call) or len(call.args) != 1:
+                        return None
+                    given.append(call.args[0] if method == "append" else ast.Starred(call.args[0]))
+                case ast.Starred() | ast.Return():
+                    pass
+                case ast.Call(args=args) if use in args and self._makes_module(parent):
+                    pass
+                case _:
+                    return None
+        made = any(isinstance(it, ast.Starred) for it in given)
+        return self._elements(given) if made and name.id not in scope.globals else None
+
+    def _makes_module(self, call: ast.Call) -> bool:
+        found = self.program.call(call)
+        return (
+            found is not None and bool(found.names) and all(it.startswith("torch.nn.") for it in found.names)
+        )
 
     def _operation(self, name: str, given: list[ast.expr], call: Call, frame: Frame) -> Value:
         """A function of torch, or a method: ``given[0]`` is what it works on."""
@@ -1060,6 +1145,14 @@ def picked(place: ast.AST) -> Problem:
         f"the loss is a mean over selected elements, `{ast.unparse(place)}`: parts of the batch weigh differently",
         "",
     )
+
+
+def called(call: ast.Call) -> ast.expr:
+    """The module of ``model(x)`` and ``model.forward(x)``."""
+    match call.func:
+        case ast.Attribute(attr="forward", value=model):
+            return model
+    return call.func
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:

@@ -6,7 +6,7 @@ nn.DataParallel leaves them on one device, with the whole batch. Here each rank 
 - *Order.* The wrapped models send gradients while a backward pass runs and when it ends. What is averaged here is sent
   after all of that, in the order of the calls of ``sync_gradients``: the same on every rank, whatever arrives when.
 - *Parts of a global batch that differ in size* weigh at the module's outputs, as at a wrapped model's (see
-  ``weighing``). What comes from such a model has its weight, and so have rows of the whole batch: 1, on every rank.
+  ``weighing``). What comes from such a model has its weight; what is given rows of the whole batch has none.
 - *Parameters without a gradient.* Where a rank has none it counts as zero; where no rank has one there is none, so that
   the optimizer passes over the parameter as it did.
 """
@@ -129,9 +129,9 @@ class _Averaged:
             parameter is own for part in _weighing for own in part.parameters()
         ):
             raise RuntimeError(
-                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that its "
-                "gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a module "
-                "of its own, or choose a number of processes that divides the batch"
+                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that "
+                "its gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a "
+                "module of its own, or choose a number of processes that divides the batch"
             )
         with _beginning:
             task = torch._C._current_graph_task_id()
@@ -203,7 +203,7 @@ class _Weighing:
     """Forward hooks that multiply the gradients within a module by what its rank's part weighs; none in a copy."""
 
     def __init__(self, module: torch.nn.Module | None = None) -> None:
-        self._weights: list[float] = []  # of the forwards that run
+        self._weights: list[float | None] = []  # of the forwards that run
         self._guards: list[Any] = []
         self._handles: list[Any] = []
         self._module = (lambda: None) if module is None else weakref.ref(module)
@@ -232,21 +232,28 @@ class _Weighing:
         if _holds_wrapped(module):  # since then a part of it was wrapped
             self._leave_to_parts(module)
             return None
-        weight = 1.0
-        if not _running and torch.is_grad_enabled() and parts.are_drawn() and not evaluation.is_running():
-            behind = graph.forward_weight(*(it for it in parts.tensors((inputs, kwargs)) if it.requires_grad))
-            weight = parts.weight(inputs, kwargs, training=module.training) if behind is None else behind
+        weight = self._weight(module, inputs, kwargs)
         self._weights.append(weight)
         _running.append(self)
-        is_known = not math.isnan(weight)
+        is_known = weight is not None and not math.isnan(weight)
         return weighing.unweighed((inputs, kwargs), weight) if is_known and weight != 1.0 else None
+
+    def _weight(self, module: torch.nn.Module, *given: Any) -> float | None:
+        """What the gradients of a forward weigh; None where nothing does."""
+        if _running or not torch.is_grad_enabled() or not parts.are_drawn() or evaluation.is_running():
+            return None
+        tensors = parts.tensors(given)
+        if any(map(graph.is_whole, tensors)):
+            return None
+        behind = graph.forward_weight(*(tensor for tensor in tensors if tensor.requires_grad))
+        return parts.weight(given, training=module.training) if behind is None else behind
 
     def _after(self, module: torch.nn.Module, inputs: Any, kwargs: Any, output: Any) -> Any:
         if module is not self._module() or not self._weights:
             return None
         weight = self._weights.pop()
         _running.remove(self)
-        if _running or not torch.is_grad_enabled() or not parts.are_drawn():
+        if weight is None:
             return None
         return weighing.refused(output) if math.isnan(weight) else weighing.weighed(output, weight)
 

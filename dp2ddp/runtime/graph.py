@@ -12,11 +12,15 @@ from typing import Any
 
 import torch
 from torch.autograd.graph import Node
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import parts, rows
 from .exchange import exchange
 
 _WEIGHT = "dp2ddp.weight"
+_WHOLE = "dp2ddp.whole"
+
+_whole = WeakIdKeyDictionary()  # the rows of all ranks
 
 
 def weigh(output: Any, weight: float) -> None:
@@ -105,6 +109,19 @@ def _until_weighed(loss: torch.Tensor) -> list[Node]:
         if _WEIGHT not in node.metadata:
             left += [following for following, _ in node.next_functions]
     return list(seen)
+
+
+def mark_whole(tensors: list[torch.Tensor]) -> None:
+    """Note that tensors are the rows of all ranks: what is computed from them is the same on every rank."""
+    for tensor in tensors:
+        _whole[tensor] = True
+        if tensor.grad_fn is not None:
+            tensor.grad_fn.metadata[_WHOLE] = True
+
+
+def is_whole(tensor: torch.Tensor) -> bool:
+    """Whether a tensor is made of the rows of all ranks."""
+    return tensor in _whole or any(_WHOLE in node.metadata for node in _until_weighed(tensor))
 
 
 def without_nan(loss: torch.Tensor, where: torch.Tensor) -> None:

@@ -58,7 +58,7 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
     elif weight != 1:
         tensors = [_without_weight(tensor) for tensor in tensors]
     gathered = graph.gather_all_rows(tensors, dim, "whole_batch()")
-    graph.weigh(gathered, 1.0)  # whatever is computed from them: every rank computes it of all rows
+    graph.mark_whole(gathered)
     return nested.unflatten(values, gathered)
 
 

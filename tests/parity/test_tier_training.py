@@ -15,6 +15,7 @@ from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
     APEX,
     BALANCED,
+    BARE,
     CHOSEN,
     CLOSURES,
     DEALT,
@@ -29,6 +30,7 @@ from programs import (
     SHARDED_LOADERS,
     WHOLE_BATCH,
     WRAP,
+    bare,
 )
 
 from dp2ddp.convert import convert, convert_paths
@@ -96,6 +98,27 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
     before, after = runs(lab, WHOLE_BATCH[name].text, processes)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("name", BARE)
+def test_bare_modules_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
+    """With a last batch of another size, which three processes have unlike parts of, as of the others."""
+    text = bare(name).replace("torch.randn(64, 8)", "torch.randn(57, 8)").replace("(64,)", "(57,)")
+    before, after = runs(lab, text, processes, exact=True)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+
+
+def test_bare_modules_that_are_not_synced_are_noticed(lab: Lab) -> None:
+    text = seeded(bare("a head"))
+    after = convert(Project.of({PATH: text}), exact=True).changes[0].after
+    assert "ddp.sync_gradients(head)\n" in after
+    before = lab.run(write(lab, "before", text), replicas=2, timeout=60).ok()
+    left = lab.run(
+        write(lab, "after", after.replace("ddp.sync_gradients(head)\n", "")), processes=2, timeout=60
+    )
+    assert "parameters differ" in differences(before, left.ok(), losses=False)[0]
 
 
 @pytest.mark.parametrize(

@@ -104,6 +104,14 @@ def contrast(net, whole, x, y):
     features, logits = net(x)
     yield net.contrast(whole(F.normalize(logits)), whole(y))
 
+def mixed(net, whole, x, y):
+    features, logits = net(x)
+    with torch.no_grad():
+        still = net.encoder(x)
+    loss = F.cross_entropy(logits, y) + net.centers(whole(features), whole(y)) + net.contrast(whole(still), whole(y))
+    ddp.batch_loss(loss)  # as where it is printed
+    yield loss
+
 def weighted(net, whole, x, y):
     loss = nn.CrossEntropyLoss(weight=torch.tensor([1.0, 3.0]))
     value = loss(net(x)[1], y)
@@ -120,7 +128,7 @@ def penalized(net, whole, x, y):
     (inner,) = torch.autograd.grad(logits.square().sum(), x, create_graph=True)
     yield F.cross_entropy(logits, y) + inner.square().sum(1).mean()
 
-for step in (head, frozen, criterion, contrast, weighted, backwards, penalized):
+for step in (head, frozen, criterion, contrast, mixed, weighted, backwards, penalized):
     for sizes in ([12, 12, 12], [10, 7, 5, 1], [9, 4]):
         for accumulation in (1, 2):
             single, model = new()
@@ -279,5 +287,7 @@ def test_a_plain_process_has_nothing_to_do(lab, tmp_path):
     ddp.print("done")
     """
     assert lab.run(write(tmp_path, body), processes=1, recorded=False).ok().printed == "done\n"
-    result = lab.run(write(tmp_path, "ddp.sync_gradients(torch.nn.Linear(1, 1))"), processes=2, recorded=False)
+    result = lab.run(
+        write(tmp_path, "ddp.sync_gradients(torch.nn.Linear(1, 1))"), processes=2, recorded=False
+    )
     assert result.code and "sync_gradients()" in result.errors

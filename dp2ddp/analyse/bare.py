@@ -1,0 +1,239 @@
+"""Modules that are trained beside the wrapped model: where they can be given to ``sync_gradients``, and where not.
+
+nn.DataParallel leaves such a module on one device, with the whole batch. Given a part of it on each process, it does
+the same only if it computes every sample by itself, draws no random numbers and remembers nothing of what it was given.
+Whether the loss is a mean over the samples is looked at where all losses are (``metrics``).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse import alike, losses, models
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
+from dp2ddp.analyse.models import MODULE_NAMES, PARAMETERS
+from dp2ddp.analyse.samples import ADDING, LAYERS, Samples
+from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
+
+CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
+STATELESS = {f"torch.nn.{name}" for name in LAYERS if not name.startswith("Dropout")}
+RANDOM = {
+    f"torch.nn.functional.{name}" for name in ("dropout", "dropout2d", "alpha_dropout", "gumbel_softmax")
+}
+RANDOM |= {"torch.dropout", "torch.bernoulli"}
+PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+
+
+def find(context: Context) -> dict[ast.expr, Bare]:
+    """What the optimizers train that no wrapped model has, once for each name in a function."""
+    found: dict[tuple[int, str], tuple[ast.expr, Bare]] = {}
+    samples = Samples(context)
+    for owner in models.untracked(context):
+        key = context.program.scope(owner).index, ast.unparse(owner)
+        if key not in found:
+            found[key] = owner, _bare(context, samples, owner)
+    return dict(found.values())
+
+
+def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
+    program = context.program
+    statement = program.statement(owner)
+    place = {**context.place(owner), "statement": program.anchor(statement)}
+    reason = _reason(context, samples, owner)
+    if reason:
+        help = "wrap one module that holds all that is trained"
+        return Bare(
+            **place, problem=Problem(f"`{ast.unparse(owner)}` is trained, {reason}", help, SHARDED_ONLY)
+        )
+    values = program.values(owner)
+    forwards = tuple(
+        (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
+        for call in _method_calls(context, values)
+        if call.func.attr == "forward"  # type: ignore[attr-defined]
+    )
+    return Bare(**place, forwards=forwards)
+
+
+def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
+    """Why a module can't be trained in parts beside the wrapped model; empty where it can."""
+    program = context.program
+    unknown = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
+    values = program.values(owner)
+    if not values or not all(map(context.module_class, values)) or not samples.is_followed(owner):
+        return unknown
+    if not _is_name(owner) or not isinstance(program.statement(owner), PLACES):
+        return unknown
+    if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
+        return unknown
+    for part in _parts(context, samples, values):
+        if reason := _unfit(context, samples, part):
+            return f"not wrapped, and {reason}"
+    for call in _method_calls(context, values):
+        if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
+            return f"not wrapped, and called as `{ast.unparse(call.func)}`, past its forward"
+    return ""
+
+
+def _is_name(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_name(node.value))
+
+
+def _parts(context: Context, samples: Samples, values: Values) -> frozenset[object]:
+    """Modules with all that they hold, but for what is wrapped."""
+    found: set[object] = set()
+    wrapped = _wrapped(context)
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if value in found or value in wrapped or context.is_wrapped(frozenset([value])):
+            continue
+        found.add(value)
+        if isinstance(value, Inst):
+            held = (it for _, inner in context.program.fields(value) for it in inner)
+            waiting += [it for it in held if context.module_class(it)]
+        elif isinstance(value, Made) and value.name in CONTAINERS:
+            waiting += (it for element in samples.held(value) or () for it in context.program.values(element))
+    return frozenset(it for it in found if context.module_class(it))  # type: ignore[arg-type]
+
+
+def _unfit(context: Context, samples: Samples, part: object) -> str:
+    """Why a module, or one that it holds, needs the whole batch or can't be followed."""
+    if isinstance(part, Inst):
+        return _unfit_class(context, samples, part)
+    name = full_name(part)  # type: ignore[arg-type]
+    shown = f"`{name.removeprefix('torch.')}`"
+    call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
+    if call is None or name in PARAMETERS:
+        return "" if name in PARAMETERS else f"holds {shown}, which can't be followed"
+    if name in CONTAINERS:
+        held = samples.held(part)  # type: ignore[arg-type]
+        followed = held is not None and all(map(samples.is_followed, held))
+        return "" if followed else f"holds a {shown} of layers that can't be followed"
+    if name not in STATELESS and name.removeprefix("torch.nn.") not in losses.MEANS:
+        return f"holds a {shown}, which may look at several samples or draws random numbers"
+    if isinstance(given := call.argument("sparse"), ast.expr) and not is_false(given):
+        return f"holds a {shown} with sparse gradients"
+    return ""
+
+
+def is_false(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
+    program = context.program
+    fields = list(program.fields(part))
+    wraps = any(context.is_wrapped(values) for _, values in fields)
+    for base in program.bases(part.cls):
+        if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
+            return f"derived from `{full_name(base).removeprefix('torch.')}`"
+    for name, values in fields:
+        if wraps and any(full_name(value) in PARAMETERS for value in values):
+            return f"has a parameter `{name}` of its own beside a wrapped part"
+        given = [
+            it.value
+            for target, it in context.attribute_assignments.get(name, ())
+            if _is_of(context, target, part)
+        ]
+        known = values and all(_is_known(context, value) for value in values)
+        if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
+            return f"calls `{name}`, which can't be followed"
+    for call in program.calls:
+        receiver = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+        adds = receiver is not None and call.node.func.attr in ADDING  # type: ignore[attr-defined]
+        sets = call.node.args[0] if "builtins.setattr" in call.names and call.node.args else None
+        if part in program.values(sets or receiver) if adds or sets else False:
+            return "given layers that can't be followed"
+    for scope in _run(context, part):
+        own = scope.params[:1]
+        for node in program.body(scope):
+            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                if _root(node) in own:
+                    return f"changes `{ast.unparse(node)}` where it is called"
+            if isinstance(node, ast.Call):
+                call = program.call(node)
+                method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                if call is None or alike.draws(call) or call.names & RANDOM:
+                    return f"draws random numbers in `{ast.unparse(node.func)}`"
+                if call.names & {FUNCTION}:
+                    return "calls data_parallel()"
+                if method.endswith("_") and not method.endswith("__") and _root(node.func) in own:
+                    return f"changes `{ast.unparse(node.func)}` where it is called"
+    return ""
+
+
+def _is_known(context: Context, value: object) -> bool:
+    """Whether what is called is a module, whose kind is looked at, or a function."""
+    return isinstance(value, Func | Bound | Ext) or context.module_class(value)  # type: ignore[arg-type]
+
+
+def _is_of(context: Context, target: ast.Attribute, part: Inst) -> bool:
+    return part in context.program.values(target.value)
+
+
+def _run(context: Context, part: Inst) -> Iterator[object]:
+    """The functions of a module's class that its forward runs, and other functions of the project in it."""
+    program = context.program
+    node = program.node(part.site)
+    waiting = program.methods(part, "forward", node) | program.methods(part, "__call__", node)
+    seen: set[int] = set()
+    inside = (it for it in _wrapped(context) if isinstance(it, Inst))
+    wrapped = set().union(*(program.methods(it, "forward", program.node(it.site)) for it in inside))
+    while waiting:
+        index = waiting.pop()
+        if index in seen or index in wrapped:
+            continue
+        seen.add(index)
+        scope = program.scopes[index]
+        yield scope
+        for statement in scope.body:
+            waiting |= program.called_scopes(statement)
+
+
+def _wrapped(context: Context) -> Values:
+    """What DataParallel wraps."""
+    given = (call.argument("module", 0) for call in context.wraps)
+    return frozenset().union(*(context.program.values(module) for module in given if module is not None))
+
+
+def _runs_layers(context: Context, call: ast.Call) -> bool:
+    """Whether a method calls modules, or is not known."""
+    entered = context.program.entered(call)
+    inner = (
+        context.program.call(node)
+        for index in entered
+        for node in context.program.body(context.program.scopes[index])
+        if isinstance(node, ast.Call)
+    )
+    return not entered or any(
+        isinstance(callee, Inst | Made) and context.module_class(callee)
+        for found in inner
+        if found is not None
+        for callee in found.callees
+    )
+
+
+def _root(node: ast.AST) -> str:
+    """The name at the root of ``x.y[z]``."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node.id if isinstance(node, ast.Name) else ""
+
+
+def _method_calls(context: Context, values: Values) -> Iterator[ast.Call]:
+    """The calls of methods of some modules in the training, but by the modules themselves."""
+    program = context.program
+    for call in program.calls:
+        function = call.node.func
+        if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
+            continue
+        if not program.values(function.value) & values:
+            continue
+        own = (
+            isinstance(function.value, ast.Name) and function.value.id in program.scope(call.node).params[:1]
+        )
+        is_module = any(isinstance(it, Inst | Made) and context.module_class(it) for it in call.callees)
+        if not own and not is_module:
+            yield call.node
