@@ -143,12 +143,14 @@ class Functional(Fact):
 
 @dataclass(frozen=True)
 class Bare(Fact):
-    """A module that is trained and not wrapped, where ``statement`` gives its parameters to an optimizer.
+    """A module that is trained and not wrapped, where its parameters are given to an optimizer.
 
-    ``forwards`` are the ``module.forward`` of its calls, with the module.
+    It can be synced before the ``statement`` that does so, or ``after`` the one that gives it its name. ``forwards``
+    are the ``module.forward`` of its calls, with the module.
     """
 
     statement: Anchor
+    after: bool = False
     forwards: tuple[tuple[Anchor, Anchor], ...] = ()
 
 

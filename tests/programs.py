@@ -379,17 +379,6 @@ BARE = {
         "head",
         ((OPTIMIZER, COSINE + BOTH), (LOSS, USED.replace("head(", "head.forward("))),
     ),
-    "a scaled loss": (
-        "head",
-        (
-            (OPTIMIZER, HEAD + BOTH + "\nscaler = torch.amp.GradScaler('cpu')"),
-            (LOSS, USED),
-            (
-                STEP,
-                "        scaler.scale(loss).backward()\n        scaler.step(optimizer)\n        scaler.update()\n",
-            ),
-        ),
-    ),
     "weights of classes": (
         "head",
         (

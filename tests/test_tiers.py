@@ -599,18 +599,24 @@ def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_is_given_the_second
     )
     assert conversion.scripts[0].tier == "sharded"
     assert calls(after).count("sync_gradients") == 1
-    assert "\nddp.sync_gradients(head)\nother = chosen(head)\n" in after
+    assert "\nhead = nn.Linear(2, 2).to(ddp.device())\nddp.sync_gradients(head)\n" in after
+    moved = text.replace(
+        CRITERION,
+        CRITERION + "\nhead = nn.Linear(2, 2)\nif data:\n    head = head.cuda()\nother = chosen(head)",
+    )
+    assert "\nddp.sync_gradients(head)\nother = chosen(head)\n" in converted(moved)[0]
 
 
 @pytest.mark.parametrize("name", BARE)
 def test_what_is_trained_beside_the_model_is_synced(name: str) -> None:
-    """Right before its parameters are given to the optimizer, under any name; a second conversion has nothing to do."""
+    """Before its parameters are given to the optimizer, under any name; a second conversion has nothing to do."""
     synced, _ = BARE[name]
     for word in (synced, "zz"):
         after, conversion = converted(re.sub(rf"\b{synced}\b", word, bare(name)))
         assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
-        lines = after.splitlines()
-        assert "torch.optim." in lines[lines.index(f"ddp.sync_gradients({word})") + 1]
+        made, _, used = after.partition(f"\nddp.sync_gradients({word})\n")
+        assert made.rpartition("\n")[2].startswith((f"{word} = ", f"{word}.encoder = "))
+        assert "torch.optim." not in made and "torch.optim." in used
         assert calls(after).count("sync_gradients") == 1 and ".forward(" not in after.replace(
             "layers.forward", ""
         )

@@ -40,7 +40,12 @@ def find(context: Context) -> dict[ast.expr, Bare]:
 def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
     program = context.program
     statement = program.statement(owner)
-    place = {**context.place(owner), "statement": program.anchor(statement)}
+    named = _named(context, statement, ast.unparse(owner))
+    place = {
+        **context.place(owner),
+        "statement": program.anchor(named or statement),
+        "after": named is not None,
+    }
     reason = _reason(context, samples, owner)
     if reason:
         help = "wrap one module that holds all that is trained"
@@ -54,6 +59,16 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
         if call.func.attr == "forward"  # type: ignore[attr-defined]
     )
     return Bare(**place, forwards=forwards)
+
+
+def _named(context: Context, statement: ast.stmt, owner: str) -> ast.stmt | None:
+    """The statement that gives a module its name in the block of another one, if none between them may do so again."""
+    block = context.program.block(statement)
+    for before in reversed(block[: block.index(statement)]):
+        stored = (it for it in ast.walk(before) if isinstance(getattr(it, "ctx", None), ast.Store))
+        if any(owner == name or owner.startswith(f"{name}.") for name in map(ast.unparse, stored)):
+            return before if isinstance(before, ast.Assign | ast.AnnAssign) else None
+    return None
 
 
 def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:

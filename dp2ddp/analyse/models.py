@@ -8,8 +8,10 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import branches, functional
 from dp2ddp.analyse.conditions import (
+    COUNT,
     asks_for_gpus,
     decides_device,
+    is_call_of,
     is_choice,
     is_device,
     is_main_guard,
@@ -19,7 +21,7 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import DDP_WRAPS, FUNCTION, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
-from dp2ddp.facts import ANY_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
@@ -603,6 +605,13 @@ def _condition(
             f"the model is wrapped by choice, and `{ast.unparse(used)}` needs one that is not",
             f"use `.module.{used.attr}`, and wrap the model always",
         )
+    if _stays(context, ifs, statement):
+        return Problem(
+            "the model is wrapped only where there are several processes, as checkpoints are read otherwise for one",
+            "",
+            NO_TIER,
+            works=True,
+        )
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
@@ -611,6 +620,26 @@ def _condition(
     if len(ifs) > 1:
         return _nested(context, ifs, statement)
     return _movable(context, condition, statement, module)
+
+
+def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.stmt) -> bool:
+    """Whether a model is wrapped wherever there are several processes, and the keys of a checkpoint change for one.
+
+    Then it has to stay bare there: no condition but the number of GPUs leads past the wrap, or the program ends.
+    """
+    (inner, branch), *outer = ifs
+    match inner.test:
+        case ast.Compare(left=ast.Call() as asked, ops=[ast.Gt()], comparators=[ast.Constant(value=1)]):
+            several = is_call_of(context, asked, COUNT)
+        case _:
+            several = False
+    if not several or branch is not statement or statement not in inner.body:
+        return False
+    keys = (it for part in inner.orelse for it in ast.walk(part) if isinstance(it, ast.Constant))
+    ends = (around.orelse if inside in around.body else around.body for around, inside in outer)
+    return any(it.value == "module." for it in keys) and all(
+        any(isinstance(part, ast.Raise) for part in block) for block in ends
+    )
 
 
 def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:

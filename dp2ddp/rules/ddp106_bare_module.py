@@ -57,7 +57,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield from trouble(facts, module)
         if module.problem is None and Tier.SHARDED in facts.tiers(module):
             holes = {"ddp": module.ddp, "module": module.at}
-            call = Insert(module.statement, "{ddp}.sync_gradients({module})", holes)
+            call = Insert(module.statement, "{ddp}.sync_gradients({module})", holes, module.after)
             calls: list[Edit] = [
                 Replace(at, "{module}", {"module": called}) for at, called in module.forwards
             ]

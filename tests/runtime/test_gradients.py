@@ -212,6 +212,17 @@ except ValueError:
     head.zero_grad()
 head(x * (float("inf") if rank == 1 else 1)).sum().backward()
 assert head.weight.grad.isinf().all()
+small = nn.Linear(2, 1).float()
+ddp.sync_gradients(small)
+scaler, optimizer = torch.amp.GradScaler("cpu", init_scale=8.0), torch.optim.SGD(small.parameters(), lr=0.1)
+for step in range(2):
+    kept = small.weight.detach().clone()
+    overflow = float("inf") if rank == 1 and step == 0 else 1.0
+    optimizer.zero_grad()
+    scaler.scale(small((x * (rank + 1) * overflow).float()).sum()).backward()
+    scaler.step(optimizer)
+    scaler.update()
+    assert torch.equal(small.weight, kept) is (step == 0) and scaler.get_scale() == 4.0 and same(small.weight)
 
 # many models in one backward pass, reached in another order on each rank
 models = [ddp.DistributedDataParallel(nn.Linear(2, 2)) for _ in range(2)]
