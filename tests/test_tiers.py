@@ -23,6 +23,7 @@ from programs import (
     NOT_BARE,
     NOT_HANDED,
     OPTIMIZER,
+    PARTS,
     PATH,
     PHASES,
     PROGRAM,
@@ -660,6 +661,48 @@ def test_a_model_that_is_wrapped_whenever_it_trains_is_sharded(name: str) -> Non
     for node in ast.walk(ast.parse(after)):
         if isinstance(node, ast.If) and "cuda" in ast.unparse(node.test):
             assert "DistributedDataParallel" not in ast.unparse(node)
+
+
+READ = """\
+model = Net()
+state = {}
+if torch.cuda.is_available():
+    if torch.cuda.device_count() > 1:
+        model.encoder = nn.DataParallel(model.encoder)
+    else:
+        state = {key.replace("module.", ""): value for key, value in state.items()}
+    model = model.cuda()
+    model.load_state_dict(state, strict=False)
+else:
+    raise SystemExit
+"""
+STAYS = PROGRAM.replace(
+    "model = nn.Linear(8, 2).cuda()\n", PARTS.replace("model = Net().cuda()\n", READ)
+).replace(WRAP + "\n", "")
+
+
+def test_a_wrap_for_several_gpus_stays_beside_checkpoints_that_are_read_otherwise_for_one() -> None:
+    after, conversion = converted(STAYS)
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    kept = "    if ddp.get_world_size() > 1:\n        model.encoder = ddp.DistributedDataParallel(model.encoder)\n    else:\n"
+    assert kept in after
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        ("    raise SystemExit\n", "    print('slow')\n"),
+        ("device_count() > 1", "device_count() > 2"),
+        ('key.replace("module.", "")', "key.lower()"),
+        ("if torch.cuda.is_available():", "if len(data) > 3:"),
+    ],
+)
+def test_a_wrap_that_several_processes_may_go_past_keeps_the_batches_whole(changes: tuple[str, str]) -> None:
+    text = STAYS.replace(*changes)
+    assert text != STAYS
+    assert converted(text)[1].scripts[0].tier == "whole batch"
 
 
 @pytest.mark.parametrize("name", CHOSEN)

@@ -26,7 +26,7 @@ CAUSES = {
     "bypassed forward": "The model is called past its wrapper (model.module(x), model.forward(x), a method): torch's "
     "DistributedDataParallel then does not average its gradients.",
     "unwrapped head": "Trained parameters are outside of every wrapper (a head, a loss with parameters): nothing "
-    "averages their gradients. Wrap them, too.",
+    "averages their gradients. Wrap them, too, or give their module to ddp.sync_gradients.",
     "gradient factor": "The gradients are a constant factor off: they are averaged where they were added, or scaled "
     "once too often.",
     "gradient": "The gradients are averaged, but not those of the original's step: something changes them before "
