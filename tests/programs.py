@@ -502,6 +502,29 @@ NOT_BARE = {
         headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
         "sparse",
     ),
+    "a parameter by itself": (
+        headed("head = torch.ones((), requires_grad=True)", "head * outputs").replace(
+            "*head.parameters()", "head"
+        ),
+        "can't be shown",
+    ),
+    "a parameter of a module": (
+        headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
+        "can't be followed",
+    ),
+    "a parameter in a group": (
+        headed("head = nn.Linear(2, 2).cuda()").replace(
+            "[*model.parameters(), *head.parameters()]",
+            "[{'params': model.parameters()}, {'params': head.weight}]",
+        ),
+        "can't be followed",
+    ),
+    "a group that is added": (
+        headed("head = nn.BatchNorm1d(2).cuda()").replace(
+            BOTH, OPTIMIZER + "\noptimizer.add_param_group({'params': head.parameters()})"
+        ),
+        "BatchNorm1d",
+    ),
     "a parameter beside a wrapped part": (
         PROGRAM.replace(
             "model = nn.Linear(8, 2).cuda()\n",

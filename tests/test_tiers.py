@@ -634,6 +634,19 @@ def test_what_needs_the_whole_batch_beside_the_model_keeps_it(name: str) -> None
     assert reason in found.message and not found.edits
 
 
+@pytest.mark.parametrize(
+    "test",
+    ["outputs.max() > 0", "outputs.sum().item() > 0", "float(outputs.mean()) > 0", "torch.any(outputs > 0)"],
+)
+def test_a_module_that_only_some_parts_come_to_keeps_the_batches_whole(test: str) -> None:
+    """Each process would decide by its own part whether it takes part in the average."""
+    text = headed(HEAD, "outputs")
+    more = (
+        f"        if {test}:\n            loss = loss + 0.1 * head(outputs).mean()\n        loss.backward()\n"
+    )
+    assert converted(text.replace("        loss.backward()\n", more))[1].scripts[0].tier == "whole batch"
+
+
 def test_noise_for_a_module_that_is_not_wrapped_keeps_the_batches_whole() -> None:
     text = headed(HEAD, "outputs + head(torch.randn(len(inputs), 2).cuda())")
     assert converted(text)[1].scripts[0].tier == "whole batch"

@@ -129,8 +129,9 @@ def untracked(context: Context) -> Iterator[ast.expr]:
     held = _held(context, frozenset().union(*map(program.values, wrapped)))
     names = {id(node) for module in wrapped for node in _definitions(context, module)}
     for call in program.calls:
-        params = call.argument("params", 0)
-        if params is None or not any(map(_is_optimizer, call.names)):
+        adds = getattr(call.node.func, "attr", "") == "add_param_group"
+        params = call.argument("param_group" if adds else "params", 0)
+        if params is None or not (adds or any(map(_is_optimizer, call.names))):
             continue
         if not context.runs_in_training(call.node):
             continue
@@ -173,7 +174,21 @@ def _owners(context: Context, node: ast.expr, depth: int) -> Iterator[ast.expr]:
         elif isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load):
             parent = program.parent(inner)
             if not isinstance(parent, ast.Attribute) and getattr(parent, "func", None) is not inner:
-                yield from _named(context, inner, depth)
+                found = list(_named(context, inner, depth))
+                yield from found
+                if not found and _is_element(parent, inner):
+                    yield inner  # a parameter by itself
+
+
+def _is_element(parent: ast.AST | None, node: ast.expr) -> bool:
+    """Whether an expression is one of several parameters: in a list, or under the key that an optimizer reads."""
+    match parent:
+        case ast.List() | ast.Tuple():
+            return True
+        case ast.Dict(keys=keys, values=values):
+            key = keys[values.index(node)]
+            return isinstance(key, ast.Constant) and key.value == "params"
+    return False
 
 
 def _asked(context: Context, call: ast.Call, depth: int) -> Iterator[ast.expr]:

@@ -556,6 +556,9 @@ class Samples:
             case ast.Constant():
                 return False
         value = self._value(test, frame)
+        if isinstance(value, Unclear):
+            asked = (test.func.value, *test.args) if _is_method(test) else ()
+            return any(self._is_data(part, frame) for part in asked)
         return value in (*BY_SAMPLE, *AVERAGED, Kind.HANDED, Kind.TOTAL, Kind.COUNT)
 
     def _opened(self, statement: ast.With, definition: ast.AST, frame: Frame) -> Value:
@@ -1153,6 +1156,10 @@ def called(call: ast.Call) -> ast.expr:
         case ast.Attribute(attr="forward", value=model):
             return model
     return call.func
+
+
+def _is_method(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:
