@@ -494,6 +494,10 @@ NOT_BARE = {
         ),
         "past its forward",
     ),
+    "a layer beside its forward": (
+        headed("head = Head().cuda()", "head.body(outputs)", more=module("return self.body(x)")),
+        "`head.body`, past its forward",
+    ),
     "one of several that are not followed": (
         headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
         "can't be shown",

@@ -34,6 +34,7 @@ from programs import (
     WRAP,
     bare,
     headed,
+    module,
 )
 
 from dp2ddp.changes import Conversion
@@ -645,6 +646,14 @@ def test_a_module_that_only_some_parts_come_to_keeps_the_batches_whole(test: str
         f"        if {test}:\n            loss = loss + 0.1 * head(outputs).mean()\n        loss.backward()\n"
     )
     assert converted(text.replace("        loss.backward()\n", more))[1].scripts[0].tier == "whole batch"
+
+
+def test_the_forward_of_a_base_class_stays() -> None:
+    base = module("return self.body(x)").replace("class Head", "class Base")
+    head = "class Head(Base):\n    def forward(self, x):\n        return super().forward(x)\n\n\n"
+    after, conversion = converted(headed("head = Head().cuda()", "head.forward(outputs)", base + head))
+    assert conversion.scripts[0].tier == "sharded"
+    assert "super().forward(x)" in after and "head(outputs)" in after
 
 
 def test_noise_for_a_module_that_is_not_wrapped_keeps_the_batches_whole() -> None:

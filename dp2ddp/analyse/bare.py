@@ -52,10 +52,9 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
         return Bare(
             **place, problem=Problem(f"`{ast.unparse(owner)}` is trained, {reason}", help, SHARDED_ONLY)
         )
-    values = program.values(owner)
     forwards = tuple(
         (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
-        for call in _method_calls(context, values)
+        for call in _method_calls(context, _inner(context, _parts(context, samples, program.values(owner))))
         if call.func.attr == "forward"  # type: ignore[attr-defined]
     )
     return Bare(**place, forwards=forwards)
@@ -82,10 +81,11 @@ def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
         return unknown
     if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
         return unknown
-    for part in _parts(context, samples, values):
+    parts = _parts(context, samples, values)
+    for part in parts:
         if reason := _unfit(context, samples, part):
             return f"not wrapped, and {reason}"
-    for call in _method_calls(context, values):
+    for call in _method_calls(context, _inner(context, parts)):
         if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
             return f"not wrapped, and called as `{ast.unparse(call.func)}`, past its forward"
     return ""
@@ -95,7 +95,7 @@ def _is_name(node: ast.expr) -> bool:
     return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_name(node.value))
 
 
-def _parts(context: Context, samples: Samples, values: Values) -> frozenset[object]:
+def _parts(context: Context, samples: Samples, values: Values) -> Values:
     """Modules with all that they hold, but for what is wrapped."""
     found: set[object] = set()
     wrapped = _wrapped(context)
@@ -111,6 +111,16 @@ def _parts(context: Context, samples: Samples, values: Values) -> frozenset[obje
         elif isinstance(value, Made) and value.name in CONTAINERS:
             waiting += (it for element in samples.held(value) or () for it in context.program.values(element))
     return frozenset(it for it in found if context.module_class(it))  # type: ignore[arg-type]
+
+
+def _inner(context: Context, parts: Values) -> Values:
+    """Those of some modules that hold nothing that is wrapped."""
+    return frozenset(
+        part
+        for part in parts
+        if not isinstance(part, Inst)
+        or not any(context.is_wrapped(values) for _, values in context.program.fields(part))
+    )
 
 
 def _unfit(context: Context, samples: Samples, part: object) -> str:
@@ -170,7 +180,9 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
             if isinstance(node, ast.Call):
                 call = program.call(node)
                 method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-                if call is None or alike.draws(call) or call.names & RANDOM:
+                if call is None:
+                    return f"calls `{ast.unparse(node.func)}`, which can't be followed"
+                if alike.draws(call) or call.names & RANDOM:
                     return f"draws random numbers in `{ast.unparse(node.func)}`"
                 if call.names & {FUNCTION}:
                     return "calls data_parallel()"
@@ -214,17 +226,14 @@ def _wrapped(context: Context) -> Values:
 
 
 def _runs_layers(context: Context, call: ast.Call) -> bool:
-    """Whether a method calls modules, or is not known."""
-    entered = context.program.entered(call)
-    inner = (
-        context.program.call(node)
-        for index in entered
-        for node in context.program.body(context.program.scopes[index])
-        if isinstance(node, ast.Call)
-    )
+    """Whether a call is one of a layer, or of a method that calls some or is not known."""
+    program = context.program
+    entered = program.entered(call)
+    nodes = (node for index in entered for node in program.body(program.scopes[index]))
+    inner = [program.call(node) for node in nodes if isinstance(node, ast.Call)]
     return not entered or any(
         isinstance(callee, Inst | Made) and context.module_class(callee)
-        for found in inner
+        for found in (program.call(call), *inner)
         if found is not None
         for callee in found.callees
     )
@@ -237,18 +246,13 @@ def _root(node: ast.AST) -> str:
     return node.id if isinstance(node, ast.Name) else ""
 
 
-def _method_calls(context: Context, values: Values) -> Iterator[ast.Call]:
-    """The calls of methods of some modules in the training, but by the modules themselves."""
+def _method_calls(context: Context, modules: Values) -> Iterator[ast.Call]:
+    """The calls of methods and layers of some modules in the training, but by these modules themselves."""
     program = context.program
+    classes = {base for it in modules if isinstance(it, Inst) for base in program.bases(it.cls)}
     for call in program.calls:
         function = call.node.func
-        if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
-            continue
-        if not program.values(function.value) & values:
-            continue
-        own = (
-            isinstance(function.value, ast.Name) and function.value.id in program.scope(call.node).params[:1]
-        )
-        is_module = any(isinstance(it, Inst | Made) and context.module_class(it) for it in call.callees)
-        if not own and not is_module:
-            yield call.node
+        if isinstance(function, ast.Attribute) and context.runs_in_training(call.node):
+            own = program.scope(call.node).owner in classes
+            if not own and program.values(function.value) & modules:
+                yield call.node

@@ -23,6 +23,7 @@ from dp2ddp.analyse.link import (
     Made,
     Mod,
     Scope,
+    Values,
     full_name,
 )
 from dp2ddp.facts import Problem
@@ -920,11 +921,7 @@ class Samples:
     def held(self, made: Made) -> list[ast.expr] | None:
         """What a container of modules is made of; None where that can't be seen."""
         call = self.program.call(self.program.node(made.site))
-        added = any(
-            getattr(it.node.func, "attr", "") in ADDING and made in self.program.values(it.node.func.value)
-            for it in self.program.calls
-        )
-        if call is None or call.node.keywords or added:
+        if call is None or call.node.keywords or made in self._extended:
             return None
         given = (
             call.node.args
@@ -932,6 +929,16 @@ class Samples:
             else [ast.Starred(it) for it in call.node.args]
         )
         return self._elements(given)
+
+    @cached_property
+    def _extended(self) -> Values:
+        """What is given more modules after it was made."""
+        return frozenset(
+            value
+            for call in self.program.calls
+            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in ADDING
+            for value in self.program.values(call.node.func.value)
+        )
 
     def _elements(self, given: Iterable[ast.expr]) -> list[ast.expr] | None:
         """The elements of a display, those of the lists in it included; None where one can't be seen."""

@@ -206,6 +206,7 @@ class _Weighing:
         self._weights: list[float | None] = []  # of the forwards that run
         self._guards: list[Any] = []
         self._handles: list[Any] = []
+        self._is_settled = False
         self._module = (lambda: None) if module is None else weakref.ref(module)
         if module is not None:
             self._handles = [
@@ -229,9 +230,11 @@ class _Weighing:
     def _before(self, module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
         if module is not self._module():
             return None
-        if _holds_wrapped(module):  # since then a part of it was wrapped
-            self._leave_to_parts(module)
-            return None
+        if not self._is_settled:
+            self._is_settled = True
+            if _holds_wrapped(module):  # since then a part of it was wrapped
+                self._leave_to_parts(module)
+                return None
         weight = self._weight(module, inputs, kwargs)
         self._weights.append(weight)
         _running.append(self)
