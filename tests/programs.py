@@ -192,7 +192,11 @@ class Ahead:
         22,
         "`stop` differs between the processes",
         (LOOP, "stop = False\n" + LOOP),
-        (STEP, STEP + "        if outputs.std() < 0.6:\n            stop = True\n        if stop:\n            break\n"),
+        (
+            STEP,
+            STEP
+            + "        if outputs.std() < 0.6:\n            stop = True\n        if stop:\n            break\n",
+        ),
     ),
     "a decision by an attribute that the outputs set": case(
         "DDP503",

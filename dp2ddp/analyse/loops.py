@@ -335,7 +335,9 @@ def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tu
     help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
-        message = f"this loop gets its batches from {name}, whose own `__iter__` is not followed to a DataLoader"
+        message = (
+            f"this loop gets its batches from {name}, whose own `__iter__` is not followed to a DataLoader"
+        )
         return source, message, "loop over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()

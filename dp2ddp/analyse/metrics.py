@@ -464,6 +464,8 @@ class _Followed:
 
     def _bound(self, targets: list[ast.expr]) -> set[int]:
         """What an assignment defines, with the objects that it changes."""
-        names = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name | ast.Attribute)]
+        names = [
+            it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name | ast.Attribute)
+        ]
         stored = {id(node) for node in names if isinstance(node.ctx, ast.Store)}
         return stored.union(*(self._defined(node) for node in names if isinstance(node.ctx, ast.Load)))
