@@ -298,11 +298,13 @@ class Question(Fact):
 class Agreement(Fact):
     """An expression that each process has its own value of, where all need the main process's.
 
-    ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it.
+    ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it. ``measured``:
+    by an evaluation, where each process runs the model for itself; with ``ddp.DataParallel`` all have the same outputs.
     """
 
     what: str
     name: str = ""
+    measured: bool = False
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from dp2ddp.analyse import (
     bare,
     branches,
     checkpoints,
+    decisions,
     devices,
     effects,
     entry,
@@ -66,6 +67,8 @@ def analyse(project: Project) -> Facts:
     starts = entry.collect(context)
     agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
     early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
+    evaluated = tuple(evaluations.collect(context, batch_loops, acts))
+    agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context)
     measured = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
@@ -87,7 +90,7 @@ def analyse(project: Project) -> Facts:
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *measured.numbers),
-        evaluations=tuple(evaluations.collect(context, batch_loops, acts)),
+        evaluations=evaluated,
         precision=replaced,
         obstacles=(
             *branches.obstacles(context),

@@ -90,7 +90,7 @@ def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...
     around = _Surroundings(context, loops, effects)
     for loop in loops:
         if isinstance(loop.node, ast.For) and not loop.trains and around.runs_model(loop):
-            if any(_is_dealt(context, node) for node in ast.walk(loop.node.iter)):
+            if any(is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
             try:
                 yield _Evaluation(around, loop).fact()
@@ -106,9 +106,15 @@ def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:
     return f"line {place.span.line}" if here else f"{place.path.name}:{place.span.line}"
 
 
-def _is_dealt(context: Context, node: ast.AST) -> bool:
+def is_dealt(context: Context, node: ast.AST) -> bool:
+    """Whether something is a loader whose batches are dealt already."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     return call is not None and DEALT_ALREADY in call.names
+
+
+def wrapped_modules(context: Context) -> Values:
+    """The modules that are wrapped, and trained."""
+    return frozenset().union(*(_module(context, it) for it in context.trained_wraps))
 
 
 def _module(context: Context, site: int) -> Values:
@@ -130,8 +136,7 @@ class _Surroundings:
         self.context, self.program = context, context.program
         self.effects = [(Location(effect.path, effect.at.span), effect) for effect in effects]
         self.samples = Gathering(context, loops)
-        self.wrapped: Values = frozenset().union(*(_module(context, it) for it in context.trained_wraps))
-        """The modules that are wrapped."""
+        self.wrapped = wrapped_modules(context)
 
     def runs_model(self, loop: BatchLoop) -> bool:
         return any(

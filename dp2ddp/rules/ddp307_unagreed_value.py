@@ -1,13 +1,17 @@
-"""A path, a seed or a decision comes from the clock, or from what a folder holds: each process has its own.
+"""A path, a seed or a decision comes from the clock, a folder or an evaluation: each process has its own.
 
 All take the main process's: ``ddp.gather(value)[0]``. Else no other would find what the main process writes in a folder
 of that name, and processes that go on differently would wait for each other. A value that is only printed, or that
 only the main process writes to, stays as it is.
+
+GPUs may differ in the last bit. Where every process evaluates the whole set, a number that then decides who goes on, a
+learning rate, or which weights are kept, is agreed on where it leaves the evaluation; one that only decides what is
+saved is not. The numbers of evaluations whose batches are dealt (DDP204) are the same everywhere.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Agreement, Facts
+from dp2ddp.facts import Agreement, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
@@ -41,6 +45,8 @@ model.load_state_dict(torch.load(os.path.join(folder, "model.pt")))
 
 def check(facts: Facts) -> Iterator[Finding]:
     for agreement in facts.agreements:
+        if agreement.measured and facts.tiers(agreement) != {Tier.SHARDED}:
+            continue
         if agreement.problem:
             yield from trouble(facts, agreement)
         else:
