@@ -198,6 +198,17 @@ class Ahead:
             + "        if outputs.std() < 0.6:\n            stop = True\n        if stop:\n            break\n",
         ),
     ),
+    "a decision by what is there, if the outputs say so": case(
+        "DDP503",
+        22,
+        "`found` differs between the processes",
+        (LOOP, "found = None\n" + LOOP),
+        (
+            STEP,
+            STEP
+            + "        if outputs.std() < 0.6:\n            found = outputs\n        if found is not None:\n            break\n",
+        ),
+    ),
     "a decision by an attribute that the outputs set": case(
         "DDP503",
         28,

@@ -231,6 +231,13 @@ def test_a_loader_that_serves_others_is_sharded_where_the_training_draws_from_it
     assert "source = enumerate(ddp.shard(loader))\n" in converted(counted)[0]
 
 
+def test_to_ask_whether_there_are_outputs_decides_nothing() -> None:
+    _, conversion = converted(
+        PROGRAM.replace(FORWARD, f"{FORWARD}\n        if outputs is None:\n            break")
+    )
+    assert conversion.scripts[0].tier.startswith("sharded")
+
+
 def test_a_list_of_batches_is_sharded_where_it_is_filled() -> None:
     text = PROGRAM.replace(LOADER, LOADER + "\nbatches = [batch for batch in loader]").replace(
         "in loader:", "in batches:"

@@ -419,7 +419,7 @@ class _Followed:
         return any(self._defined(it) & definitions for it in ast.walk(node))
 
     def mentioned(self, node: ast.AST) -> str:
-        """The first measured name that an expression uses for its value, not only for its size."""
+        """The first measured name that an expression uses for its value, not only for its size or whether it is there."""
         own = self._defined(node) & self.known
         if own & self.counted or own and not self.whole(node):
             return ast.unparse(node)
@@ -427,8 +427,12 @@ class _Followed:
             return ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
             return ""
-        if isinstance(node, ast.expr) and self.whole(node) and not self._uses(node, self.counted):
-            return ""
+        is_asked_for = isinstance(node, ast.Compare) and all(
+            isinstance(it, ast.Is | ast.IsNot) for it in node.ops
+        )
+        if is_asked_for or isinstance(node, ast.expr) and self.whole(node):
+            if not self._uses(node, self.counted):
+                return ""
         children = ast.iter_child_nodes(node)
         return next((found for child in children if (found := self.mentioned(child))), "")
 

@@ -35,7 +35,7 @@ def table(results: Sequence[Result]) -> str:
 
 
 def _short(result: Result) -> str:
-    text = str(result.reason or "")
+    text = str(next(iter(result.reasons), ""))
     return text if len(text) <= _WIDEST else f"{text[: _WIDEST - 1]}…"
 
 
@@ -69,8 +69,7 @@ def reasons(results: Sequence[Result]) -> str:
 def _not_sharded(results: Sequence[Result]) -> Iterator[str]:
     """One line for each script: the first line of it that forbids more, or says something that is known of it."""
     for result in results:
-        severity = "note" if result.tier == "whole batch" else "error"
-        why = [said for said in result.said if (said.severity or "error") == severity]
+        why = result.whole or result.reasons
         if result.tier != "sharded" and why:
             first = min(why, key=lambda said: "can't be shown" in said.message)
             more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""

@@ -30,6 +30,7 @@ _FINDING = re.compile(
     r"(?P<place>[^:\n]+(?::\d+)?): (?:(?P<rule>DDP\d+) (?P<severity>\w+): )?(?P<message>.+)"
 )
 _SITES = re.compile(r"(?P<script>.+): (\d+) sites? found, (\d+) rewritten, (\d+) left to you")
+_WHOLE = "; so every process draws whole batches"
 _TALK = re.compile(r" .*|nothing is converted: .*|(would write|wrote): .*|.*: nothing to do \(.*\)")
 
 
@@ -75,10 +76,15 @@ class Result:
     faults: dict[str, tuple[str, ...]]
 
     @property
-    def reason(self) -> Said | None:
-        """The first of what kept the script from being converted, or was left of it, or kept its batches whole."""
-        order = {UNPARSED: ("", "error")}.get(self.outcome, ("error", "warning", "note"))
-        return next((said for severity in order for said in self.said if said.severity == severity), None)
+    def reasons(self) -> tuple[Said, ...]:
+        """What kept the script from being converted, or was left of it, or kept its batches whole."""
+        severity = {UNPARSED: "", REFUSED: "error", PARTLY: "warning"}.get(self.outcome)
+        return self.whole if severity is None else tuple(it for it in self.said if it.severity == severity)
+
+    @property
+    def whole(self) -> tuple[Said, ...]:
+        """What kept its batches whole."""
+        return tuple(it for it in self.said if _WHOLE in it.message)
 
 
 FAULTS = (
