@@ -419,7 +419,7 @@ class _Followed:
         return any(self._defined(it) & definitions for it in ast.walk(node))
 
     def mentioned(self, node: ast.AST) -> str:
-        """The first measured name that an expression uses for its value, not only for its size or whether it is there."""
+        """The first measured name that an expression uses for its value, not only for its size or for being there."""
         own = self._defined(node) & self.known
         if own & self.counted or own and not self.whole(node):
             return ast.unparse(node)
