@@ -90,7 +90,13 @@ def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["a time", "a number that is counted", "a number that is free", "a temporary folder"]
+    "name",
+    [
+        "a time",
+        "a number that is counted",
+        pytest.param("a number that is free", marks=pytest.mark.slow),
+        pytest.param("a temporary folder", marks=pytest.mark.slow),
+    ],
 )
 def test_every_process_finds_there_what_the_main_process_saved(name: str, tmp_path: Path) -> None:
     (tmp_path / "train.py").write_text(converted(saving(FOLDERS[name][0])))

@@ -312,7 +312,9 @@ def run(folder: Path, text: str) -> tuple[int, list[str]]:
     return ran.returncode, sorted(set(re.findall(r"rank \d ended (.*)", ran.stderr)))
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize(
+    "name", [pytest.param(it, marks=[pytest.mark.slow] if it != "a loop is left" else []) for it in RUN]
+)
 def test_processes_that_differ_in_the_last_bits_go_on_alike(name: str, tmp_path: Path) -> None:
     text = converted(START + RUN[name]) + ENDS
     code, ends = run(tmp_path, text)

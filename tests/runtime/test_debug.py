@@ -85,7 +85,7 @@ ddp.print("done")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_ranks_that_part_are_told_where_the_others_are(lab, tmp_path, processes):
     script = write(tmp_path, DEBUG)
     env = {"DP2DDP_DEBUG": "1"}

@@ -15,7 +15,7 @@ from dp2ddp.runtime import dealing, streams
 CASES = Path(__file__).with_name("shard_cases.py")
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 @pytest.mark.parametrize(
     "cases",
     [
@@ -83,7 +83,7 @@ ddp.print("the same")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_plain_loop_trains_as_one_process_does(lab, tmp_path, processes):
     """50 samples in batches of 8: the last batch has 2, fewer than 3 ranks."""
     script = write(tmp_path, TRAINING)
@@ -150,7 +150,7 @@ ddp.print("the same")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
 def test_a_model_that_returns_its_own_loss_trains_as_dataparallel_does(lab, tmp_path, processes):
     """nn.DataParallel averages its replicas' losses as they are, whatever their parts of the batch."""
     script = write(tmp_path, OWN_LOSS)
