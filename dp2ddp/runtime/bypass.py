@@ -78,7 +78,7 @@ def _message(module: torch.nn.Module, layer: torch.nn.Module, weighs: str) -> st
     return (
         f"{_caller(module)} runs {called} of {type(module).__name__} past {weighs}, so that its gradients can't be "
         f"weighed, as they must be in this batch, whose parts differ in size: call {weighs} itself there, "
-        " model(…), with an argument that chooses the method in its forward, or choose a number of processes "
+        "model(…), with an argument that chooses the method in its forward, or choose a number of processes "
         "that divides the batch"
     )
 

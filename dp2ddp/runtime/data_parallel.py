@@ -59,8 +59,9 @@ def data_parallel(
         raise RuntimeError(
             "data_parallel() outside of torch.no_grad() would give each rank gradients of its own"
         )
-    model = _Untrained(module, device_ids, output_device, dim)
-    return model(*(inputs if isinstance(inputs, tuple) else (inputs,)), **(module_kwargs or {}))
+    if not isinstance(inputs, tuple):
+        inputs = () if inputs is None else (inputs,)
+    return _Untrained(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
 class DataParallel(torch.nn.DataParallel):

@@ -13,7 +13,6 @@ nn.DataParallel leaves them on one device, with the whole batch. Here each rank 
 
 from __future__ import annotations
 
-import itertools
 import math
 import weakref
 from collections.abc import Iterator
@@ -30,12 +29,11 @@ from . import bypass, debug, evaluation, graph, parts, ranks, weighing
 
 _ROUNDS = 2  # of callbacks at the end of a backward pass, in which the wrapped models send
 
-_numbers = itertools.count()
+_averages: list[weakref.ref[_Averaged]] = []  # in the order of the calls, as on every rank
 _passes: weakref.WeakValueDictionary[int, _Pass] = weakref.WeakValueDictionary()
 _beginning = RLock()  # gradients on several GPUs arrive in several threads
 _followed = WeakIdKeyDictionary()  # the parameters that are averaged
 _weighing = WeakIdKeyDictionary()  # the modules that weigh
-_running: list[Any] = []  # those whose forward runs
 
 
 def sync_gradients(module: torch.nn.Module) -> None:
@@ -59,8 +57,8 @@ def sync_gradients(module: torch.nn.Module) -> None:
 
     Raises:
         TypeError: not a module.
-        RuntimeError: there are other ranks, but the process group does not exist yet; or, in a backward pass, a
-            gradient is sparse.
+        RuntimeError: there are other ranks, but the process group does not exist yet; in the first forward that trains,
+            there are parameters that were not there before; or, in a backward pass, a gradient is sparse.
     """
     if not isinstance(module, torch.nn.Module):
         raise TypeError(f"sync_gradients() takes a module, not {type(module).__name__}")
@@ -78,7 +76,9 @@ def sync_gradients(module: torch.nn.Module) -> None:
         sent = tensor.detach().contiguous().to(ranks.talk_device(tensor.device))
         dist.broadcast(sent, 0)
         tensor.data.copy_(sent)
-    _Averaged(type(module).__name__, [it for it in parameters if it not in _followed])
+    new = [it for it in parameters if it not in _followed]
+    if new:
+        _averages.append(weakref.ref(_Averaged(type(module).__name__, new, len(_averages))))
     for part in _callable(module):
         if part not in _weighing:
             _weighing[part] = _Weighing(part)
@@ -112,27 +112,23 @@ def _holds_wrapped(module: torch.nn.Module) -> bool:
 
 
 class _Averaged:
-    """Parameters whose gradients are averaged together, where a backward pass reaches one of them."""
+    """Parameters whose gradients are averaged together, where a backward pass reaches one of them.
 
-    def __init__(self, name: str, parameters: list[torch.nn.Parameter]) -> None:
+    Their hooks alone have it.
+    """
+
+    def __init__(self, name: str, parameters: list[torch.nn.Parameter], number: int) -> None:
         self._name = name
-        self._parameters = {id(it): it for it in parameters if it.is_floating_point() or it.is_complex()}
-        self.number = next(_numbers)
-        for parameter in self._parameters.values():
+        self.number = number
+        followed = {id(it): it for it in parameters if it.is_floating_point() or it.is_complex()}.values()
+        self._parameters = [*map(weakref.ref, followed)]  # torch finds no cycle through a parameter's hook
+        for parameter in followed:
             trained = parameter.requires_grad
             parameter.requires_grad_(True)  # torch registers no hook on one that is frozen for now
             _followed[parameter] = parameter.register_post_accumulate_grad_hook(self._note)
             parameter.requires_grad_(trained)
 
     def _note(self, parameter: torch.Tensor) -> None:
-        if parts.may_differ() and not any(
-            parameter is own for part in _weighing for own in part.parameters()
-        ):
-            raise RuntimeError(
-                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that "
-                "its gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a "
-                "module of its own, or choose a number of processes that divides the batch"
-            )
         with _beginning:
             task = torch._C._current_graph_task_id()
             current = _passes.get(task)
@@ -140,11 +136,17 @@ class _Averaged:
                 _passes[task] = current = _Pass()
                 Variable._execution_engine.queue_callback(current)
             current.reached.add(self)
+        if not current.is_weighed(parameter):
+            raise RuntimeError(
+                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that "
+                "its gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a "
+                "module of its own, or choose a number of processes that divides the batch"
+            )
 
     def average(self) -> None:
         alike: dict[tuple[torch.device, torch.dtype], list[torch.nn.Parameter]] = {}
-        for parameter in self._parameters.values():
-            if parameter.requires_grad and parameter in _followed:
+        for parameter in [reference() for reference in self._parameters]:
+            if parameter is not None and parameter.requires_grad and parameter in _followed:
                 alike.setdefault((parameter.device, parameter.dtype), []).append(parameter)
         debug.meet(f"the average of the gradients of {self._name}")
         for (device, _), parameters in alike.items():
@@ -154,19 +156,39 @@ class _Averaged:
 class _Pass:
     """The end of a backward pass. Autograd alone has it: one that failed is gone."""
 
-    __slots__ = ("_rounds", "reached", "__weakref__")
+    __slots__ = ("_rounds", "_weighed", "reached", "__weakref__")
 
     def __init__(self) -> None:
         self.reached: set[_Averaged] = set()
         self._rounds = 0
+        self._weighed: set[int] | None = None  # the parameters of modules that weigh, if parts differ
+        if parts.may_differ():
+            self._weighed = {id(parameter) for part in _weighing for parameter in part.parameters()}
+
+    def is_weighed(self, parameter: torch.Tensor) -> bool:
+        """Whether a gradient weighs as it must."""
+        return self._weighed is None or id(parameter) in self._weighed
 
     def __call__(self) -> None:
         if self._rounds < _ROUNDS:
             self._rounds += 1
             Variable._execution_engine.queue_callback(self)
             return
-        for averaged in sorted(self.reached, key=lambda it: it.number):
+        for averaged in _reached_anywhere(self.reached):
             averaged.average()
+
+
+def _reached_anywhere(reached: set[_Averaged]) -> list[_Averaged]:
+    """What a backward pass reaches, on any rank, in the same order on all."""
+    if len(_averages) == 1:
+        return [*reached]
+    debug.meet("the end of a backward pass")
+    mask = torch.zeros(len(_averages), dtype=torch.uint8, device="cpu")
+    mask[[averaged.number for averaged in reached]] = 1
+    mask = mask.to(ranks.talk_device())
+    dist.all_reduce(mask, dist.ReduceOp.MAX)
+    found = [reference() for reference, is_reached in zip(_averages, mask.tolist(), strict=True) if is_reached]
+    return [averaged for averaged in found if averaged is not None]
 
 
 def _average(parameters: list[torch.nn.Parameter], device: torch.device) -> None:
@@ -230,20 +252,27 @@ class _Weighing:
     def _before(self, module: torch.nn.Module, inputs: Any, kwargs: Any) -> Any:
         if module is not self._module():
             return None
-        if not self._is_settled:
+        if not self._is_settled and torch.is_grad_enabled():
             self._is_settled = True
             if _holds_wrapped(module):  # since then a part of it was wrapped
                 self._leave_to_parts(module)
                 return None
+            if any(it.requires_grad and it not in _followed for it in module.parameters()):
+                raise RuntimeError(
+                    f"parameters of {type(module).__name__} were replaced or added since sync_gradients() was given "
+                    "it: call it after that, on all ranks"
+                )
         weight = self._weight(module, inputs, kwargs)
         self._weights.append(weight)
-        _running.append(self)
+        weighing.forwards.append(weight)
         is_known = weight is not None and not math.isnan(weight)
         return weighing.unweighed((inputs, kwargs), weight) if is_known and weight != 1.0 else None
 
     def _weight(self, module: torch.nn.Module, *given: Any) -> float | None:
         """What the gradients of a forward weigh; None where nothing does."""
-        if _running or not torch.is_grad_enabled() or not parts.are_drawn() or evaluation.is_running():
+        if weighing.forwards or DistributedDataParallel._active_ddp_module is not None:
+            return None  # what runs it does
+        if not torch.is_grad_enabled() or not parts.are_drawn() or evaluation.is_running():
             return None
         tensors = parts.tensors(given)
         if any(map(graph.is_whole, tensors)):
@@ -255,7 +284,7 @@ class _Weighing:
         if module is not self._module() or not self._weights:
             return None
         weight = self._weights.pop()
-        _running.remove(self)
+        weighing.forwards.pop()
         if weight is None:
             return None
         return weighing.refused(output) if math.isnan(weight) else weighing.weighed(output, weight)

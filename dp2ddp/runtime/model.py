@@ -94,7 +94,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             return self._forward_unreduced(*inputs, **kwargs)
         if not torch.is_grad_enabled():
             return super().forward(*inputs, **kwargs)
-        weight = parts.weight(inputs, kwargs, training=self.module.training) if self._weighs else 1.0
+        weighs = self._weighs and not any(weight is not None for weight in weighing.forwards)
+        weight = parts.weight(inputs, kwargs, training=self.module.training) if weighs else 1.0
         is_known = not math.isnan(weight)
         if is_known and weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
@@ -104,7 +105,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             return weighing.refused(output)
         if self.require_backward_grad_sync:
             self._passes.expect(output, (inputs, kwargs))
-        return weighing.weighed(output, weight) if self._weighs and parts.are_drawn() else output
+        return weighing.weighed(output, weight) if weighs and parts.are_drawn() else output
 
     def _forward_reduced(self, *inputs: Any, **kwargs: Any) -> Any:
         if getattr(torch.autograd.profiler, "_is_profiler_enabled", True):

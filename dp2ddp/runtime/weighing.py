@@ -16,6 +16,8 @@ from . import graph, nested
 
 _PLAIN = (str, bytes, int, float, complex, torch.dtype, torch.device, type(None))
 
+forwards: list[float | None] = []  # what those weigh that run, but for wrapped models'; None where nothing does
+
 
 def unweighed(arguments: Any, weight: float) -> Any:
     """A model's ``arguments`` as tensors that divide the gradients through them by ``weight``, if it is not 0."""

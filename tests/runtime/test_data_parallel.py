@@ -329,6 +329,11 @@ for step, size in enumerate((4 * world, 4 * world - 1, 4)):  # with a rank witho
     for (name, one), other in zip(reference.module.named_parameters(), model.module.parameters()):
         if one.grad is not None:
             same(name, one.grad, other.grad)
+class Constant(nn.Module):
+    def forward(self, *inputs):
+        return torch.full((1,), float(len(inputs)))
+with torch.no_grad():
+    assert ddp.data_parallel(Constant(), None).sum() == 0  # as torch's, whatever the number of replicas
 for misuse in (lambda: ddp.data_parallel(model.module.net, x), lambda: setattr(model, "replicate", print)):
     try:
         misuse()

@@ -152,7 +152,7 @@ def test_left_out_they_drift_apart(lab, tmp_path):
 
 
 CASES = """
-import pickle
+import gc, pickle, weakref
 def same(tensor):
     found = [None] * world
     dist.all_gather_object(found, tensor.detach())
@@ -236,6 +236,69 @@ for step in range(3):
         value = torch.tanh(model(value))
     value.sum().backward()
     assert all(same(p.grad) for model in (*models, *others) for p in model.parameters())
+
+# several modules of which a rank reaches only some
+heads = [nn.Linear(2, 1, bias=False) for _ in range(4)]
+for head in heads:
+    ddp.sync_gradients(head)
+(heads[1 if rank else 0](x) + heads[2](x * rank)).sum().backward()
+shares = (1 / world, (world - 1) / world, (world - 1) / 2)
+for head, share in zip(heads, shares):
+    assert torch.allclose(head.weight.grad, torch.full((1, 2), share)), (share, head.weight.grad)
+assert heads[3].weight.grad is None
+
+# nothing is held, nor followed, longer than it lives; what is replaced is not forgotten
+gone = nn.Linear(2, 1)
+ddp.sync_gradients(gone)
+gone(x).sum().backward()
+references = [weakref.ref(it) for it in (gone, *gone.parameters())]
+del gone
+gc.collect()
+assert not any(reference() is not None for reference in references)
+replaced = nn.Sequential(nn.Linear(2, 2), nn.Linear(2, 1))
+ddp.sync_gradients(replaced)
+replaced[1] = nn.Linear(2, 1)
+with torch.no_grad():
+    replaced(x)
+try:
+    replaced(x)
+    raise SystemExit("no error")
+except RuntimeError as error:
+    assert "parameters of Sequential were replaced or added since" in str(error)
+ddp.sync_gradients(replaced)
+replaced(x * rank).sum().backward()
+assert all(same(p.grad) for p in replaced.parameters())
+
+# wherever one forward runs another, gradients weigh once
+class Whole(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(3, 4), nn.Linear(4, 2)
+    def forward(self, x):
+        return self.head(self.body(x).tanh())
+class Called(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.ones(2))
+    def forward(self, model, x, y):
+        return F.cross_entropy(model(x) * self.scale, y)
+torch.manual_seed(0)
+single, criterion = Whole(), Called()
+inner, called = copy.deepcopy(single), copy.deepcopy(criterion)
+ddp.sync_gradients(inner.head)
+ddp.sync_gradients(called)
+wrapped = ddp.DistributedDataParallel(inner)
+for n in (2 * world, 2 * world + 1):
+    x, y = draw(n, 0)
+    (criterion(single, x, y) + F.cross_entropy(single(2 * x), y)).backward()
+    x, y = own(x, y)
+    (called(wrapped, x, y) + F.cross_entropy(wrapped(2 * x), y)).backward()
+    for p, q in zip([*single.parameters(), *criterion.parameters()], [*inner.parameters(), *called.parameters()]):
+        assert (p.grad - q.grad).abs().max() <= 1e-12, ("within", n)
+    for module in (single, inner, criterion, called):
+        module.zero_grad()
+x, y = own(*draw(2 * world, 0))
+x = torch.ones(1, 2)
 
 # a part that is wrapped later is left to its wrapper
 net = Net()
