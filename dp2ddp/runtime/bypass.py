@@ -8,6 +8,7 @@ loss that use parameters alone (a penalty) are the same on every rank and need n
 from __future__ import annotations
 
 import weakref
+from contextlib import nullcontext
 from typing import Any, NoReturn
 
 import torch
@@ -43,16 +44,21 @@ class Inside:
         return self._depth > 0
 
 
-class _Guard:
-    """A forward hook; in a copy of the model it does nothing."""
+def in_a_copy() -> Any:
+    """What a hook reduces to, so that a copy of its module does nothing there, and can be read without dp2ddp."""
+    return getattr, (nullcontext(), "__exit__")  # takes any arguments, and returns None
 
-    def __init__(self, module: torch.nn.Module | None = None, inside: Any = None, name: str = "") -> None:
-        self._module = (lambda: None) if module is None else weakref.ref(module)
+
+class _Guard:
+    """A forward hook."""
+
+    def __init__(self, module: torch.nn.Module, inside: Any, name: str) -> None:
+        self._module = weakref.ref(module)
         self._inside = inside
         self._name = name
 
     def __reduce__(self) -> Any:
-        return _Guard, ()
+        return in_a_copy()
 
     def __call__(self, layer: torch.nn.Module, inputs: Any, output: Any) -> None:
         module = self._module()

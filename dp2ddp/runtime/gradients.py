@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from threading import RLock
 from typing import Any
 
@@ -187,7 +187,9 @@ def _reached_anywhere(reached: set[_Averaged]) -> list[_Averaged]:
     mask[[averaged.number for averaged in reached]] = 1
     mask = mask.to(ranks.talk_device())
     dist.all_reduce(mask, dist.ReduceOp.MAX)
-    found = [reference() for reference, is_reached in zip(_averages, mask.tolist(), strict=True) if is_reached]
+    found = [
+        reference() for reference, is_reached in zip(_averages, mask.tolist(), strict=True) if is_reached
+    ]
     return [averaged for averaged in found if averaged is not None]
 
 
@@ -221,24 +223,30 @@ def _average(parameters: list[torch.nn.Parameter], device: torch.device) -> None
 # Weights
 
 
+class _Hook:
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self._call = call
+
+    def __call__(self, *given: Any) -> Any:
+        return self._call(*given)
+
+    def __reduce__(self) -> Any:
+        return bypass.in_a_copy()
+
+
 class _Weighing:
     """Forward hooks that multiply the gradients within a module by what its rank's part weighs; none in a copy."""
 
-    def __init__(self, module: torch.nn.Module | None = None) -> None:
+    def __init__(self, module: torch.nn.Module) -> None:
         self._weights: list[float | None] = []  # of the forwards that run
         self._guards: list[Any] = []
-        self._handles: list[Any] = []
         self._is_settled = False
-        self._module = (lambda: None) if module is None else weakref.ref(module)
-        if module is not None:
-            self._handles = [
-                module.register_forward_pre_hook(self._before, with_kwargs=True),
-                module.register_forward_hook(self._after, with_kwargs=True, always_call=True),
-            ]
-            parts.watch(self)
-
-    def __reduce__(self) -> Any:
-        return _Weighing, ()
+        self._module = weakref.ref(module)
+        self._handles = [
+            module.register_forward_pre_hook(_Hook(self._before), with_kwargs=True),
+            module.register_forward_hook(_Hook(self._after), with_kwargs=True, always_call=True),
+        ]
+        parts.watch(self)
 
     def parts_differ(self, differ: bool) -> None:
         """Hear whether the batch that is being drawn is dealt in parts that weigh differently."""

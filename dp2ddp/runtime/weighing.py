@@ -16,7 +16,9 @@ from . import graph, nested
 
 _PLAIN = (str, bytes, int, float, complex, torch.dtype, torch.device, type(None))
 
-forwards: list[float | None] = []  # what those weigh that run, but for wrapped models'; None where nothing does
+forwards: list[float | None] = (
+    []
+)  # what those weigh that run, but for wrapped models'; None where nothing does
 
 
 def unweighed(arguments: Any, weight: float) -> Any:

@@ -338,6 +338,11 @@ assert refused(lambda: bare(x).sum()) == ""
 with torch.no_grad():
     bare[0](x)
 
+kept = pickle.dumps(bare)  # to be read without dp2ddp, also now that all layers look out
+assert b"dp2ddp" not in kept
+twin = pickle.loads(kept)
+twin[1](twin[0](x)).sum().backward()
+
 sparse = nn.Embedding(3, 2, sparse=True)
 ddp.sync_gradients(sparse)
 assert "can't average the sparse gradient" in refused(lambda: sparse(torch.tensor([rank])).sum())
