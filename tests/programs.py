@@ -394,6 +394,13 @@ BARE = {
         "head",
         ((OPTIMIZER, COSINE + BOTH), (LOSS, USED.replace("head(", "head.forward("))),
     ),
+    "a layer replaced after the head was made": (
+        "head",
+        (
+            (OPTIMIZER, COSINE + "head.layers = nn.Linear(2, 2).cuda()\n" + BOTH),
+            (LOSS, USED),
+        ),
+    ),
     "weights of classes": (
         "head",
         (
@@ -441,6 +448,10 @@ NOT_BARE = {
             "layers = [nn.Linear(2, 2)]\nlayers.append(nn.BatchNorm1d(2))\nhead = nn.Sequential(*layers).cuda()"
         ),
         "BatchNorm1d",
+    ),
+    "statistics in the place of a layer": (
+        headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
+        "of layers that can't be followed",
     ),
     "a list that a helper fills": (
         headed(

@@ -61,11 +61,15 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
 
 
 def _named(context: Context, statement: ast.stmt, owner: str) -> ast.stmt | None:
-    """The statement that gives a module its name in the block of another one, if none between them may do so again."""
+    """The last statement in the block of another one that gives a module its name, or one of its parts.
+
+    None if one between them may do so, too.
+    """
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
         stored = (it for it in ast.walk(before) if isinstance(getattr(it, "ctx", None), ast.Store))
-        if any(owner == name or owner.startswith(f"{name}.") for name in map(ast.unparse, stored)):
+        names = map(ast.unparse, stored)
+        if any(f"{owner}.".startswith(f"{it}.") or it.startswith((f"{owner}.", f"{owner}[")) for it in names):
             return before if isinstance(before, ast.Assign | ast.AnnAssign) else None
     return None
 

@@ -932,13 +932,18 @@ class Samples:
 
     @cached_property
     def _extended(self) -> Values:
-        """What is given more modules after it was made."""
-        return frozenset(
-            value
+        """What is given more modules, or others, after it was made."""
+        adding = (
+            call.node.func.value
             for call in self.program.calls
             if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in ADDING
-            for value in self.program.values(call.node.func.value)
         )
+        replacing = (
+            node.value
+            for node in self.program.nodes.values()
+            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
+        )
+        return frozenset().union(*map(self.program.values, (*adding, *replacing)))
 
     def _elements(self, given: Iterable[ast.expr]) -> list[ast.expr] | None:
         """The elements of a display, those of the lists in it included; None where one can't be seen."""
