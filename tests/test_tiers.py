@@ -625,7 +625,9 @@ def test_what_is_trained_beside_the_model_is_synced(name: str) -> None:
         assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
         made, _, used = after.partition(f"\nddp.sync_gradients({word})\n")
         assert made.rpartition("\n")[2].startswith((f"{word} = ", f"{word}.encoder = ", f"{word}.layers = "))
-        assert "torch.optim." not in made and "torch.optim." in used and f"\n{word}.layers = " not in used
+        assert (
+            "torch.optim." not in made and "torch.optim." in used and f"\n{word}.layers = " not in f"\n{used}"
+        )
         assert calls(after).count("sync_gradients") == 1 and ".forward(" not in after.replace(
             "layers.forward", ""
         )
