@@ -424,6 +424,18 @@ def bare(name: str) -> str:
     return text
 
 
+# Heads that get other layers before they are given to an optimizer, or are other ones later.
+LATER_HEADS = {
+    "a replaced layer": bare("a head").replace(
+        HEAD, "head = nn.Sequential(nn.Linear(2, 4))\nhead[0] = nn.Linear(2, 2)\n"
+    ),
+    "a helper": bare("a head")
+    .replace(HEAD, "head = nn.Sequential(nn.Linear(2, 4)).cuda()\nwiden(head)\n")
+    .replace("data = ", "def widen(module):\n    module[0] = nn.Linear(2, 2)\n\n\ndata = ", 1),
+    "another stage": bare("a head") + bare("a head").partition(CRITERION + "\n")[2],
+}
+
+
 def headed(made: str, used: str = "head(outputs)", more: str = "") -> str:
     """The program with a head beside the model: how it is made, and what it is given."""
     text = PROGRAM.replace(OPTIMIZER, f"{made}\n{BOTH}").replace("criterion(outputs,", f"criterion({used},")

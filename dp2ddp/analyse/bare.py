@@ -27,11 +27,12 @@ PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
 def find(context: Context) -> dict[ast.expr, Bare]:
-    """What the optimizers train that no wrapped model has, once for each name in a function."""
-    found: dict[tuple[int, str], tuple[ast.expr, Bare]] = {}
+    """What the optimizers train that no wrapped model has, once for each name in a function, and what it stands for."""
+    found: dict[object, tuple[ast.expr, Bare]] = {}
     samples = Samples(context)
     for owner in models.untracked(context):
-        key = context.program.scope(owner).index, ast.unparse(owner)
+        made = frozenset(map(id, context.program.definitions(owner)))
+        key = context.program.scope(owner).index, ast.unparse(owner), made
         if key not in found:
             found[key] = owner, _bare(context, samples, owner)
     return dict(found.values())
@@ -40,7 +41,7 @@ def find(context: Context) -> dict[ast.expr, Bare]:
 def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
     program = context.program
     statement = program.statement(owner)
-    named = _named(context, statement, ast.unparse(owner))
+    named = _named(context, statement, owner)
     place = {
         **context.place(owner),
         "statement": program.anchor(named or statement),
@@ -60,18 +61,32 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
     return Bare(**place, forwards=forwards)
 
 
-def _named(context: Context, statement: ast.stmt, owner: str) -> ast.stmt | None:
-    """The last statement in the block of another one that gives a module its name, or one of its parts.
-
-    None if one between them may do so, too.
-    """
-    block = context.program.block(statement)
+def _named(context: Context, statement: ast.stmt, owner: ast.expr) -> ast.stmt | None:
+    """The statement before another one, in its block, by which a module has its name and its layers."""
+    block, text = context.program.block(statement), ast.unparse(owner)
+    last: ast.stmt | None = None
     for before in reversed(block[: block.index(statement)]):
         stored = (it for it in ast.walk(before) if isinstance(getattr(it, "ctx", None), ast.Store))
-        names = map(ast.unparse, stored)
-        if any(f"{owner}.".startswith(f"{it}.") or it.startswith((f"{owner}.", f"{owner}[")) for it in names):
-            return before if isinstance(before, ast.Assign | ast.AnnAssign) else None
+        is_named = any(text == name or text.startswith(f"{name}.") for name in map(ast.unparse, stored))
+        if last is None and (is_named or _may_change(context, owner, before)):
+            last = before
+        if is_named:
+            return last if isinstance(last, ast.Assign | ast.AnnAssign | ast.Expr) else None
     return None
+
+
+def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
+    """Whether more is done with a module than to ask for its parameters, or to move it: it may get other layers."""
+    program = context.program
+    values = program.values(owner)
+    for key in context.runs(statement):
+        node = program.nodes.get(key)
+        if isinstance(node, ast.Name | ast.Attribute) and program.values(node) & values:
+            around = program.parent(node)
+            asked = isinstance(around, ast.Attribute) and around.attr in models.MODULE_NAMES - {"apply"}
+            if not asked and isinstance(node.ctx, ast.Load):
+                return True
+    return False
 
 
 def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:

@@ -21,6 +21,7 @@ from programs import (
     DEALT,
     FUNCTIONAL,
     HANDED,
+    LATER_HEADS,
     LOADER,
     PATH,
     PHASES,
@@ -107,6 +108,13 @@ def test_bare_modules_make_dataparallel_s_steps(lab: Lab, name: str, processes: 
     text = bare(name).replace("torch.randn(64, 8)", "torch.randn(57, 8)").replace("(64,)", "(57,)")
     before, after = runs(lab, text, processes, exact=True)
     assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("name", LATER_HEADS)
+def test_bare_modules_are_synced_with_the_layers_that_are_trained(lab: Lab, name: str) -> None:
+    before, after = runs(lab, LATER_HEADS[name], 2, exact=True)
+    assert len(after.ranks) == 2
     assert differences(before, after, losses=False) == []
 
 
