@@ -424,18 +424,6 @@ def bare(name: str) -> str:
     return text
 
 
-# Heads that get other layers before they are given to an optimizer, or are other ones later.
-LATER_HEADS = {
-    "a replaced layer": bare("a head").replace(
-        HEAD, "head = nn.Sequential(nn.Linear(2, 4))\nhead[0] = nn.Linear(2, 2)\n"
-    ),
-    "a helper": bare("a head")
-    .replace(HEAD, "head = nn.Sequential(nn.Linear(2, 4)).cuda()\nwiden(head)\n")
-    .replace("data = ", "def widen(module):\n    module[0] = nn.Linear(2, 2)\n\n\ndata = ", 1),
-    "another stage": bare("a head") + bare("a head").partition(CRITERION + "\n")[2],
-}
-
-
 def headed(made: str, used: str = "head(outputs)", more: str = "") -> str:
     """The program with a head beside the model: how it is made, and what it is given."""
     text = PROGRAM.replace(OPTIMIZER, f"{made}\n{BOTH}").replace("criterion(outputs,", f"criterion({used},")
@@ -449,8 +437,44 @@ def module(forward: str, init: str = "self.body = nn.Linear(2, 2)", rest: str = 
     )
 
 
+# Heads that get other layers or numbers before they are given to an optimizer, or are other ones later.
+LATER_HEADS = {
+    "a replaced layer": headed(
+        "head = Head()\nhead.body = nn.Linear(2, 2)", more=module("return self.body(x)") + "\n"
+    ),
+    "a helper": headed(
+        "head = Head().cuda()\nwiden(head)",
+        more=module("return self.body(x)") + "\ndef widen(module):\n    module.body = nn.Linear(2, 2)\n\n\n",
+    ),
+    "an initialisation": headed(
+        "head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.apply(initialise)",
+        more="def initialise(layer):\n    if isinstance(layer, nn.Linear):\n"
+        "        layer.weight.data.normal_(0, 0.02)\n        nn.init.zeros_(layer.bias)\n\n\n",
+    ),
+    "another stage": bare("a head") + bare("a head").partition(CRITERION + "\n")[2],
+}
+
 # Those that need the whole batch, or can't be followed; with a part of the reason.
 NOT_BARE = {
+    "a layer that is set in its place": (
+        headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead[0] = nn.BatchNorm1d(2).cuda()"),
+        "given layers or hooks",
+    ),
+    "layers that are set in all places": (
+        headed(
+            "head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.apply(swap)",
+            more="def swap(layer):\n    for name, child in layer.named_children():\n"
+            "        setattr(layer, name, nn.Sequential(child, nn.Dropout(0.5)))\n\n\n",
+        ),
+        "given layers or hooks",
+    ),
+    "a hook": (
+        headed(
+            "head = nn.Linear(2, 2).cuda()\n"
+            "head.register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))"
+        ),
+        "given layers or hooks",
+    ),
     "statistics of the batch": (
         headed("head = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).cuda()"),
         "BatchNorm1d",

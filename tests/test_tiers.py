@@ -17,6 +17,7 @@ from programs import (
     FORWARD,
     HANDED,
     HEAD,
+    LATER_HEADS,
     LOADER,
     LOOP,
     LOSS,
@@ -633,6 +634,13 @@ def test_what_is_trained_beside_the_model_is_synced(name: str) -> None:
         )
         again = convert(Project.of({PATH: after}))
         assert not again.changes and not again.findings
+
+
+@pytest.mark.parametrize("name", LATER_HEADS)
+def test_what_is_trained_beside_the_model_is_synced_with_its_last_layers(name: str) -> None:
+    after, conversion = converted(LATER_HEADS[name])
+    assert conversion.scripts[0].tier == "sharded"
+    assert after.count("ddp.sync_gradients(head)\noptimizer = ") == after.count("optimizer = ")
 
 
 @pytest.mark.parametrize("name", NOT_BARE)

@@ -14,7 +14,7 @@ from dp2ddp.analyse import alike, losses, models
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.models import MODULE_NAMES, PARAMETERS
-from dp2ddp.analyse.samples import ADDING, LAYERS, Samples
+from dp2ddp.analyse.samples import LAYERS, Samples
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
@@ -144,6 +144,8 @@ def _inner(context: Context, parts: Values) -> Values:
 
 def _unfit(context: Context, samples: Samples, part: object) -> str:
     """Why a module, or one that it holds, needs the whole batch or can't be followed."""
+    if part in samples.altered:
+        return "given layers or hooks that can't be followed"
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]
@@ -184,12 +186,6 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         known = values and all(_is_known(context, value) for value in values)
         if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
             return f"calls `{name}`, which can't be followed"
-    for call in program.calls:
-        receiver = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-        adds = receiver is not None and call.node.func.attr in ADDING  # type: ignore[attr-defined]
-        sets = call.node.args[0] if "builtins.setattr" in call.names and call.node.args else None
-        if part in program.values(sets or receiver) if adds or sets else False:
-            return "given layers that can't be followed"
     for scope in _run(context, part):
         own = scope.params[:1]
         for node in program.body(scope):

@@ -79,6 +79,9 @@ LAYERS = frozenset("""
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
 # Methods that add to a container of modules.
 ADDING = {"append", "extend", "insert", "add_module", "update", "__setitem__", "register_module"}
+# Methods that have a module do something else when it is called, and what is set where layers are initialised.
+HOOKING = {"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"}
+INITIALISED = {"data", "requires_grad", "inplace"}
 # What a module hands out of itself: every process has the same.
 OF_THE_MODEL = {"parameters", "named_parameters"}
 OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
@@ -910,7 +913,7 @@ class Samples:
 
     def is_layer(self, value: object) -> bool:
         """Whether an object is a layer of torch.nn that treats every sample by itself, or several in order."""
-        if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
+        if not isinstance(value, Made) or not value.name.startswith("torch.nn.") or value in self.altered:
             return False
         if value.name != "torch.nn.Sequential":
             return value.name.removeprefix("torch.nn.") in LAYERS
@@ -921,7 +924,7 @@ class Samples:
     def held(self, made: Made) -> list[ast.expr] | None:
         """What a container of modules is made of; None where that can't be seen."""
         call = self.program.call(self.program.node(made.site))
-        if call is None or call.node.keywords or made in self._extended:
+        if call is None or call.node.keywords or made in self.altered:
             return None
         given = (
             call.node.args
@@ -931,19 +934,37 @@ class Samples:
         return self._elements(given)
 
     @cached_property
-    def _extended(self) -> Values:
-        """What is given more modules, or others, after it was made."""
-        adding = (
-            call.node.func.value
-            for call in self.program.calls
-            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in ADDING
-        )
-        replacing = (
-            node.value
-            for node in self.program.nodes.values()
-            if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store)
-        )
-        return frozenset().union(*map(self.program.values, (*adding, *replacing)))
+    def altered(self) -> Values:
+        """What gets other modules, or hooks, after it was made."""
+        found: set[object] = set()
+        for node in self.program.nodes.values():
+            if (changed := self._altering(node)) is not None:
+                found |= self.program.values(changed)
+        return frozenset(found)  # type: ignore[arg-type]
+
+    def _altering(self, node: ast.AST) -> ast.expr | None:
+        """What a piece of code gives other modules, or hooks."""
+        match node:
+            case ast.Call(func=ast.Attribute(attr="apply", value=changed), args=[function]):
+                return None if self._initialises(function) else changed
+            case ast.Call(func=ast.Attribute(attr=method, value=changed)) if method in (*ADDING, *HOOKING):
+                return changed
+            case ast.Call(func=ast.Name(id="setattr"), args=[changed, *_]):
+                return changed
+            case ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
+                return changed
+            case ast.Attribute(attr="_modules", value=changed):
+                return changed
+        return None
+
+    def _initialises(self, function: ast.expr) -> bool:
+        """Whether a function that is applied to every layer leaves the layers as they are, but for their numbers."""
+        functions = self.program.values(function)
+        if not functions or not all(isinstance(it, Func) for it in functions):
+            return False
+        nodes = [it for one in functions for it in self.program.body(self.program.scopes[one.scope])]  # type: ignore[union-attr]
+        stored = (it for it in nodes if isinstance(it, ast.Attribute) and isinstance(it.ctx, ast.Store))
+        return all(it.attr in INITIALISED for it in stored) and not any(map(self._altering, nodes))
 
     def _elements(self, given: Iterable[ast.expr]) -> list[ast.expr] | None:
         """The elements of a display, those of the lists in it included; None where one can't be seen."""
