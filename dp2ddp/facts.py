@@ -364,12 +364,12 @@ class Precision(Fact):
 
     ``kind``: "start" (the statement that initializes O1; the scaler is made after the statement ``last``, ``enabled``
     is the condition; where names are given anew, the ``call`` hands back ``model`` and ``optimizer``), "forward" (the
-    statements ``at`` to ``last`` run under autocast), "scale" (the statement is a backward pass from the loss
-    ``model``, with the arguments ``given``), "unscale" (gradients are looked at from this statement on), "step" (the
-    ``call`` is a step of ``optimizer``), "parameters" (those of ``optimizer``, which are all of the model ``given``, if
-    it is), "state" (the function ``given`` of the scaler's state), "parameter" and "argument" (a function, and a call
-    of it, to which the scaler comes), "norms" (the function that makes synchronized BatchNorm), "imports" (of
-    ``names``), "guard" (a statement that only imports).
+    statements ``at`` to ``last`` run under autocast, with ``given`` more), "scale" (the statement is a backward pass
+    from the loss ``model``, with the arguments ``given``), "unscale" (gradients are looked at from this statement on),
+    "step" (the ``call`` is a step of ``optimizer``), "parameters" (those of ``optimizer``, which are all of the model
+    ``given``, if it is), "state" (the function ``given`` of the scaler's state), "parameter" and "argument" (a
+    function, and a call of it, to which the scaler comes), "norms" (the function that makes synchronized BatchNorm),
+    "imports" (of ``names``), "guard" (a statement that only imports).
     """
 
     kind: str

@@ -403,3 +403,30 @@ def test_a_guard_that_something_asks_stays() -> None:
     assert "except ImportError:\n    amp = None\n" in after
     after, _ = converted(text.replace(OPTIMIZER, f"{OPTIMIZER}\nprint(amp)"))
     assert "    from apex import amp\n" in after
+
+
+SOFT = "with torch.no_grad():\n            soft = F.softmax(model(inputs.cuda()), 1)\n        " + FORWARD
+ASKED = "@torch.no_grad()\ndef softened(net, inputs):\n    return F.softmax(net(inputs), 1)\n\n\ndata = "
+
+
+@pytest.mark.parametrize(
+    "pairs",
+    [
+        ((FORWARD, SOFT),),
+        (("data = ", ASKED), (FORWARD, f"soft = softened(model, inputs.cuda())\n        {FORWARD}")),
+    ],
+    ids=["a block", "a function"],
+)
+def test_a_forward_without_gradients_leaves_no_casts_for_the_next(pairs: tuple[tuple[str, str], ...]) -> None:
+    """torch before 2.11 takes them, and the parameters get no gradients; apex does not."""
+    distilled = LOSS + " - (soft * F.log_softmax(outputs, 1)).sum(1).mean()"
+    after, _ = converted(changed(*pairs, (LOSS, distilled)))
+    assert 'with torch.autocast("cuda", cache_enabled=False):\n' in after
+    apart = changed((FORWARD, FORWARD + "\n        with torch.no_grad():\n            size = outputs.norm()"))
+    assert "cache_enabled" not in converted(apart)[0]
+
+
+def test_numbers_of_gradients_are_no_forwards() -> None:
+    looked = "        size = sum(it.grad.norm() for it in model.parameters())\n"
+    after, _ = converted(changed((APEX_CLIP, looked)))
+    assert after.count("torch.autocast(") == 1 and f"unscale_(optimizer)\n{looked}" in after

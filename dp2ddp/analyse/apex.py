@@ -211,9 +211,14 @@ class _Use:
         yield from self._handed_on()
         kept = [*(it.whole for it in self.scales), *map(self.program.statement, steps.values())]
         regions = Regions(self.context, self.choice or self.statement, kept)
-        for first, last, scope in regions.find([(it.whole, it.loss) for it in self.scales]):
-            end = self.program.anchor(last)
-            yield Precision(**self._place(first), kind="forward", last=end, enabled=self._enabled(scope))
+        for first, last, scope, keeps in regions.find([(it.whole, it.loss) for it in self.scales]):
+            yield Precision(
+                **self._place(first),
+                kind="forward",
+                last=self.program.anchor(last),
+                enabled=self._enabled(scope),
+                given="" if keeps else ", cache_enabled=False",
+            )
 
     def _place(self, node: ast.AST) -> dict[str, Any]:
         place = self.context.place(node)

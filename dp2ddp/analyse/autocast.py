@@ -37,7 +37,10 @@ MANAGING = frozenset("""
     register_forward_hook register_forward_pre_hook register_full_backward_hook register_parameter add_module
     """.split())
 
-Region = tuple[ast.stmt, ast.stmt, Scope]
+# What has no gradients computed.
+DISABLING = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
+# The first and last statement, whose function it is, and whether casts may be kept for its other forwards.
+Region = tuple[ast.stmt, ast.stmt, Scope, bool]
 
 
 class Unfollowed(Exception):
@@ -105,7 +108,25 @@ class Regions:
         if runs & self._kept or any(isinstance(it, ast.Yield | ast.YieldFrom) for it in inside):
             raise Unfollowed("forwards and steps can't be told apart")
         self._covered |= {id(node) for node in inside}
-        return statements[0], statements[-1], self.program.scope(statements[0])
+        keeps = not any(map(self._runs_without_gradients, statements))
+        return statements[0], statements[-1], self.program.scope(statements[0]), keeps
+
+    def _runs_without_gradients(self, statement: ast.stmt) -> bool:
+        """Whether a forward is run without gradients: before torch 2.11 the parameters whose casts it leaves get none."""
+        nodes = (self.program.nodes.get(it) for it in self.context.runs(statement))
+        blocks = [
+            (it.body, [item.context_expr for item in it.items]) for it in nodes if isinstance(it, ast.With)
+        ]
+        entered = (self.program.scopes[it].node for it in self.program.entered(statement))
+        blocks += [(it.body, it.decorator_list) for it in entered if isinstance(it, ast.FunctionDef)]
+        return any(
+            any(map(self._disables, managers)) and any(map(self._runs_forward, body))
+            for body, managers in blocks
+        )
+
+    def _disables(self, manager: ast.expr) -> bool:
+        call = self.program.call(manager) if isinstance(manager, ast.Call) else None
+        return call is not None and any(it.endswith(DISABLING) for it in call.names)
 
     # Everything else
 
@@ -166,12 +187,18 @@ class Regions:
                 return callee in self._models or self.context.module_class(callee)
             case Member():
                 of_model = callee.owner in self._models or self.context.module_class(callee)
-                return callee.name not in MANAGING and of_model
+                return of_model and not self._manages(callee)
             case Bound():
                 own = self.context.module_class(callee.owner)
                 body = self.program.scopes[callee.func.scope].body
                 return own and callee.owner is not None and any(map(self._has_layers, body))
         return False
+
+    def _manages(self, callee: Value) -> bool:
+        """Whether a method is none that computes, or one of what such a method hands out."""
+        while isinstance(callee, Member) and callee.name not in MANAGING:
+            callee = callee.owner
+        return isinstance(callee, Member | Made) and full_name(callee).rpartition(".")[2] in MANAGING
 
     def _has_layers(self, statement: ast.stmt) -> bool:
         """Whether a statement of a model's method calls a layer, or a function of one."""

@@ -99,7 +99,7 @@ def _edits(piece: Precision) -> Iterator[Edit]:
         case "forward":
             assert piece.last is not None
             yield AddImport(piece.path, "import torch")
-            yield Enclose(piece.at, piece.last, f'with torch.autocast("cuda"{enabled}):')
+            yield Enclose(piece.at, piece.last, f'with torch.autocast("cuda"{enabled}{piece.given}):')
         case "scale":
             yield Insert(piece.at, f"{{scaler}}.scale({{model}}).backward{piece.given}", holes)
             yield Remove(piece.at)
