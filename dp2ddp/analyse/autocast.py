@@ -112,7 +112,7 @@ class Regions:
         return statements[0], statements[-1], self.program.scope(statements[0]), keeps
 
     def _runs_without_gradients(self, statement: ast.stmt) -> bool:
-        """Whether a forward is run without gradients: before torch 2.11 the parameters whose casts it leaves get none."""
+        """Whether a forward is run without gradients: before torch 2.11, what has its casts kept gets none later."""
         nodes = (self.program.nodes.get(it) for it in self.context.runs(statement))
         blocks = [
             (it.body, [item.context_expr for item in it.items]) for it in nodes if isinstance(it, ast.With)
