@@ -220,6 +220,50 @@ class Ahead:
             "        if state.stop:\n            break\n",
         ),
     ),
+    "a decision by how often the outputs were small": case(
+        "DDP503",
+        22,
+        "`len(small)` differs between the processes",
+        (LOOP, "small = []\n" + LOOP),
+        (
+            STEP,
+            STEP + "        if outputs.std() < 0.6:\n            small.append(epoch)\n"
+            "        if len(small) > 1:\n            break\n",
+        ),
+    ),
+    "a decision by what was counted of the samples": case(
+        "DDP503",
+        22,
+        "`seen` differs between the processes",
+        (LOOP, "seen = {}\n" + LOOP),
+        (
+            STEP,
+            STEP
+            + "        for label in targets.tolist():\n            seen[label] = seen.get(label, 0) + 1\n"
+            "        if seen.get(1, 0) > 9:\n            break\n",
+        ),
+    ),
+    "a decision by an assertion": case(
+        "DDP503",
+        18,
+        "`outputs` differs between the processes",
+        (
+            STEP,
+            "        try:\n            assert outputs.std() > 0.4\n        except AssertionError:\n"
+            "            continue\n" + STEP,
+        ),
+    ),
+    "a rate by how often the outputs were small": case(
+        "DDP503",
+        21,
+        "`small` differs between the processes",
+        (LOOP, "small = 0\n" + LOOP),
+        (
+            STEP,
+            STEP + "        small += int(outputs.std() < 0.6)\n        if small > 1:\n"
+            "            for group in optimizer.param_groups:\n                group['lr'] = 0.01\n",
+        ),
+    ),
     "a schedule by the outputs": case(
         "DDP503",
         20,

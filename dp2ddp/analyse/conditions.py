@@ -226,3 +226,19 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
 def decides_device(context: Context, test: ast.expr) -> bool:
     """Whether the same condition also chooses between ``"cuda"`` and ``"cpu"``, or stands round ``.cuda()``."""
     return ast.dump(test) in context.device_tests
+
+
+def is_rate(context: Context, node: ast.AST) -> bool:
+    """Whether a statement sets something of an optimizer's."""
+    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
+    return any(
+        "param_group" in ast.unparse(it) or _is_group(context, it.value)
+        for it in targets
+        if isinstance(it, ast.Subscript)
+    )
+
+
+def _is_group(context: Context, node: ast.expr) -> bool:
+    """Whether a name runs through the groups of an optimizer."""
+    around = (context.program.parent(it) for it in context.program.definitions(node))
+    return any(isinstance(it, ast.For) and "param_groups" in ast.unparse(it.iter) for it in around)

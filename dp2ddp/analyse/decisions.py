@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.analyse import evaluations, meters
-from dp2ddp.analyse.conditions import is_call_of, returned
+from dp2ddp.analyse.conditions import is_call_of, is_rate, returned
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import LOADER, Bound, Call, Ext, Func, Inst, Mod, Scope
 from dp2ddp.analyse.loops import BatchLoop
@@ -215,7 +215,7 @@ class _Steering:
             elif isinstance(node, ast.Call):
                 if self._is_step(node) and self._runs_everywhere(node):
                     yield node.args[0]
-            elif isinstance(node, ast.Assign | ast.AugAssign) and self._is_rate(node):
+            elif isinstance(node, ast.Assign | ast.AugAssign) and is_rate(self.context, node):
                 if self._runs_everywhere(node):
                     yield node.value
 
@@ -228,21 +228,6 @@ class _Steering:
         call = self.program.call(node)
         own = call is None or any(isinstance(it, Bound) for it in call.callees)
         return getattr(node.func, "attr", "") == "step" and bool(node.args) and not own
-
-    def _is_rate(self, node: ast.AST) -> bool:
-        """Whether a statement sets something of an optimizer's."""
-        targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-        stored = [it for it in targets if isinstance(it, ast.Subscript)]
-        return any(
-            "param_groups" in ast.unparse(it) or self._is_group(it.value)
-            for it in stored
-            if isinstance(it, ast.Subscript)
-        )
-
-    def _is_group(self, node: ast.expr) -> bool:
-        """Whether a name runs through the groups of an optimizer."""
-        around = [self.program.parent(it) for it in self.program.definitions(node)]
-        return any(isinstance(it, ast.For) and "param_groups" in ast.unparse(it.iter) for it in around)
 
     @cached_property
     def _working(self) -> set[int]:
@@ -258,7 +243,7 @@ class _Steering:
             case ast.For(iter=source):
                 return bool(self.context.made(self.context.iterated(self.program.values(source)), LOADER))
             case ast.Assign() | ast.AugAssign():
-                return self._is_rate(node)
+                return is_rate(self.context, node)
             case ast.Call(func=function):
                 call = self.program.call(node)
                 if call is None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.conditions import assigned, is_rate
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.forwards import Forwards
@@ -20,6 +20,7 @@ from dp2ddp.analyse.samples import HANDED_ON, Samples, called
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 NOISE = {f"torch.{name}" for name in ("rand", "randn", "normal", "randint", "rand_like", "randn_like")}
+COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
 ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 
 
@@ -267,6 +268,7 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.If | ast.While):
         leaves = any(
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
+            or is_rate(context, inner)
             or (
                 isinstance(inner, ast.Call)
                 and _method(inner) in ("load_state_dict", "deepcopy", "step", "backward")
@@ -275,12 +277,13 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
             for inner in context.program.descendants(part)
         )
         return [node.test] if leaves or isinstance(node, ast.While) else []
+    if isinstance(node, ast.Assert):
+        around = context.program.ancestors(node)
+        return [node.test] if any(isinstance(it, ast.Try) and it.handlers for it in around) else []
     if isinstance(node, ast.Call) and _method(node) == "step":
         return list(node.args)
-    if isinstance(node, ast.Assign | ast.AugAssign):
-        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-        if any("param_group" in ast.unparse(target) for target in targets):
-            return [node.value]
+    if isinstance(node, ast.Assign | ast.AugAssign) and is_rate(context, node):
+        return [node.value]
     return []
 
 
@@ -379,8 +382,10 @@ class _Followed:
                     self.known |= self._bound(node.targets)
                 if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
                     self.rows |= self._bound(node.targets)
-                if isinstance(node, ast.Assign) and self._is_chosen(node):
-                    self.counted |= self._bound(node.targets)
+                if isinstance(node, ast.Assign):
+                    entries = [it for it in node.targets if isinstance(it, ast.Subscript)]
+                    if self._is_chosen(node) or any(self._is_by_sample(it.slice) for it in entries):
+                        self.counted |= self._bound(node.targets)
                 if isinstance(node, ast.AugAssign):
                     if self.mentioned(node.value) or self._defined(node.target) & self.known:
                         self.known |= self._bound([node.target])
@@ -392,6 +397,8 @@ class _Followed:
                     self.rows |= self._bound([self._taken(node)])
                 if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
                     self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                if isinstance(node, ast.Call) and _method(node) in COLLECTING and self._is_chosen(node):
+                    self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(node, ast.Call) and _method(node) in ADDING:
                     if any(map(self._is_by_sample, node.args)):
                         self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
@@ -403,7 +410,7 @@ class _Followed:
         """Whether an expression is another for each sample of a batch."""
         return self._uses(node, self.rows | self.known)
 
-    def _is_chosen(self, statement: ast.stmt) -> bool:
+    def _is_chosen(self, statement: ast.AST) -> bool:
         """Whether a condition that each rank answers by its part decides if something is counted."""
         inside: ast.AST = statement
         for around in self.program.ancestors(statement):
@@ -426,7 +433,7 @@ class _Followed:
         if isinstance(node, ast.Name):
             return ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
-            return ""
+            return ast.unparse(node) if self._uses(node, self.counted) else ""
         is_asked_for = isinstance(node, ast.Compare) and all(
             isinstance(it, ast.Is | ast.IsNot) for it in node.ops
         )
