@@ -531,7 +531,7 @@ NOT_BARE = {
     ),
     "statistics in the place of a layer": (
         headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
-        "of layers that can't be followed",
+        "layers or hooks that can't be followed",
     ),
     "a list that a helper fills": (
         headed(

@@ -11,6 +11,14 @@ from dp2ddp.source import Project
 
 REFUSED = {
     "arguments from a collection": (WRAP, "model = nn.DataParallel(model, **{})", "DDP102", 9, "collection"),
+    "gradients that are returned": (
+        "        loss.backward()\n",
+        "        own = list(model.parameters())\n        for parameter, gradient in zip(own, torch.autograd.grad(loss, own)):\n"
+        "            parameter.grad = gradient\n        loss.detach().requires_grad_().backward()\n",
+        "DDP503",
+        18,
+        "returns the gradients of this process's part",
+    ),
     "no seed": (LOADER, "import random\nrandom.seed()\n" + LOADER, "DDP503", 8, "seeded otherwise"),
     "an end by the clock, in a handler": (
         STEP,

@@ -102,6 +102,7 @@ def analyse(project: Project) -> Facts:
             *effects.obstacles(context, acts),
             *effects.imported(context),
             *hooks.obstacles(context),
+            *hooks.returned(context),
             *stays,
             *precision.obstacles(context),
             *alike.obstacles(context, acts),

@@ -1,4 +1,4 @@
-"""Functions that are given gradients before those of the processes are averaged.
+"""Functions that are given gradients before those of the processes are averaged, or return them.
 
 nn.DataParallel has added up what its replicas computed when the hook of a parameter is called. Now each process has the
 gradients of its part there. What is linear in them may come before their average as well as after it; nothing else may.
@@ -22,7 +22,39 @@ OF_MODULES = {"register_full_backward_hook", "register_backward_hook"}
 KEEPING = {"append", "update", "add", "extend", "setdefault", "__setitem__", "print"}
 SCALING = {"mul", "div", "mul_", "div_", "multiply", "divide"}
 HANDING_ON = {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
+GRAD = "torch.autograd.grad"
+PARAMETERS = {"parameters", "named_parameters", "weight", "bias"}
 TELLING = {"device", "dtype", "shape", "size", "type"}
+
+
+def returned(context: Context) -> Iterator[Obstacle]:
+    """Gradients of parameters that ``torch.autograd.grad`` returns: nothing averages them."""
+    for call in context.program.calls:
+        inputs = call.argument("inputs", 1) if call.names == {GRAD} else None
+        if inputs is not None and context.runs_in_training(call.node) and _are_parameters(context, inputs):
+            yield context.obstacle(
+                call.node,
+                "autograd.grad() returns the gradients of this process's part: only those of backward() are averaged",
+                "train with backward(), and read .grad after it",
+            )
+
+
+def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether an expression names parameters, or is a name that was given some."""
+    program = context.program
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Attribute) and inner.attr in PARAMETERS:
+            return True
+        found = program.definitions(inner) if isinstance(inner, ast.Name) and depth < 4 else []
+        for definition in found:
+            if isinstance(definition, ast.arg):
+                sources = program.given(definition)
+            else:
+                statement = program.statement(definition)
+                sources = [statement.value] if isinstance(statement, ast.Assign) else []
+            if any(_are_parameters(context, source, depth + 1) for source in sources):
+                return True
+    return False
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
