@@ -97,7 +97,7 @@ def test_o1_is_followed_in_other_words(name: str) -> None:
     assert "amp.initialize" not in after and "scale_loss" not in after
 
 
-PENALTY = "        loss = loss + torch.autograd.grad(outputs.sum(), model.parameters())[0].norm()\n"
+PENALTY = "        loss = loss + torch.autograd.grad(outputs.sum(), outputs)[0].norm()\n"
 STAYING = {
     "another level": ((('"O1"', '"O2"'),), "nothing that is its O2"),
     "a level that an option chooses": (
