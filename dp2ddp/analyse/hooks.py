@@ -14,6 +14,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, PLAIN
 from dp2ddp.analyse.link import Bound, Func, Scope
+from dp2ddp.analyse.samples import right_side
 from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
 
 OF_TENSORS = {"register_hook"}
@@ -23,7 +24,7 @@ KEEPING = {"append", "update", "add", "extend", "setdefault", "__setitem__", "pr
 SCALING = {"mul", "div", "mul_", "div_", "multiply", "divide"}
 HANDING_ON = {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
 GRAD = "torch.autograd.grad"
-PARAMETERS = {"parameters", "named_parameters", "weight", "bias"}
+COLLECTING = {f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted")}
 TELLING = {"device", "dtype", "shape", "size", "type"}
 
 
@@ -40,21 +41,30 @@ def returned(context: Context) -> Iterator[Obstacle]:
 
 
 def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
-    """Whether an expression names parameters, or is a name that was given some."""
+    """Whether an expression is made of parameters, or is a name that was given some."""
     program = context.program
-    for inner in ast.walk(node):
-        if isinstance(inner, ast.Attribute) and inner.attr in PARAMETERS:
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Attribute(attr="weight" | "bias") | ast.Call(
+            func=ast.Attribute(attr="parameters" | "named_parameters")
+        ):
             return True
-        found = program.definitions(inner) if isinstance(inner, ast.Name) and depth < 4 else []
-        for definition in found:
-            if isinstance(definition, ast.arg):
-                sources = program.given(definition)
-            else:
-                statement = program.statement(definition)
-                sources = [statement.value] if isinstance(statement, ast.Assign) else []
-            if any(_are_parameters(context, source, depth + 1) for source in sources):
-                return True
-    return False
+        case ast.Call(args=given) if program.call(node) and program.call(node).names & COLLECTING:  # type: ignore[union-attr]
+            parts = given
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            pass
+        case ast.Starred(value=value) | ast.Subscript(value=value):
+            parts = [value]
+        case ast.ListComp(generators=[*rounds]) | ast.GeneratorExp(generators=[*rounds]):
+            parts = [it.iter for it in rounds]
+        case ast.Name() if depth < 8:
+            for definition in program.definitions(node):
+                if isinstance(definition, ast.arg):
+                    parts += program.given(definition)
+                else:
+                    value = right_side(program.statement(definition), definition)
+                    parts += [] if value is None else [value]
+    return any(_are_parameters(context, part, depth + 1) for part in parts)
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
