@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
-from dp2ddp.analyse import evaluations, meters
+from dp2ddp.analyse import evaluating, meters
 from dp2ddp.analyse.conditions import is_call_of, is_rate, returned
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import LOADER, Bound, Call, Ext, Func, Inst, Mod, Scope
@@ -83,7 +83,7 @@ class _Forwards:
         self._whole = [it for it in loops if not it.trains and not self._is_dealt(it, dealt)]
         self._dealt = [it for it in loops if not it.trains and self._is_dealt(it, dealt)]
         self._training = [it for it in loops if it.trains]
-        self._wrapped = evaluations.wrapped_modules(context)
+        self._wrapped = evaluating.wrapped_modules(context)
         self.calls = frozenset(
             id(call.node)
             for call in self.program.calls
@@ -99,7 +99,7 @@ class _Forwards:
 
     def _is_dealt(self, loop: BatchLoop, dealt: set[object]) -> bool:
         return any(self.program.anchor(it) in dealt for it in loop.draws) or any(
-            evaluations.is_dealt(self.context, it) for it in ast.walk(loop.source)
+            evaluating.is_dealt(self.context, it) for it in ast.walk(loop.source)
         )
 
     def _is_whole(self, node: ast.AST) -> bool:

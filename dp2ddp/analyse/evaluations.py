@@ -9,67 +9,21 @@ from __future__ import annotations
 
 import ast
 import string
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 
-from dp2ddp.analyse import alike, kinds, meters, samples
+from dp2ddp.analyse import kinds, meters
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.gathering import Gathering
+from dp2ddp.analyse.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt, root_name
 from dp2ddp.analyse.kinds import DEALT, Kind, Value
-from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.link import Inst, Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import right_side
 from dp2ddp.facts import Effect, Evaluation
-from dp2ddp.source import Location
 
-DEALT_ALREADY = "dp2ddp.runtime.shard_batches"
-# What changes nothing but what it returns: by full name or, with a dot at the end, by its beginning.
-PURE = ("torch.", "numpy.", "math.", "scipy.", "sklearn.metrics.", "itertools.", "functools.", "operator.")
-NOT_PURE = (
-    "torch.save",
-    "torch.load",
-    "torch.manual_seed",
-    "torch.seed",
-    "torch.utils.",
-    "torch.distributed.",
-)
-NOT_PURE += ("torch.optim.", "torch.autograd.backward", "torch.set_", "numpy.save", "numpy.load", "scipy.io.")
-NOT_PURE += ("torch.nn.", "torch.multiprocessing.", "torch.hub.", "torch.onnx.", "torch.jit.", "numpy.put")
-NOT_PURE += ("numpy.copyto", "numpy.fill_diagonal", "numpy.place")
-BUILTINS = frozenset(f"builtins.{name}" for name in """
-    abs all any bool dict divmod enumerate filter float format int isinstance len list map max min pow range reversed
-    round set slice sorted str sum tuple zip hasattr getattr type
-    """.split())
-# Methods of tensors, arrays and strings that leave these as they are.
-METHODS = frozenset("""
-    size dim numel nelement view view_as reshape permute transpose t unsqueeze flatten index_select masked_select
-    nonzero matmul mm bmm dot isnan isfinite equal format join split strip items keys values get lower upper
-    startswith endswith count index copy repeat narrow unfold diag trace triu tril ne_ bincount histc unique
-    max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
-    """.split())
-METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
-# Methods of lists, dicts and sets that change these.
-CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
-# Methods whose result is another look at what they are called of.
-VIEWS = set("""
-    view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
-    values items get
-    """.split())
-HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
 STATEMENTS += (ast.Continue, ast.Assert)
-# What hands out all elements of its first argument.
-HANDING_ON = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"}
 ZEROS = {"torch.zeros", "numpy.zeros", "torch.tensor", "numpy.array", "torch.zeros_like", "numpy.zeros_like"}
-
-
-class _Whole(Exception):
-    """Why every process must evaluate everything."""
-
-    def __init__(self, node: ast.AST, reason: str) -> None:
-        super().__init__(reason)
-        self.node, self.reason = node, reason
 
 
 @dataclass(frozen=True)
@@ -87,14 +41,14 @@ class _Kept:
 
 def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> Iterator[Evaluation]:
     """Every evaluation loop of a program that trains, and what it leaves; or why it must stay whole."""
-    around = _Surroundings(context, loops, effects)
+    around = Surroundings(context, loops, effects)
     for loop in loops:
         if isinstance(loop.node, ast.For) and not loop.trains and around.runs_model(loop):
             if any(is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
             try:
-                yield _Evaluation(around, loop).fact()
-            except _Whole as whole:
+                yield _InTurn(around, loop).fact()
+            except Whole as whole:
                 where = "" if whole.node is loop.node else f" in {_place(context, whole.node, loop.node)}"
                 after = context.program.anchor(loop.node)
                 yield Evaluation(**context.place(loop.source), after=after, whole=whole.reason + where)
@@ -106,131 +60,16 @@ def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:
     return f"line {place.span.line}" if here else f"{place.path.name}:{place.span.line}"
 
 
-def is_dealt(context: Context, node: ast.AST) -> bool:
-    """Whether something is a loader whose batches are dealt already."""
-    call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and DEALT_ALREADY in call.names
-
-
-def wrapped_modules(context: Context) -> Values:
-    """The modules that are wrapped, and trained."""
-    return frozenset().union(*(_module(context, it) for it in context.trained_wraps))
-
-
-def _module(context: Context, site: int) -> Values:
-    call = context.program.call(context.program.node(site))
-    given = call.argument("module", 0) if call is not None else None
-    return frozenset() if given is None else context.program.values(given)
-
-
-def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
-    nodes = (context.program.nodes.get(key) for key in runs)
-    calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
-    return (call for call in calls if call is not None)
-
-
-class _Surroundings:
-    """What the loops of a program have in common."""
-
-    def __init__(self, context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> None:
-        self.context, self.program = context, context.program
-        self.effects = [(Location(effect.path, effect.at.span), effect) for effect in effects]
-        self.samples = Gathering(context, loops)
-        self.wrapped = wrapped_modules(context)
-
-    def runs_model(self, loop: BatchLoop) -> bool:
-        return any(
-            self.context.is_wrapped(call.callees) or call.callees & self.wrapped
-            for call in _calls(self.context, loop.runs)
-        )
-
-    @cached_property
-    def hook(self) -> ast.Call | None:
-        """What has forwards call something else, too."""
-        calls = (node for node in self.program.nodes.values() if isinstance(node, ast.Call))
-        return next((it for it in calls if getattr(it.func, "attr", "") in HOOKS), None)
-
-    @cached_property
-    def going_on(self) -> list[tuple[ast.ExceptHandler, ast.Try]]:
-        """The handlers after which a process goes on alone."""
-        return [
-            (it, node)
-            for node in self.program.nodes.values()
-            if isinstance(node, ast.Try)
-            for it in node.handlers
-            if not alike.ends(self.context, it.body)
-            and (it.type is None or ast.unparse(it.type) != "KeyboardInterrupt")
-        ]
-
-    @cached_property
-    def forwards(self) -> set[int]:
-        """The functions that forwards of the project's modules run."""
-        waiting = [
-            scope
-            for scope in self.program.scopes
-            if isinstance(scope.node, ast.FunctionDef)
-            and scope.node.name == "forward"
-            and self._is_module(scope)
-        ]
-        found: set[int] = set()
-        while waiting:
-            scope = waiting.pop()
-            if scope.index not in found:
-                found.add(scope.index)
-                waiting += [
-                    self.program.scopes[index]
-                    for node in self.program.body(scope)
-                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
-                ]
-        return found
-
-    def _is_module(self, scope: Scope) -> bool:
-        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
-
-    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
-        """The methods of its own that a method calls."""
-        match node:
-            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
-                return (
-                    self.program.methods(Inst(scope.owner, 0), name, node)
-                    if scope.owner is not None
-                    else set()
-                )
-        return set()
-
-
-class _Evaluation:
+class _InTurn(EvaluationLoop):
     """One loop, looked at."""
 
-    def __init__(self, around: _Surroundings, loop: BatchLoop) -> None:
-        self.around = around
-        self.context, self.program = around.context, around.program
-        self.loop, self.node = loop, loop.node
-        self.inside = {id(node) for node in ast.walk(loop.node)}
+    def __init__(self, around: Surroundings, loop: BatchLoop) -> None:
+        super().__init__(around, loop)
         self.kept: dict[str, _Kept] = {}
-        self._before, self._after = self._surroundings()
-
-    def _surroundings(self) -> tuple[list[ast.stmt], ast.stmt]:
-        """The statements right before the loop, and the one after which it is over: a ``with``, perhaps."""
-        last: ast.stmt = self.node
-        before: list[ast.stmt] = []
-        while True:
-            block = self.program.block(last)
-            place = block.index(last)
-            before = block[:place] + before
-            around = self.program.parent(last)
-            if not isinstance(around, ast.With) or place + 1 < len(block):
-                break
-            last = around
-        outer = last
-        while isinstance(around := self.program.parent(outer), ast.With):
-            block = self.program.block(around)
-            before = block[: block.index(around)] + before
-            outer = around
-        return before, last
 
     def fact(self) -> Evaluation:
         draw = self._draw()
+        self._check_index()
         self._check_models()
         self._check_handlers()
         for statement in self.node.body:
@@ -240,10 +79,10 @@ class _Evaluation:
             self._check_begin(name)
         self._check_names()
         if not self.kept:
-            raise _Whole(self.node, "nothing is added up in it")
+            raise Whole(self.node, "nothing is added up in it")
         lists = tuple(name for name, it in self.kept.items() if it.kind == "list")
         if lists and not isinstance(draw, ast.Name | ast.Attribute):
-            raise _Whole(draw, "its loader has no name")
+            raise Whole(draw, "its loader has no name")
         return Evaluation(
             **self.context.place(draw),
             after=self.program.anchor(self._after),
@@ -260,106 +99,13 @@ class _Evaluation:
 
     # Where it draws, and what computes
 
-    def _draw(self) -> ast.expr:
-        """The loader in the loop's header."""
-        draws = self.loop.draws
-        if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
-            raise _Whole(self.node, "its loader is not in its header")
-        values = self.program.values(draws[0])
-        if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
-            raise _Whole(self.node, "what it draws from may be something else than a DataLoader")
-        around = self.node.iter
-        while around is not draws[0]:
-            call = self.program.call(around)
-            if call is None or not call.names or not call.names <= HANDING_ON:
-                raise _Whole(self.node, f"`{ast.unparse(self.node.iter)}` may be other batches")
-            if "builtins.enumerate" in call.names:
-                self._check_index()
-            around = call.node.args[0]
-        return draws[0]
-
     def _check_index(self) -> None:
-        target = self.node.target
-        index = target.elts[0] if isinstance(target, ast.Tuple) else None
+        index = self._index()
         for use in self._uses(index.id) if isinstance(index, ast.Name) else ():
             if index in self.program.definitions(use):
-                raise _Whole(use, f"it looks at the number of the batch, `{index.id}`,")
-        if not isinstance(index, ast.Name):
-            raise _Whole(self.node, "it looks at the number of the batch")
-
-    def _check_models(self) -> None:
-        """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
-        if self.around.hook is not None:
-            raise _Whole(self.around.hook, "the model's forward calls what is registered")
-        for call in _calls(self.context, self.loop.runs):
-            called = self._modules(call.callees)
-            if called and self._is_copy(call.node.func):
-                raise _Whole(call.node, "there is a copy of the model, with buffers of its own")
-            if called and not self._is_evaluated(called):
-                raise _Whole(
-                    call.node,
-                    f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
-                )
-
-    def _check_handlers(self) -> None:
-        """Nobody goes on after an exception that one process alone may have in the loop."""
-        for handler, node in self.around.going_on:
-            if any(id(self.node) in self.context.runs(it) for it in node.body):
-                raise _Whole(handler, "an exception in it is caught")
-
-    def _is_copy(self, called: ast.expr, depth: int = 0) -> bool:
-        """Whether a model may be a copy; a wrapped one that is an argument is evaluated as the model is."""
-        for made in self.program.definitions(called) if depth < 4 else ():
-            if isinstance(made, ast.arg):
-                if any(self._is_copy(given, depth + 1) for given in self.program.given(made)):
-                    return True
-                continue
-            right = getattr(self.program.statement(made), "value", None)
-            call = self.program.call(right) if isinstance(right, ast.Call) else None
-            copies = call is not None and call.names & {"copy.deepcopy", "copy.copy"}
-            if copies and not (depth and self.context.is_wrapped(self.program.values(right))):
-                return True
-        return False
-
-    def _modules(self, values: Values) -> set[object]:
-        """The wrapped modules among some values, their wrappers too."""
-        found: set[object] = set()
-        for value in values:
-            if isinstance(value, Made) and value.name == WRAP:
-                found |= {value, *_module(self.context, value.site)}
-            elif value in self.around.wrapped:
-                found.add(value)
-        return found
-
-    def _is_evaluated(self, called: set[object]) -> bool:
-        for statement in reversed(self._before):
-            match statement:
-                case ast.Expr(
-                    value=ast.Call(func=ast.Attribute(value=model, attr="eval" | "train" as mode), args=args)
-                ):
-                    if self._modules(self.program.values(model)) & called:
-                        return mode == "eval" or _is_false(args)
-            if self._may_train(statement, called):
-                return False
-        return False
-
-    def _may_train(self, statement: ast.stmt, called: set[object]) -> bool:
-        """Whether a statement may put a part of a module into training mode."""
-        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
-            return False
-        entered = [self.program.scopes[index] for index in self.program.entered(statement)]
-        run = [*ast.walk(statement), *(node for scope in entered for node in self.program.body(scope))]
-        for node in run:
-            match node:
-                case ast.Call(func=ast.Attribute(value=model, attr="train"), args=args) if not _is_false(
-                    args
-                ):
-                    others = self._modules(self.program.values(model))
-                    if not others or others & called:
-                        return True
-                case ast.Attribute(attr="training", ctx=ast.Store()):
-                    return True
-        return False
+                raise Whole(use, f"it looks at the number of the batch, `{index.id}`,")
+        if index is not None and not isinstance(index, ast.Name):
+            raise Whole(self.node, "it looks at the number of the batch")
 
     # What it does
 
@@ -375,32 +121,32 @@ class _Evaluation:
                 for target in targets:
                     self._store(target)
             case ast.Expr(value=ast.Call(func=ast.Attribute(value=holder, attr=method)) as call):
-                root = _root(holder)
+                root = root_name(holder)
                 if root is None or not self._is_own(root.id):
                     self._collect(statement, call, holder, method)
             case ast.If() | ast.For() | ast.With():
                 for inner in (*statement.body, *getattr(statement, "orelse", [])):
                     self._statement(inner)
             case _ if not isinstance(statement, STATEMENTS):
-                raise _Whole(statement, f"`{ast.unparse(statement).splitlines()[0]}`")
+                raise Whole(statement, f"`{ast.unparse(statement).splitlines()[0]}`")
 
     def _store(self, target: ast.expr) -> None:
         for part in ast.walk(target):
             if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store):
-                base = _base(part)
+                base = base_name(part)
                 if isinstance(part, ast.Attribute) or base is None or not self._is_own(base.id):
-                    raise _Whole(part, f"it assigns to `{ast.unparse(part)}`")
+                    raise Whole(part, f"it assigns to `{ast.unparse(part)}`")
                 self._check_made(base)
 
     def _add(self, statement: ast.AugAssign, target: ast.expr) -> None:
-        base = _base(target)
+        base = base_name(target)
         if base is None:
-            raise _Whole(target, f"it assigns to `{ast.unparse(target)}`")
+            raise Whole(target, f"it assigns to `{ast.unparse(target)}`")
         if self._is_own(base.id):
             self._check_made(base)
             return
         if not isinstance(statement.op, ast.Add | ast.Sub):
-            raise _Whole(statement, f"`{ast.unparse(statement)}`")
+            raise Whole(statement, f"`{ast.unparse(statement)}`")
         if isinstance(target, ast.Name) and self._begins_as_list(target.id):
             self._check_regular(statement, samples=False)
             self._collect_rows(target, statement.value)
@@ -409,23 +155,7 @@ class _Evaluation:
     def _check_made(self, name: ast.Name) -> None:
         """What a name of the loop's own stands for was made in the loop, too: it is changed in place."""
         if self._is_older(name, set()):
-            raise _Whole(name, f"`{name.id}` may be something that was there before,")
-
-    def _is_older(self, name: ast.Name, seen: set[str]) -> bool:
-        """Whether a name may stand for something that was made before the loop, or for a part of it."""
-        if not self._is_own(name.id):
-            made = map(self.program.statement, self.program.definitions(name))
-            return not any(isinstance(it, ast.Import | ast.ImportFrom) for it in made)
-        if name.id in seen:
-            return False
-        given: list[ast.expr] = []
-        for node in ast.walk(self.node):
-            if isinstance(node, ast.Assign):
-                if any(name.id in _stored(target) for target in node.targets):
-                    given.append(node.value)
-            elif isinstance(node, ast.For) and node is not self.node and name.id in _stored(node.target):
-                given.append(node.iter)
-        return any(self._is_older(root, seen | {name.id}) for value in given for root in _looks_at(value))
+            raise Whole(name, f"`{name.id}` may be something that was there before,")
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
@@ -437,26 +167,20 @@ class _Evaluation:
         elif any(isinstance(value, Inst) for value in self.program.values(holder)):
             added = meters.added(self.context, self.program.values(holder), method)
             if added is None:
-                raise _Whole(call, f"`{ast.unparse(call.func)}` can't be shown to add up only")
+                raise Whole(call, f"`{ast.unparse(call.func)}` can't be shown to add up only")
             if added.is_meter and isinstance(holder, ast.Name):
                 self._keep(holder.id, "meter", holder, sums=added.sums)
             elif added.latest:
-                raise _Whole(call, f"`{ast.unparse(call.func)}` keeps what is of the last batch")
+                raise Whole(call, f"`{ast.unparse(call.func)}` keeps what is of the last batch")
             else:
                 self._keep(ast.unparse(holder), "object", holder, sums=added.sums)
         else:
             self._check_discarded(call)
 
-    def _check_discarded(self, call: ast.Call) -> None:
-        """A method whose result nobody looks at is called for what else it does."""
-        found = self.program.call(call)
-        if found is None or not found.names or not all(map(_is_pure_name, found.names)):
-            raise _Whole(call, f"`{ast.unparse(call.func)}` may do more than to return something,")
-
     def _keep(self, name: str, kind: str, *uses: ast.expr, sums: frozenset[str] = frozenset()) -> None:
         kept = self.kept.setdefault(name, _Kept(kind, sums=sums))
         if (kept.kind, kept.sums) != (kind, sums) or (kind == "list" and kept.uses):
-            raise _Whole(uses[0], f"`{name}` is filled in several ways")
+            raise Whole(uses[0], f"`{name}` is filled in several ways")
         kept.uses.update(map(id, uses))
 
     def _check_regular(self, statement: ast.stmt, samples: bool = True) -> None:
@@ -467,7 +191,7 @@ class _Evaluation:
             if isinstance(node, ast.Continue):
                 skipped = next(it for it in self.program.ancestors(node) if isinstance(it, LOOPS))
                 if any(it is skipped for it in around_it):
-                    raise _Whole(node, "a list does not get one entry for each batch or sample")
+                    raise Whole(node, "a list does not get one entry for each batch or sample")
         for around in around_it:
             if around is self.node:
                 return
@@ -477,7 +201,7 @@ class _Evaluation:
                     continue
             if not isinstance(around, ast.With):
                 break
-        raise _Whole(statement, "a list does not get one entry for each batch or sample")
+        raise Whole(statement, "a list does not get one entry for each batch or sample")
 
     def _collect_rows(self, node: ast.expr, value: ast.expr) -> None:
         """Elements that are as many as there are samples."""
@@ -487,39 +211,7 @@ class _Evaluation:
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
         if isinstance(value, ast.IfExp) or self.around.samples.of(value) not in DEALT:
-            raise _Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
-
-    def _is_own(self, name: str) -> bool:
-        """Whether a name is assigned in the loop, anew for each batch."""
-        return name in self._own
-
-    @cached_property
-    def _own(self) -> set[str]:
-        """The names that the loop assigns, but for those that it adds to."""
-        comprehended = {
-            id(inner)
-            for node in ast.walk(self.node)
-            if isinstance(node, ast.comprehension)
-            for inner in ast.walk(node.target)
-        }
-        return {
-            node.id
-            for node in ast.walk(self.node)
-            if isinstance(node, ast.Name)
-            and isinstance(node.ctx, ast.Store)
-            and id(node) not in comprehended
-            and not self._is_addition(self.program.statement(node), node)
-        }
-
-    def _is_addition(self, statement: ast.stmt, node: ast.Name) -> bool:
-        match statement:
-            case ast.AugAssign(target=target):
-                return target is node
-            case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
-            ):
-                return name == left == node.id
-        return False
+            raise Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
@@ -544,7 +236,7 @@ class _Evaluation:
                     if isinstance(node, ast.Attribute) and (
                         node.attr in kept.sums or (ast.unparse(node) == name and id(node) not in kept.uses)
                     ):
-                        raise _Whole(node, f"`{ast.unparse(node)}` is looked at in it")
+                        raise Whole(node, f"`{ast.unparse(node)}` is looked at in it")
 
     def _updates(self) -> set[int]:
         """The methods of meters and objects that add to these."""
@@ -558,162 +250,8 @@ class _Evaluation:
             )
         }
 
-    def _run(self, scopes: list[Scope]) -> Iterator[ast.AST]:
-        yield from ast.walk(self.node)
-        for scope in scopes:
-            yield from self.program.body(scope)
-
-    def _check_effects(self, nodes: Iterable[ast.AST]) -> None:
-        """Nothing that is run must be done once; a progress bar in the header is not looked at."""
-        known = self.program.nodes  # the body of a lambda is no statement of the file's
-        parts = (it for it in nodes if isinstance(it, ast.expr | ast.stmt) and id(it) in known)
-        places = set(map(self.program.location, parts))
-        effect = next((effect for place, effect in self.around.effects if place in places), None)
-        if effect is not None:
-            raise _Whole(self.node, f"it does something that one process must do alone, {effect.what}")
-
-    def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
-        if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
-            raise _Whole(node, "a function that it calls does more than to return something,")
-        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-            base = _base(node)
-            if (
-                isinstance(node, ast.Attribute)
-                or base is None
-                or base.id not in scope.names
-                or base.id in scope.params
-            ):
-                raise _Whole(node, f"a function that it calls assigns to `{ast.unparse(node)}`")
-            elif self._is_given(base, scope):
-                raise _Whole(node, f"a function that it calls changes `{base.id}`")
-        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            is_kept = self._is_held(node.target, scope) if in_forward else self._is_given(node.target, scope)
-            if is_kept:
-                raise _Whole(node, f"a function that it calls changes `{node.target.id}`")
-        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
-            own = self.program.called_scopes(node.value)
-            root = _root(node.value.func)
-            if not in_forward and not own and (root is None or not _is_local(scope, root.id)):
-                self._check_discarded(node.value)
-        self._check_node(node, in_forward)
-
-    def _is_given(self, name: ast.Name, scope: Scope, seen: frozenset[int] = frozenset()) -> bool:
-        """Whether a name in a function may stand for something that was there before, or for a part of it."""
-        for made in self.program.definitions(name) if id(name) not in seen else ():
-            if isinstance(made, ast.arg):
-                return True
-            statement = self.program.statement(made)
-            if self.program.scope(statement) is not scope:
-                if not isinstance(statement, ast.Import | ast.ImportFrom):
-                    return True
-            elif isinstance(statement, ast.Assign | ast.For):
-                value = statement.value if isinstance(statement, ast.Assign) else statement.iter
-                if any(self._is_given(root, scope, seen | {id(name)}) for root in _looks_at(value)):
-                    return True
-        return False
-
-    def _is_held(self, value: ast.expr, scope: Scope) -> bool:
-        """Whether a value in a method may be something that its object keeps."""
-        me = scope.params[:1] if scope.owner is not None else []
-        for root in _looks_at(value):
-            if root is not value and root.id in me:
-                return True
-            for made in self.program.definitions(root) if root is value else ():
-                statement = None if isinstance(made, ast.arg) else self.program.statement(made)
-                if isinstance(statement, ast.Assign):
-                    if any(it.id in me for it in _looks_at(statement.value)):
-                        return True
-        return False
-
-    def _check_node(self, node: ast.AST, in_forward: bool) -> None:
-        if isinstance(node, ast.Call):
-            self._check_call(node, in_forward)
-        elif isinstance(node, LOOPS) and node is not self.node:
-            source = getattr(node, "iter", None)
-            if isinstance(node, ast.AsyncFor) or (
-                source is not None
-                and self.context.made(self.context.iterated(self.program.values(source)), LOADER)
-            ):
-                raise _Whole(node, "there is another loop over batches")
-        elif isinstance(node, ast.With):
-            for item in node.items:
-                if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
-                    raise _Whole(node, f"`with {ast.unparse(item)}` may do more,")
-        elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
-            raise _Whole(node, f"`{ast.unparse(node)}`")
-
-    def _check_call(self, node: ast.Call, in_forward: bool) -> None:
-        call = self.program.call(node)
-        if call is not None and (alike.draws(call) or _draws_always(call)):
-            raise _Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
-        writes = any(it.arg == "out" for it in node.keywords)
-        if call is None or writes or not self._is_pure(call, in_forward):
-            raise _Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
-
-    def _is_pure(self, call: Call, in_forward: bool) -> bool:
-        if self._modules(call.callees) or (in_forward and self._is_layer(call)):
-            return True
-        own = self.program._entered(call)
-        method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
-        if own:
-            return all(not self._has_state(value) for value in call.callees)
-        holder = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-        kept = isinstance(holder, ast.Name) and id(holder) in self._kept_uses()
-        if method in CHANGING:
-            return kept or (isinstance(holder, ast.Name) and self._is_fresh(holder))
-        if holder is not None and method.endswith("_") and not method.startswith("__"):
-            root = _root(holder)
-            if method not in METHODS or root is None:
-                return False
-            if in_forward:
-                return not self._is_held(holder, call.scope)
-            if id(root) in self.inside:
-                return self._is_own(root.id) and not self._is_older(root, set())
-            return _is_local(call.scope, root.id) and not self._is_given(root, call.scope)
-        if call.names:
-            return all(_is_pure_name(name) or name.rpartition(".")[-1] in METHODS for name in call.names)
-        return kept or method in METHODS
-
-    def _is_layer(self, call: Call) -> bool:
-        """Whether a call in a module's forward is one of its layers, or of its methods."""
-        function: ast.expr = call.node.func
-        if isinstance(function, ast.Attribute) and (function.attr in CHANGING or function.attr.endswith("_")):
-            return False
-        if call.callees:
-            return all(map(self.context.module_class, call.callees))
-        while isinstance(function, ast.Subscript | ast.Attribute):
-            function = function.value
-        return isinstance(function, ast.Name) and call.scope.params[:1] == [function.id]
-
-    def _is_fresh(self, name: ast.Name) -> bool:
-        """Whether a list, dict or set was made in the same place, for each batch."""
-        made = self.program.definitions(name)
-        right = [
-            getattr(self.program.statement(it), "value", None) for it in made if not isinstance(it, ast.arg)
-        ]
-        fresh = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
-        is_new = len(right) == len(made) > 0 and all(isinstance(it, fresh) for it in right)
-        return is_new and self._is_made_there(name)
-
-    def _is_made_there(self, name: ast.Name) -> bool:
-        scope = self.program.scope(name)
-        return self._is_own(name.id) if id(name) in self.inside else _is_local(scope, name.id)
-
     def _kept_uses(self) -> set[int]:
         return set().union(*(it.uses for it in self.kept.values()))
-
-    def _has_state(self, value: object) -> bool:
-        """Whether a module of the project's, which is not wrapped, may have layers: they are this process's own."""
-        if not isinstance(value, Inst) or not self.context.module_class(value):
-            return False
-        for index in self.program.methods(value, "__init__", self.program.node(value.site)):
-            for node in self.program.body(self.program.scopes[index]):
-                call = self.program.call(node) if isinstance(node, ast.Call) else None
-                is_super = isinstance(node, ast.Call) and "super" in ast.unparse(node.func)
-                losses = call is not None and call.names and all(map(_is_loss_name, call.names))
-                if isinstance(node, ast.Call) and not is_super and not losses:
-                    return True
-        return False
 
     # What it leaves
 
@@ -728,16 +266,16 @@ class _Evaluation:
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-                raise _Whole(node, f"`{name}` may be looked at elsewhere")
+                raise Whole(node, f"`{name}` may be looked at elsewhere")
         begins = {it for use in uses for it in self.program.definitions(use)}
         begins = {it for it in begins if id(it) not in self.inside}
         values = [self._begin(it) for it in begins]
         if not begins or not all(value is not None and self._is_nothing(kept, value) for value in values):
-            raise _Whole(uses[0], f"`{name}` can't be shown to begin with nothing right before it")
+            raise Whole(uses[0], f"`{name}` can't be shown to begin with nothing right before it")
         earlier = {id(it) for statement in self._before for it in ast.walk(statement)}
         for use in self._uses(name):
             if id(use) in earlier and begins & set(self.program.definitions(use)):
-                raise _Whole(use, f"`{name}` is used before it")
+                raise Whole(use, f"`{name}` is used before it")
 
     def _reset(self, name: str, kept: _Kept) -> str | None:
         """The method that was called last of an object before the loop."""
@@ -822,13 +360,6 @@ class _Evaluation:
                 return not filled or (bool(value.args) and self._is_zero(value.args[0]))
         return False
 
-    def _uses(self, name: str) -> Iterator[ast.Name]:
-        scope = self.program.scope(self.node)
-        tree = self.program.file(self.node).tree if scope.is_module else scope.node
-        for node in ast.walk(tree):
-            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
-                yield node
-
     def _check_names(self) -> None:
         """Of what it assigns, nothing else is looked at by another batch, or after the loop."""
         allowed = self._kept_uses()
@@ -840,39 +371,13 @@ class _Evaluation:
                     continue
                 if name in self.kept:
                     if id(use) in self.inside or id(use) in self.loop.runs:
-                        raise _Whole(use, f"`{name}` is looked at in it")
+                        raise Whole(use, f"`{name}` is looked at in it")
                     if self.kept[name].kind == "meter":
                         self._check_meter(name, use)
                 elif defined and id(use) not in self.inside:
-                    raise _Whole(use, f"`{name}`, of its last batch, is used")
+                    raise Whole(use, f"`{name}`, of its last batch, is used")
                 elif id(use) in self.inside and self._is_carried(use, defined):
-                    raise _Whole(use, f"`{name}` may be that of another batch")
-
-    def _is_carried(self, use: ast.Name, defined: list[ast.AST]) -> bool:
-        """Whether a name that is assigned in the loop may still have what it had before."""
-        order, statement = self.program.order, self.program.statement
-        later = [it for it in defined if order[id(it)] > order[id(use)] or statement(it) is statement(use)]
-        return bool(later) or (bool(defined) and len(defined) < len(self._reaching(use)))
-
-    def _reaching(self, use: ast.Name) -> list[ast.AST]:
-        """The definitions that a use may see: in the body of a ``for``, its target hides what was before."""
-        found = self.program.definitions(use)
-        inner: set[ast.AST] = set()
-        for around in self.program.ancestors(use):
-            if isinstance(around, ast.For) and any(it in found for it in ast.walk(around.target)):
-                body = {id(it) for it in ast.walk(around)}
-                order, statement = self.program.order, self.program.statement
-                return [
-                    it
-                    for it in found
-                    if id(it) in body
-                    and (
-                        order[id(it)] < order[id(use)] and statement(it) is not statement(use) or it in inner
-                    )
-                ]
-            if isinstance(around, LOOPS):
-                inner |= set(ast.walk(around))
-        return found
+                    raise Whole(use, f"`{name}` may be that of another batch")
 
     def _check_meter(self, name: str, use: ast.Name) -> None:
         """After the loop only a meter's sums are asked for, and its average."""
@@ -889,39 +394,10 @@ class _Evaluation:
                         if all(len(it) == 2 and self._is_of_sums(use, it[1], sums) for it in asked):
                             return
         if any(it in self.program.definitions(use) for it in self._begun(name)):
-            raise _Whole(use, f"more of `{name}` than its sums and their ratio may be used")
+            raise Whole(use, f"more of `{name}` than its sums and their ratio may be used")
 
     def _is_of_sums(self, meter: ast.Name, attribute: str, sums: frozenset[str]) -> bool:
         return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)
-
-
-def _stored(target: ast.expr) -> set[str]:
-    """The names that an assignment makes."""
-    return {it.id for it in ast.walk(target) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)}
-
-
-def _looks_at(value: ast.expr) -> list[ast.Name]:
-    """The names of which a value may be a part, or another look."""
-    match value:
-        case ast.Name():
-            return [value]
-        case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
-            return _looks_at(inner)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return [name for part in parts for name in _looks_at(part)]
-        case ast.IfExp(body=one, orelse=other):
-            return _looks_at(one) + _looks_at(other)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=parts):
-            return [name for part in parts for name in _looks_at(part)]
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
-            "_"
-        ):
-            return _looks_at(inner)
-    return []
-
-
-def _is_false(args: list[ast.expr]) -> bool:
-    return bool(args) and ast.unparse(args[0]) == "False"
 
 
 def _is_each(drawn: Value) -> bool:
@@ -932,43 +408,3 @@ def _is_each(drawn: Value) -> bool:
             fine = (Kind.EACH, Kind.BATCH, Kind.OUTPUT, Kind.SAME)
             return Kind.EACH in found and all(it in fine for it in found)
     return drawn is Kind.EACH
-
-
-def _base(node: ast.expr | None) -> ast.Name | None:
-    """The name behind subscripts: ``counts`` of ``counts[i][j]``."""
-    while isinstance(node, ast.Subscript):
-        node = node.value
-    return node if isinstance(node, ast.Name) else None
-
-
-def _root(node: ast.expr) -> ast.Name | None:
-    """The name that an expression begins with."""
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node if isinstance(node, ast.Name) else None
-
-
-def _is_local(scope: Scope, name: str) -> bool:
-    return name in scope.names and name not in scope.params and not scope.is_module
-
-
-def _is_loss_name(name: str) -> bool:
-    return name.startswith("torch.nn.") and name.endswith("Loss")
-
-
-def _draws_always(call: Call) -> bool:
-    """Whether a call draws random numbers in evaluation mode, too."""
-    if any(name.startswith("torch.distributions.") and name.endswith("sample") for name in call.names):
-        return True
-    if not any(name.startswith("torch.nn.functional.") and "dropout" in name for name in call.names):
-        return False
-    training = call.argument("training", 2)
-    return training is None or not ast.unparse(training).endswith(("training", "False"))
-
-
-def _is_pure_name(name: str) -> bool:
-    if name in BUILTINS or name.startswith(("torch.nn.functional.", "torch.nn.utils.rnn.")):
-        return True
-    if name.startswith("torch.nn."):
-        return name.endswith(("Loss.__call__", "Softmax.__call__", "Sigmoid.__call__", "Softmax2d.__call__"))
-    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith(("_", ".at"))

@@ -66,6 +66,7 @@ COPIES = {
     "builtins.dict",
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",
+    "dp2ddp.runtime.divide_batches",
 }
 # What changes layers of a model, and hands it back.
 CONVERTS_NORMS = {
