@@ -345,17 +345,37 @@ class Number(Fact):
 
 
 @dataclass(frozen=True)
+class Division:
+    """How each batch of an evaluation is divided, and made whole again.
+
+    ``forward`` is the model's call, ``after`` its statement, ``into`` the one name that the outputs are given alone.
+    ``rows`` are the names whose rows are looked at behind it. ``counts`` are names, ``sizes`` expressions, that give
+    the number of samples: as many as ``counted`` has rows.
+    """
+
+    forward: Anchor
+    after: Anchor
+    into: Anchor | None
+    rows: tuple[str, ...]
+    counts: tuple[str, ...]
+    sizes: tuple[Anchor, ...]
+    counted: str
+
+
+@dataclass(frozen=True)
 class Evaluation(Fact):
     """A loop that evaluates the model: ``at`` is the loader that it draws from.
 
     ``sums`` and ``lists`` are the names of what it adds up and of what it collects; after the statement ``after`` they
-    are complete. ``whole`` says why every process must run all of it; then the others are empty.
+    are complete. ``whole`` says why every process must run all of it, or all but the model's forward where there is a
+    ``division``; then the others are empty.
     """
 
     after: Anchor
     sums: tuple[str, ...] = ()
     lists: tuple[str, ...] = ()
     whole: str = ""
+    division: Division | None = None
 
 
 @dataclass(frozen=True)

@@ -42,6 +42,7 @@ METHODS = frozenset("""
     nonzero matmul mm bmm dot isnan isfinite equal format join split strip items keys values get lower upper
     startswith endswith count index copy repeat narrow unfold diag trace triu tril ne_ bincount histc unique
     max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
+    __getattr__
     """.split())
 METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
 # Methods of lists, dicts and sets that change these.
@@ -253,20 +254,36 @@ class EvaluationLoop:
                 found.add(value)
         return found
 
-    def _is_evaluated(self, called: set[object]) -> bool:
-        for statement in reversed(self._before):
+    def _held(self, values: Values, depth: int = 0) -> set[object]:
+        """The wrapped modules among some values, and those that are parts of them."""
+        modules = [it for it in values if isinstance(it, Inst) and self.context.module_class(it)]
+        parts = [held for it in modules if depth < 3 for _, held in self.program.fields(it)]
+        return self._modules(values).union(*(self._held(it, depth + 1) for it in parts))
+
+    def _is_evaluated(self, called: set[object], node: ast.stmt | None = None, depth: int = 0) -> bool:
+        """Whether models are in evaluation mode where a statement, the loop, is come to."""
+        node = node or self.node
+        block = self.program.block(node)
+        for statement in reversed(block[: block.index(node)]):
             match statement:
                 case ast.Expr(
                     value=ast.Call(func=ast.Attribute(value=model, attr="eval" | "train" as mode), args=args)
                 ):
-                    if self._modules(self.program.values(model)) & called:
+                    if self._held(self.program.values(model)) & called:
                         return mode == "eval" or _is_false(args)
                 case ast.Assign(value=ast.Call(func=ast.Attribute(value=model, attr="eval"))):
-                    if self._modules(self.program.values(model)) & called:
+                    if self._held(self.program.values(model)) & called:
                         return True
             if self._may_train(statement, called):
                 return False
-        return False
+        around = self.program.parent(node)
+        if isinstance(around, ast.With | ast.If | ast.Try):
+            return self._is_evaluated(called, around, depth)
+        if not isinstance(around, ast.FunctionDef) or depth > 3:
+            return False
+        calls = self.context.callers.get(self.program.by_node[id(around)].index, [])
+        places = [self.program.statement(call) for call in calls]
+        return bool(places) and all(self._is_evaluated(called, it, depth + 1) for it in places)
 
     def _may_train(self, statement: ast.stmt, called: set[object]) -> bool:
         """Whether a statement may put a part of a module into training mode."""
@@ -412,7 +429,7 @@ class EvaluationLoop:
 
     def _check_call(self, node: ast.Call, in_forward: bool) -> None:
         call = self.program.call(node)
-        if call is not None and (alike.draws(call) or _draws_always(call)):
+        if call is not None and (draws_always(call)):
             raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
@@ -459,8 +476,7 @@ class EvaluationLoop:
         right = [
             getattr(self.program.statement(it), "value", None) for it in made if not isinstance(it, ast.arg)
         ]
-        fresh = ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp
-        is_new = len(right) == len(made) > 0 and all(isinstance(it, fresh) for it in right)
+        is_new = len(right) == len(made) > 0 and all(map(_is_display, right))
         return is_new and self._is_made_there(name)
 
     def _is_made_there(self, name: ast.Name) -> bool:
@@ -532,6 +548,13 @@ class EvaluationLoop:
         return found
 
 
+def _is_display(value: ast.expr | None) -> bool:
+    """Whether an expression makes a new list, dict or set."""
+    if isinstance(value, ast.IfExp):
+        return _is_display(value.body) and _is_display(value.orelse)
+    return isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+
+
 def _stored(target: ast.expr) -> set[str]:
     """The names that an assignment makes."""
     return {it.id for it in ast.walk(target) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)}
@@ -583,8 +606,10 @@ def _is_loss_name(name: str) -> bool:
     return name.startswith("torch.nn.") and name.endswith("Loss")
 
 
-def _draws_always(call: Call) -> bool:
-    """Whether a call draws random numbers in evaluation mode, too."""
+def draws_always(call: Call) -> bool:
+    """Whether a call draws random numbers, in evaluation mode, too."""
+    if alike.draws(call):
+        return True
     if any(name.startswith("torch.distributions.") and name.endswith("sample") for name in call.names):
         return True
     if not any(name.startswith("torch.nn.functional.") and "dropout" in name for name in call.names):

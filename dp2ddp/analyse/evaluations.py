@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 
 from dp2ddp.analyse import kinds, meters
 from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.divided import Divided
 from dp2ddp.analyse.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt, root_name
 from dp2ddp.analyse.kinds import DEALT, Kind, Value
 from dp2ddp.analyse.link import Inst, Scope
@@ -46,12 +47,27 @@ def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...
         if isinstance(loop.node, ast.For) and not loop.trains and around.runs_model(loop):
             if any(is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
-            try:
-                yield _InTurn(around, loop).fact()
-            except Whole as whole:
-                where = "" if whole.node is loop.node else f" in {_place(context, whole.node, loop.node)}"
-                after = context.program.anchor(loop.node)
-                yield Evaluation(**context.place(loop.source), after=after, whole=whole.reason + where)
+            yield _evaluation(around, loop)
+
+
+def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
+    try:
+        return _InTurn(around, loop).fact()
+    except Whole as whole:
+        reasons = [_said(around.context, whole, loop.node)]
+    after = around.program.anchor(loop.node)
+    try:
+        draw, division = Divided(around, loop).fact()
+    except Whole as whole:
+        reasons.append(_said(around.context, whole, loop.node))
+        reason = ", and ".join(dict.fromkeys(reasons))
+        return Evaluation(**around.context.place(loop.source), after=after, whole=reason)
+    return Evaluation(**around.context.place(draw), after=after, whole=reasons[0], division=division)
+
+
+def _said(context: Context, whole: Whole, loop: ast.AST) -> str:
+    where = "" if whole.node is loop else f" in {_place(context, whole.node, loop)}"
+    return whole.reason + where
 
 
 def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:

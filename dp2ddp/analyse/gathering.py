@@ -188,7 +188,7 @@ class Gathering(Forwards):
         inside: ast.AST = node
         for around in self.program.ancestors(node):
             if isinstance(around, ast.If | ast.IfExp | ast.While) and inside is not around.test:
-                if not self._is_settled(around.test, frame) or self._is_drawn(around.test):
+                if not self._is_settled(around.test, frame) or self.is_drawn(around.test):
                     return False
             if isinstance(around, ast.BoolOp | ast.Lambda | ast.Try | ast.ExceptHandler):
                 return False
@@ -212,7 +212,7 @@ class Gathering(Forwards):
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 break
 
-    def _is_drawn(self, test: ast.expr) -> bool:
+    def is_drawn(self, test: ast.expr) -> bool:
         """Whether random numbers answer a condition."""
         return any(
             alike.draws(call)

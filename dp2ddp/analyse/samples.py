@@ -265,6 +265,10 @@ class Samples:
         values = self.program.values(node)
         return bool(values) and all(isinstance(value, Const) for value in values)
 
+    def is_fixed(self, node: ast.AST) -> bool:
+        """Whether an expression is a literal, or an option of the program."""
+        return self._is_literal(node) or self._is_option(node)
+
     def _is_outside(self, node: ast.AST) -> bool:
         """A module, a function, a class, or an object of the program's own: no tensor."""
         values = self.program.values(node)

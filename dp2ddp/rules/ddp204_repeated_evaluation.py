@@ -12,7 +12,7 @@ next), every process goes on evaluating all of it. With ``ddp.DataParallel`` eac
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Evaluation, Facts, Tier
+from dp2ddp.facts import Division, Evaluation, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
 
 EXAMPLES = (
@@ -49,7 +49,10 @@ def check(facts: Facts) -> Iterator[Finding]:
     for evaluation in facts.evaluations:
         if facts.tiers(evaluation) != {Tier.SHARDED}:
             continue
-        if evaluation.whole:
+        if evaluation.division is not None:
+            edits = tuple(_divided(evaluation, evaluation.division))
+            yield finding(evaluation.at, "every process evaluates the whole set", "", edits)
+        elif evaluation.whole:
             yield finding(evaluation.at, "every process evaluates all of these batches", evaluation.whole)
         else:
             yield finding(
@@ -68,4 +71,24 @@ def _edits(evaluation: Evaluation) -> Iterator[Edit]:
         lines.append(f"{names} = {{ddp}}.sum({given})")
     lines += [f"{name} = {{ddp}}.gather({name}, samples_of={{loader}})" for name in evaluation.lists]
     yield Insert(evaluation.after, "\n".join(lines), holes, after=True)
+    yield runtime_import(evaluation.path, evaluation.ddp)
+
+
+def _divided(evaluation: Evaluation, division: Division) -> Iterator[Edit]:
+    holes = {"ddp": evaluation.ddp, "loader": evaluation.at, "forward": division.forward}
+    yield Replace(evaluation.at, "{ddp}.divide_batches({loader})", holes)
+    names, count = ", ".join(division.rows), len(division.rows)
+    if division.into is not None and names:
+        yield Replace(division.into, f"{{outputs}}, {names}", {"outputs": division.into})
+        yield Replace(division.forward, f"{{ddp}}.whole_batch(({{forward}}, {names}))", holes)
+    else:
+        yield Replace(division.forward, "{ddp}.whole_batch({forward})", holes)
+    lines = [f"{name} = {division.counted}.size(0)" for name in division.counts]
+    if names and division.into is None:
+        given = f"({names})" if count > 1 else names
+        lines.insert(0, f"{names} = {{ddp}}.whole_batch({given})")
+    if lines:
+        yield Insert(division.after, "\n".join(lines), holes, after=True)
+    for size in division.sizes:
+        yield Replace(size, f"{division.counted}.size(0)")
     yield runtime_import(evaluation.path, evaluation.ddp)

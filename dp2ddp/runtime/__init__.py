@@ -21,7 +21,7 @@ from .ranks import (
     get_world_size,
     is_main_process,
 )
-from .shard import shard, shard_batches
+from .shard import divide_batches, shard, shard_batches
 from .start import init, launch
 
 take_local_rank()
@@ -33,6 +33,7 @@ __all__ = [
     "batch_loss",
     "data_parallel",
     "device",
+    "divide_batches",
     "gather",
     "get_local_rank",
     "get_local_world_size",

@@ -26,12 +26,19 @@ class Cut:
 
     Args:
         rank, world: of this process.
-        training: whether a rank without a sample of its own gets rank 0's part.
+        training: whether gradients are taken of it.
+        stands_in: whether a rank without a sample of its own gets rank 0's part.
     """
 
     rank: int
     world: int
     training: bool
+    stands_in: bool
+
+    @property
+    def evaluates(self) -> bool:
+        """Whether ranks have parts of their own that are evaluated, as many on each."""
+        return self.stands_in and not self.training
 
     def takes(self, number: int) -> bool:
         """Whether the rank gets anything of the batch with this number."""
@@ -42,7 +49,7 @@ class Cut:
         own = batch[chunk(len(batch), self.rank, self.world)]
         if len(own) or not len(batch):
             return own
-        return batch[chunk(len(batch), 0, self.world)] if self.training else None
+        return batch[chunk(len(batch), 0, self.world)] if self.stands_in else None
 
 
 @dataclass(frozen=True)
@@ -56,6 +63,7 @@ class Turn:
     rank: int
     world: int
     training: bool = False
+    evaluates: bool = True
 
     def takes(self, number: int) -> bool:
         """As ``Cut.takes``."""

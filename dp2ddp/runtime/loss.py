@@ -8,13 +8,15 @@ together would be wrong.
 
 from __future__ import annotations
 
+import itertools
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from . import debug, graph, nested, parts, ranks
+from . import debug, evaluation, graph, nested, parts, ranks
+from .exchange import exchange
 
 Rows = TypeVar("Rows")
 
@@ -31,35 +33,44 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
 
     Args:
         values: this rank's rows, a tensor, or lists, tuples and dicts of tensors; all ranks must call. The numbers of
-            rows may differ between ranks. A rank whose part of the global batch is empty adds none.
+            rows may differ between ranks. A rank whose part of the global batch is empty adds none. A list of strings,
+            as a DataLoader makes it, has a row for each; None stays None.
         dim: the dimension of the samples.
 
     Returns:
-        As ``values``: new tensors on the same device with N rows in place of this rank's. In a plain process,
-        ``values`` itself.
+        As ``values``: new tensors on the same device with N rows in place of this rank's. Of a tensor without
+        dimensions, while ``divide_batches`` deals: a vector of the ranks' that have samples, as nn.DataParallel makes
+        it of its replicas'. In a plain process, ``values`` itself.
 
     Raises:
         TypeError: not tensors with at least one dimension.
         ValueError: types or the other dimensions differ between ranks.
         RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
     """
-    tensors = nested.flatten(values)
-    for tensor in tensors:
-        if not isinstance(tensor, torch.Tensor) or tensor.dim() == 0:
-            shown = (
-                "a tensor without dimensions" if isinstance(tensor, torch.Tensor) else type(tensor).__name__
-            )
+    leaves = nested.flatten(values, texts=True)
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    alone = ranks.is_alone("whole_batch()")
+    for leaf in leaves:
+        bare = isinstance(leaf, torch.Tensor) and leaf.dim() == 0 and not (alone or evaluation.is_running())
+        if bare or not (leaf is None or isinstance(leaf, torch.Tensor) or nested.is_texts(leaf)):
+            shown = "a tensor without dimensions" if bare else type(leaf).__name__
             raise TypeError(f"whole_batch() takes tensors with one row for each sample, not {shown}")
-    if ranks.is_alone("whole_batch()"):
+    if alone:
         return values
     weight = graph.forward_weight(*tensors)
-    if (parts.share(values) if weight is None else weight) == 0:
+    is_empty = (parts.share(values) if weight is None else weight) == 0
+    tensors = [tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in tensors]
+    if is_empty:
         tensors = [tensor.narrow(dim, 0, 0) for tensor in tensors]
-    elif weight != 1:
+    elif weight is not None and weight != 1:
         tensors = [_without_weight(tensor) for tensor in tensors]
     gathered = graph.gather_all_rows(tensors, dim, "whole_batch()")
     graph.mark_whole(gathered)
-    return nested.unflatten(values, gathered)
+    texts = [[] if is_empty else leaf for leaf in leaves if nested.is_texts(leaf)]
+    answers = zip(*exchange("whole_batch()", texts), strict=True) if texts else ()
+    rows = iter(gathered), iter([[*itertools.chain(*answer)] for answer in answers])
+    joined = [None if leaf is None else next(rows[nested.is_texts(leaf)]) for leaf in leaves]
+    return nested.unflatten(values, joined, texts=True)
 
 
 def _without_weight(tensor: torch.Tensor) -> torch.Tensor:

@@ -131,7 +131,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if self.module.training:
             raise RuntimeError(
                 f"{type(self.module).__name__} is in training mode, and would change on each rank in its own way while "
-                "the batches of shard_batches() are evaluated: call model.eval() before the loop"
+                "it has batches of its own to evaluate: call model.eval() before the loop"
             )
         return self._forward_module(*inputs, **kwargs)
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from . import nested, ranks
+from . import evaluation, nested, ranks
 from .exchange import exchange
 
 
@@ -81,7 +81,7 @@ _drawn: weakref.WeakKeyDictionary[Any, _Drawn] = weakref.WeakKeyDictionary()
 _in_play: list[_Drawn] = []  # the loaders that have more, and the one that was drawn from last, at the end
 _watchers: weakref.WeakSet[Any] = weakref.WeakSet()
 _differ = False
-_evaluated: Part | None = None  # the part drawn last, if that was for evaluation
+_evaluated: tuple[Any, Part] | None = None  # the part drawn last, if that was for evaluation, and its loader
 
 
 def begun(loader: Any) -> None:
@@ -97,9 +97,16 @@ def begun(loader: Any) -> None:
 def handed(loader: Any, part: Part, training: bool) -> None:
     """Note that ``loader`` is about to hand out ``part``, of a batch for training or for evaluation."""
     global _evaluated
-    _evaluated = None if training else part
+    _evaluated = None if training else (loader, part)
     if training:
         drawn(loader, part)
+
+
+def evaluated(loader: Any) -> None:
+    """Note that the evaluation of what ``loader`` hands out is over."""
+    global _evaluated
+    if _evaluated is not None and _evaluated[0] is loader:
+        _evaluated = None
 
 
 def drawn(loader: Any, part: Part) -> None:
@@ -255,8 +262,8 @@ def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -
 
 def share(*values: Any) -> float:
     """What a loss of ``values`` counts that has no graph: as ``weight``, but of a part drawn for evaluation too."""
-    if _evaluated is not None and not torch.is_grad_enabled():
-        return _evaluated.weight
+    if _evaluated is not None and (evaluation.is_running() or not torch.is_grad_enabled()):
+        return _evaluated[1].weight
     return weight(*values)
 
 

@@ -24,6 +24,7 @@ from torch.utils.data.dataloader import _BaseDataLoaderIter
 from . import dealing, evaluation, parts, ranks
 
 _BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
+_DIVIDED = "_dp2ddp_divided"  # and divide_batches()
 _numbers = itertools.count(1)
 
 
@@ -63,7 +64,7 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
             loader.set_epoch = functools.partial(_set_epoch_alone, loader)
         return loader
     loader = _divisible(loader, "shard()")
-    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training)
+    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training, stands_in=training)
     return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed)
 
 
@@ -85,13 +86,46 @@ def shard_batches(loader: DataLoader) -> DataLoader:
     Raises:
         TypeError, ValueError: as in ``shard``.
     """
-    if ranks.is_alone("shard_batches()"):
+    turn = dealing.Turn(ranks.get_rank(), ranks.get_world_size())
+    return _evaluated(loader, "shard_batches()", _BATCHES, turn)
+
+
+def divide_batches(loader: DataLoader) -> DataLoader:
+    """Deal each rank its part of every batch, for an evaluation whose lines are to see whole batches.
+
+    ``whole_batch`` makes the outputs of the model whole again, and what else the loop looks at. All that follows is
+    then as in one process, on every rank::
+
+        for i, (images, labels) in enumerate(ddp.divide_batches(loader)):
+            outputs, labels = ddp.whole_batch((model(images), labels))
+            ...
+
+    As with ``shard_batches``, models get rank 0's buffers where the loop begins, and compute on their own in it. All
+    ranks have as many batches, and must leave the loop together.
+
+    Args:
+        loader: any DataLoader, drawn from and cut as by ``shard``. A rank without a sample of its own gets rank 0's
+            part, of which ``whole_batch`` takes nothing.
+
+    Returns:
+        A DataLoader as from ``shard``. The same one at each call. In a plain process or a group of one, ``loader``
+        itself.
+
+    Raises:
+        TypeError, ValueError: as in ``shard``.
+    """
+    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=False, stands_in=True)
+    return _evaluated(loader, "divide_batches()", _DIVIDED, cut)
+
+
+def _evaluated(loader: DataLoader, what: str, name: str, cut: dealing.Cut | dealing.Turn) -> DataLoader:
+    """What deals a loader's batches for evaluation, kept under a name by the loader."""
+    if ranks.is_alone(what):
         return loader
-    loader = _divisible(loader, "shard_batches()")
-    if _BATCHES not in loader.__dict__:
-        turn = dealing.Turn(ranks.get_rank(), ranks.get_world_size())
-        loader.__dict__[_BATCHES] = _become_sharded(object.__new__(_class(type(loader))), loader, turn)
-    return loader.__dict__[_BATCHES]
+    loader = _divisible(loader, what)
+    if name not in loader.__dict__:
+        loader.__dict__[name] = _become_sharded(object.__new__(_class(type(loader))), loader, cut)
+    return loader.__dict__[name]
 
 
 def positions(loader: DataLoader) -> list[list[int | None]]:
@@ -137,7 +171,7 @@ def _in_turn(cut: dealing.Cut | dealing.Turn) -> bool:
 
 
 def _dealt_positions(totals: list[int], cut: dealing.Cut | dealing.Turn) -> list[list[int | None]]:
-    world, training = cut.world, cut.training
+    world = cut.world
     places: list[list[int | None]] = [[] for _ in range(world)]
     for number, (total, stop) in enumerate(zip(totals, itertools.accumulate(totals), strict=True)):
         begin = stop - total
@@ -147,7 +181,7 @@ def _dealt_positions(totals: list[int], cut: dealing.Cut | dealing.Turn) -> list
         for rank in range(world):
             chunk = dealing.chunk(total, rank, world)
             own = range(begin + chunk.start, begin + chunk.stop)
-            stands_in = not own and training
+            stands_in = not own and cut.stands_in
             places[rank].extend([None] * dealing.chunk(total, 0, world).stop if stands_in else own)
     return places
 
@@ -275,7 +309,7 @@ def _set_epoch_alone(loader: Any, epoch: int) -> None:
         return
     del loader.set_epoch
     loader.__class__ = _class(type(loader))
-    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=True)
+    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=True, stands_in=True)
     _become_sharded(loader, loader, cut).set_epoch(epoch)
 
 
@@ -366,8 +400,8 @@ class _Epoch:
         cut = self._state.plan.cut
         if cut.training:
             parts.begun(loader)
-        elif _in_turn(cut):
-            evaluation.begin(self, "shard_batches()")
+        elif cut.evaluates:
+            evaluation.begin(self, "shard_batches()" if _in_turn(cut) else "divide_batches()")
 
     def __iter__(self) -> Iterator[Any]:
         return self
@@ -382,7 +416,7 @@ class _Epoch:
                 self._totals += handed.popleft().totals
             if cut.training:
                 parts.exhausted(self._loader)
-            evaluation.end(self)
+            self._end_evaluation()
             raise
         totals = self._totals_of(batch)
         self._totals += totals
@@ -393,8 +427,13 @@ class _Epoch:
             parts.handed(self._loader, part, cut.training)
         return batch
 
-    def __del__(self) -> None:
+    def _end_evaluation(self) -> None:
         evaluation.end(self)
+        if self._state.plan.cut.evaluates and self._state.totals is self._totals:
+            parts.evaluated(self._loader)
+
+    def __del__(self) -> None:
+        self._end_evaluation()
         if self._state.plan.cut.training and self._state.totals is self._totals:
             parts.dropped(self._loader)
 

@@ -1,6 +1,7 @@
-"""Evaluation in whole batches, dealt in turn: what is combined is what one process computes."""
+"""Evaluation in batches dealt in turn, and in parts of batches: what is combined is what one process computes."""
 
 import pytest
+import torch
 from jobs import write
 
 EVALUATION = """
@@ -123,14 +124,122 @@ ddp.print("done")
 """
 
 
+DIVIDED = """
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, IterableDataset
+ddp.init()
+torch.manual_seed(0)
+rank, world = ddp.get_rank(), ddp.get_world_size()
+
+class Samples(Dataset):
+    def __init__(self, count):
+        self.rows = torch.randn(count, 4).double()
+    def __len__(self):
+        return len(self.rows)
+    def __getitem__(self, i):
+        return {"x": self.rows[i], "name": f"n{i}", "pair": (i, self.rows[i].sum()), "label": i % 2}
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        yield from range(11)
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).double()
+    def forward(self, x):
+        y = self.layers(x)
+        return {"rows": y, "loss": y.mean(), "none": None}
+
+model = ddp.DistributedDataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+training = DataLoader(Samples(16 * world), batch_size=4 * world)
+
+def step(batch):
+    loss = model(batch["x"])["rows"].square().mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+
+def evaluate(loader, graph, most):
+    model.eval()
+    names, rows, losses = [], [], []
+    with torch.set_grad_enabled(graph):
+        for number, batch in enumerate(ddp.divide_batches(loader)):
+            assert len(ddp.divide_batches(loader)) == len(loader)
+            output, batch = ddp.whole_batch((model(batch["x"]), batch))
+            assert output["none"] is None and len(output["rows"]) == len(batch["name"]) == len(batch["x"])
+            assert batch["label"].tolist() == [i % 2 for i in batch["pair"][0].tolist()]
+            names += batch["name"]
+            rows.append(output["rows"].detach())
+            losses.append(output["loss"])
+            if number == most:
+                break
+    return names, torch.cat(rows), losses
+
+for count, workers in ((23, 0), (7, 0), (1, 0), (23, 1)):  # fewer samples than ranks; workers that live on
+    loader = DataLoader(Samples(count), batch_size=6, num_workers=workers, persistent_workers=workers > 0)
+    for graph in (False, True):
+        model.train()
+        for number, batch in enumerate(ddp.shard(training)):
+            step(batch)
+            if number == 1:  # in the middle of an epoch; the loop is left, or not
+                names, rows, losses = evaluate(loader, graph, 2 if graph else 99)
+                model.train()
+        samples = min(count, 18 if graph else count)
+        assert names == [f"n{i}" for i in range(samples)], names
+        last = (samples - 1) % 6 + 1
+        assert len(losses[-1]) == -(-last // -(-last // world)), losses  # one for each part
+        names, rows, _ = evaluate(loader, graph, 99)
+        model.eval()
+        with torch.no_grad():
+            whole = torch.cat([model.module(batch["x"])["rows"] for batch in loader])
+        assert torch.allclose(rows, whole, rtol=0, atol=1e-12)
+
+# every sample once, in one order
+shuffled = DataLoader(Samples(23), batch_size=4, shuffle=True)
+drawn = [i for batch in ddp.divide_batches(shuffled) for i in ddp.whole_batch(batch["pair"][0]).tolist()]
+assert sorted(drawn) == list(range(23)) != drawn
+for workers in (0, 1):
+    stream = DataLoader(Stream(), batch_size=4, num_workers=workers)
+    drawn = [i for batch in ddp.divide_batches(stream) for i in ddp.whole_batch(batch).tolist()]
+    assert drawn == list(range(11))
+
+# buffers are rank 0's; afterwards a number without a graph is no evaluation's any more
+list(model.buffers())[0].fill_(rank)
+model.eval()
+for batch in ddp.divide_batches(DataLoader(Samples(1), batch_size=2)):
+    model(batch["x"])
+assert float(list(model.buffers())[0][0]) == 0
+with torch.no_grad():
+    assert len(ddp.whole_batch(torch.ones(2))) == 2 * world
+for wrong, kind in (([1, 2], TypeError), (DataLoader(Samples(3), batch_size=None), ValueError)):
+    try:
+        ddp.divide_batches(wrong)
+    except kind as error:
+        assert "divide_batches()" in str(error), error
+    else:
+        raise AssertionError(wrong)
+try:
+    ddp.whole_batch(torch.ones(()))
+except TypeError as error:
+    assert "without dimensions" in str(error), error
+else:
+    raise AssertionError("a number has no rows")
+ddp.print("done")
+"""
+
+
 @pytest.mark.parametrize("processes", [2, 3])
-def test_combined_numbers_are_those_of_one_process(lab, tmp_path, processes):
-    script = write(tmp_path, EVALUATION)
+@pytest.mark.parametrize("program", [EVALUATION, DIVIDED], ids=["in turn", "divided"])
+def test_combined_numbers_are_those_of_one_process(lab, tmp_path, program, processes):
+    script = write(tmp_path, program)
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
 def test_a_plain_process_evaluates_everything():
     from dp2ddp import runtime as ddp
 
-    loader = object()
-    assert ddp.shard_batches(loader) is loader
+    loader, output = object(), {"rows": torch.ones(2), "loss": torch.ones(()), "names": ["a", "b"]}
+    assert ddp.shard_batches(loader) is loader and ddp.divide_batches(loader) is loader
+    assert ddp.whole_batch(output) is output

@@ -1,0 +1,393 @@
+"""Evaluation loops that look at more than they add up: each batch is divided, and made whole again behind the model.
+
+They report in between, look at the number of the batch, keep something for the next. Behind the model's call every
+process has the outputs of the whole batch, and all else that is looked at there, so those lines are right as they are.
+What has to be shown concerns the lines before it: they treat every sample by itself, and leave nothing behind.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse import kinds
+from dp2ddp.analyse.evaluating import (
+    CHANGING,
+    EvaluationLoop,
+    Surroundings,
+    Whole,
+    base_name,
+    draws_always,
+)
+from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Value
+from dp2ddp.analyse.link import Made
+from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.samples import HANDED_ON, NUMBER_BY_NUMBER, right_side
+from dp2ddp.facts import Division
+
+# What makes something else of a tensor.
+OUT_OF_TORCH = {"numpy", "tolist", "item"}
+# What is asked of tensors alone.
+OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"}) | NUMBER_BY_NUMBER
+OF_BATCHES = (*kinds.BY_SAMPLE, Kind.EACH, Kind.PICKED, Kind.PLACES, Kind.COUNT, Kind.SHAPE)
+SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """The model's call, its statement, and the statements of the loop that come before that, with the headers."""
+
+    call: ast.Call
+    statement: ast.stmt
+    before: tuple[ast.stmt | ast.expr, ...]
+
+
+class Divided(EvaluationLoop):
+    """One loop, looked at."""
+
+    def __init__(self, around: Surroundings, loop: BatchLoop) -> None:
+        super().__init__(around, loop)
+        self._dealt = self._of_batch()
+        self._places: set[ast.AST] = {
+            it for it in ast.walk(self.node.target) if isinstance(it, ast.Name) and it.id in self._dealt
+        }
+
+    def _of_batch(self) -> set[str]:
+        """The names that the loop gives the batch."""
+        index = self._index()
+        names = {it.id for it in ast.walk(self.node.target) if isinstance(it, ast.Name)}
+        return names - ({it.id for it in ast.walk(index) if isinstance(it, ast.Name)} if index else set())
+
+    def fact(self) -> tuple[ast.expr, Division]:
+        """The loader that the loop draws from, and how its batches are divided."""
+        draw = self._draw()
+        self._check_loader(draw)
+        self._check_models()
+        self._check_handlers()
+        forward = self._forward()
+        for part in forward.before:
+            self._check_before(part)
+        self._check_forward(forward)
+        self._check_functions(forward)
+        self._check_leaving()
+        return draw, self._division(forward)
+
+    def _check_loader(self, draw: ast.expr) -> None:
+        """Its batches have several samples, put together as torch does it."""
+        for made in self.program.values(draw):
+            call = self.program.call(self.program.node(made.site)) if isinstance(made, Made) else None
+            if call is None:
+                raise Whole(draw, f"`{ast.unparse(draw)}` is not followed")
+            size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)
+            if sampler is None and (size is None or ast.unparse(size) in ("1", "None")):
+                raise Whole(call.node, "its batches have one sample")
+            collate = call.argument("collate_fn", 6)
+            if collate is not None and ast.unparse(collate) != "None":
+                raise Whole(collate, f"`{ast.unparse(collate)}` makes its batches")
+
+    # The model's call
+
+    def _forward(self) -> _Forward:
+        before: list[ast.stmt | ast.expr] = []
+        block = self.node.body
+        while block:
+            statement, *block = block
+            if not self._runs_model(statement):
+                before.append(statement)
+            elif isinstance(statement, ast.With):
+                before += [item.context_expr for item in statement.items]
+                block = statement.body
+            else:
+                return _Forward(self._called(statement), statement, tuple(before))
+        raise Whole(self.node, "its model is called in its header")
+
+    def _runs_model(self, node: ast.AST) -> bool:
+        run = (self.program.nodes.get(key) for key in self.context.runs(node))
+        return any(self._is_forward(it) for it in run if isinstance(it, ast.Call))
+
+    def _is_forward(self, node: ast.Call) -> bool:
+        call = self.program.call(node)
+        return call is not None and bool(self._modules(call.callees))
+
+    def _is_wrapped(self, node: ast.Call) -> bool:
+        call = self.program.call(node)
+        return call is not None and self.context.is_wrapped(call.callees)
+
+    def _called(self, statement: ast.stmt) -> ast.Call:
+        """The call of the wrapped model in a statement, the outermost, which every process makes."""
+        if not isinstance(statement, SIMPLE):
+            raise Whole(statement, "its model is called under a condition, or in another loop,")
+        calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._is_forward(it)]
+        inner = [it for call in calls for it in ast.walk(call) if it is not call]
+        outer = [it for it in calls if it not in inner]
+        if len(outer) != 1 or not all(map(self._is_wrapped, calls)):
+            raise Whole(statement, "its model is called in a function, or several times,")
+        for around in self.program.ancestors(outer[0]):
+            if around is statement:
+                break
+            if isinstance(around, ast.BoolOp | ast.IfExp | ast.Lambda | ast.comprehension | ast.ListComp):
+                raise Whole(statement, "its model may be called several times, or not at all,")
+        effects = [effect for _, effect in self.around.effects]
+        if any(effect.covers(self.program.anchor(outer[0])) for effect in effects):
+            raise Whole(statement, "the main process alone calls its model")
+        return outer[0]
+
+    # The lines before it
+
+    def _check_before(self, part: ast.stmt | ast.expr) -> None:
+        """A part of the batch is made other rows, under names of the loop's own; all else has nothing to do with it."""
+        match part:
+            case ast.If(test=test) | ast.While(test=test):
+                self._check_apart(test)
+                inner: Iterable[ast.stmt] = (*part.body, *part.orelse)
+            case ast.With(items=items):
+                for item in items:
+                    self._check_apart(item)
+                inner = part.body
+            case ast.Assign(targets=targets) if self._looked_at(part.value) or self._stores(targets):
+                self._check_made(part, targets)
+                return
+            case ast.AugAssign(target=target) if self._looked_at(part):
+                self._check_made(part, [target])
+                return
+            case _:
+                self._check_apart(part)
+                return
+        for statement in inner:
+            self._check_before(statement)
+
+    def _looked_at(self, part: ast.AST) -> list[ast.Name]:
+        """Where something of the batch is looked at."""
+        return [
+            it
+            for it in ast.walk(part)
+            if isinstance(it, ast.Name) and it.id in self._dealt and isinstance(it.ctx, ast.Load)
+        ]
+
+    def _stores(self, targets: list[ast.expr]) -> bool:
+        """Whether something is stored into a part of the batch."""
+        names = (
+            base_name(it) for target in targets for it in ast.walk(target) if isinstance(it, ast.Subscript)
+        )
+        return any(name is not None and name.id in self._dealt for name in names)
+
+    def _check_apart(self, part: ast.AST) -> None:
+        if uses := self._looked_at(part):
+            raise Whole(uses[0], f"it looks at `{uses[0].id}` before the model does")
+        if isinstance(self.program.parent(part), ast.If | ast.While) and isinstance(part, ast.expr):
+            self._check_settled(part)
+
+    def _check_settled(self, value: ast.expr) -> None:
+        if self.around.samples.is_drawn(value):
+            raise Whole(value, f"random numbers are in `{ast.unparse(value)}`")
+
+    def _check_made(self, statement: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> None:
+        for target in targets:
+            for part in ast.walk(target):
+                if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store):
+                    base = base_name(part)
+                    if isinstance(part, ast.Attribute) or base is None or base.id not in self._dealt:
+                        raise Whole(part, f"it assigns to `{ast.unparse(part)}` before the model is called")
+        self._check_computed(statement.value)
+        made = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name)]
+        for name in made:
+            if isinstance(name.ctx, ast.Store):
+                self._dealt.add(name.id)
+                self._places.add(name)
+
+    def _check_computed(self, value: ast.expr) -> None:
+        """It changes nothing, and is made of nothing that another batch left, or that is drawn."""
+        self._check_settled(value)
+        for node in ast.walk(value):
+            self._check_node(node, in_forward=False)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                found = self._reaching(node)
+                inside = [it for it in found if id(it) in self.inside]
+                carried = node.id in self._own and self._is_carried(node, inside)
+                if carried or (not self._places.issuperset(found) and self._rows(node) in OF_BATCHES):
+                    raise Whole(node, f"`{node.id}` may be that of another batch")
+
+    def _check_forward(self, forward: _Forward) -> None:
+        """The model is given rows, and what all processes have alike and nn.DataParallel would not divide."""
+        call = forward.call
+        given = [it.value if isinstance(it, ast.Starred) else it for it in call.args]
+        given += [it.value for it in call.keywords]
+        for argument in given:
+            self._check_computed(argument)
+            if self._rows(argument) not in DEALT and not self._is_constant(argument):
+                raise Whole(
+                    argument, f"`{ast.unparse(argument)}` can't be shown to have a row for each sample"
+                )
+        if not any(self._looked_at(argument) for argument in given):
+            raise Whole(call, "its model is not given the batch")
+
+    def _rows(self, node: ast.expr) -> Value:
+        return kinds.tensor(self.around.samples.of(node), node)
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Constant) or self.around.samples.is_fixed(node)
+
+    def _check_functions(self, forward: _Forward) -> None:
+        """What is called on the way to the outputs leaves nothing behind; what a forward keeps is not looked at."""
+        entered: set[int] = set()
+        for part in (*forward.before, *forward.call.args):
+            for node in ast.walk(part):
+                if isinstance(node, ast.Call) and self._looked_at(node) and not self._is_forward(node):
+                    entered |= self.program.entered(node)
+        scopes = [self.program.scopes[index] for index in sorted(entered)]
+        for scope in scopes:
+            for node in self.program.body(scope):
+                self._check_function(scope, node, in_forward=False)
+        self._check_effects(node for scope in scopes for node in self.program.body(scope))
+        kept = set(self._kept_by_forwards())
+        run = (self.program.nodes.get(key) for key in self.loop.runs)
+        for use in (it for it in run if isinstance(it, ast.Attribute) and it.attr in kept):
+            if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.around.forwards:
+                raise Whole(use, f"`{ast.unparse(use)}` is what a forward has kept")
+
+    def _kept_by_forwards(self) -> Iterator[str]:
+        """The attributes that forwards of the project's modules assign, or change; none may draw random numbers."""
+        scopes = [self.program.scopes[index] for index in self.around.forwards]
+        for node in (node for scope in scopes for node in self.program.body(scope)):
+            call = self.program.call(node) if isinstance(node, ast.Call) else None
+            if call is not None and draws_always(call) and not self._asks_for_training(node):
+                raise Whole(node, f"`{ast.unparse(call.node.func)}` draws random numbers")
+            match node:
+                case ast.Attribute(attr=name, ctx=ast.Store()):
+                    yield name
+                case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store()):
+                    yield name
+                case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=method)):
+                    if method in CHANGING or method.endswith("_"):
+                        yield name
+
+    def _asks_for_training(self, node: ast.AST, depth: int = 0) -> bool:
+        """Whether a place in a forward is come to in training mode alone."""
+        tests = [it.test for it in self.program.ancestors(node) if isinstance(it, ast.If | ast.IfExp)]
+        parts = [getattr(it, "attr", getattr(it, "id", "")) for test in tests for it in ast.walk(test)]
+        calls = self.context.callers.get(self.program.scope(node).index, ())
+        return "training" in parts or (
+            bool(calls) and depth < 4 and all(self._asks_for_training(it, depth + 1) for it in calls)
+        )
+
+    def _check_leaving(self) -> None:
+        """All processes leave the loop together."""
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
+                raise Whole(node, "it may be left at any batch")
+            if isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Continue):
+                for around in self.program.ancestors(node):
+                    if around is self.node:
+                        break
+                    if isinstance(around, ast.If | ast.While):
+                        self._check_settled(around.test)
+
+    # What is looked at behind it
+
+    def _division(self, forward: _Forward) -> Division:
+        rows: dict[str, None] = {}
+        counts: dict[str, None] = {}
+        sizes: list[tuple[ast.Name, ast.expr]] = []
+        inner = {id(node) for node in ast.walk(forward.call)}
+        early = {id(node) for part in forward.before for node in ast.walk(part)}
+        for use in self._uses_behind(inner | early):
+            if id(use) in {id(it) for it in ast.walk(forward.statement)}:
+                raise Whole(use, f"`{use.id}` is looked at beside the model's call")
+            value = self._rows(use)
+            if value is Kind.COUNT:
+                counts[use.id] = None
+            elif (size := self._size(use)) is not None:
+                sizes.append((use, size))
+            elif value in DEALT:
+                self._check_tensors(use)
+                rows[use.id] = None
+            elif value not in PLAIN:
+                raise Whole(use, f"`{use.id}` can't be made that of the whole batch")
+        counted = self._counted(rows, sizes) if counts or sizes else ""
+        for use, _ in sizes:
+            rows.update({use.id: None} if not counted else {})
+        if counts and not counted:
+            raise Whole(forward.statement, f"`{next(iter(counts))}` can't be made that of the whole batch")
+        place = self.program.anchor
+        return Division(
+            forward=place(forward.call),
+            into=self._into(forward),
+            after=place(forward.statement),
+            rows=tuple(rows),
+            counts=tuple(counts),
+            sizes=tuple(place(it) for use, it in sizes if use.id not in rows),
+            counted=counted,
+        )
+
+    def _into(self, forward: _Forward) -> object:
+        match forward.statement:
+            case ast.Assign(targets=[ast.Name() as name], value=value) if value is forward.call:
+                return self.program.anchor(name)
+        return None
+
+    def _uses_behind(self, before: set[int]) -> Iterator[ast.Name]:
+        """Where something is looked at that lines before the model's call, or the loop's header, made of the batch."""
+        for name in sorted(self._dealt):
+            for use in self._uses(name):
+                if id(use) not in before and self._places & set(self._reaching(use)):
+                    yield use
+
+    def _size(self, use: ast.Name) -> ast.expr | None:
+        """The expression that asks for the number of samples of a tensor of the batch, around its name."""
+        parent = self.program.parent(use)
+        around = self.program.parent(parent) if parent is not None else None
+        if not self._is_part(use):
+            return None
+        match parent, around:
+            case ast.Call(func=ast.Name(id="len"), args=[_]), _:
+                return parent
+            case ast.Attribute(attr="shape"), ast.Subscript(slice=ast.Constant(value=0)):
+                return around
+            case ast.Attribute(attr="size"), ast.Call(args=[ast.Constant(value=0)]):
+                return around
+            case ast.Attribute(attr="size"), ast.Call(args=[]):
+                outer = self.program.parent(around)
+                if isinstance(outer, ast.Subscript) and ast.unparse(outer.slice) == "0":
+                    return outer
+        return None
+
+    def _counted(self, rows: dict[str, None], sizes: list[tuple[ast.Name, ast.expr]]) -> str:
+        """A tensor of the batch that has a row for each sample, and is made whole."""
+        for name in rows:
+            uses = [it for it in self._uses(name) if self._places & set(self._reaching(it))]
+            tensors = (self.program.parent(it) for it in uses)
+            if all(map(self._is_part, uses)) and any(getattr(it, "attr", "") in OF_TENSORS for it in tensors):
+                return name
+        return ""
+
+    def _is_part(self, use: ast.Name, seen: frozenset[str] = frozenset()) -> bool:
+        """Whether a name is an element of the batch, as the loader hands it out or on another device."""
+        for made in self._reaching(use):
+            if made not in self._places:
+                return False
+            statement = self.program.statement(made)
+            if statement is self.node:
+                if not isinstance(self.program.parent(made), ast.Tuple):
+                    return False
+                continue
+            match right_side(statement, made):
+                case ast.Call(func=ast.Attribute(attr="to" | "cuda", value=ast.Name() as moved)):
+                    if moved.id not in seen and not self._is_part(moved, seen | {moved.id}):
+                        return False
+                case _:
+                    return False
+        return True
+
+    def _check_tensors(self, use: ast.Name) -> None:
+        """Nothing has made arrays or lists of it."""
+        for made in self._reaching(use):
+            statement = self.program.statement(made)
+            right = getattr(statement, "value", None) if made in self._places else None
+            for node in ast.walk(right) if right is not None else ():
+                call = self.program.call(node) if isinstance(node, ast.Call) else None
+                named = call is not None and any(
+                    it.startswith(("numpy.", "builtins.list")) for it in call.names
+                )
+                if named or getattr(node, "attr", "") in OUT_OF_TORCH:
+                    raise Whole(use, f"`{use.id}` is no tensor")
