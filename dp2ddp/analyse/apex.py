@@ -16,7 +16,7 @@ from functools import cached_property
 from typing import Any
 
 from dp2ddp.analyse.autocast import Regions, Unfollowed
-from dp2ddp.analyse.context import LOOPS, Context, option_names
+from dp2ddp.analyse.context import LOOPS, Context, option_names, root_name
 from dp2ddp.analyse.link import (
     INITIALIZE,
     WRAP,
@@ -108,7 +108,7 @@ def _imports(context: Context, converted: Sequence[ast.expr]) -> Iterator[Precis
         here = [node for node in converted if context.program.file(node).path == path]
         # All of the file: the tree may be without branches that are not converted.
         names = Counter(it.id for it in ast.walk(parse(file.text)) if isinstance(it, ast.Name))
-        used = set(names - Counter(ast.unparse(_root(node)) for node in here))
+        used = set(names - Counter(root.id for node in here if (root := root_name(node)) is not None))
         place, unused = context.place(here[0]), set()
         for node in ast.walk(file.tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -118,12 +118,6 @@ def _imports(context: Context, converted: Sequence[ast.expr]) -> Iterator[Precis
                     yield Precision(**{**place, "at": context.program.anchor(node)}, kind="guard")
         if unused:
             yield Precision(**place, kind="imports", names=tuple(sorted(unused)))
-
-
-def _root(node: ast.expr) -> ast.expr:
-    while isinstance(node, ast.Attribute):
-        node = node.value
-    return node
 
 
 def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
@@ -196,6 +190,8 @@ class _Use:
     context: Context
     calls: list[Call]
     _unscaled: set[int] = field(default_factory=set)
+    _given: dict[int, Scope] = field(default_factory=dict)
+    """The functions that are to be given the scaler, by their index."""
 
     def __post_init__(self) -> None:
         self.program = self.context.program
@@ -586,11 +582,9 @@ class _Use:
         """Models as they are before they are wrapped."""
         found: set[Value] = set()
         for value in values:
-            made = self.program.node(value.site) if isinstance(value, Made) and value.name == WRAP else None
-            call = self.program.call(made) if made is not None else None
-            module = call.argument("module", 0) if call is not None else None
-            inner = self.program.values(module) - {value} if module is not None else frozenset()
-            found |= self._bare(inner) if module is not None else {value}
+            is_wrap = isinstance(value, Made) and value.name == WRAP
+            module = self.context.given.get(value.site) if is_wrap else None
+            found |= {value} if module is None else self._bare(self.program.values(module) - {value})
         return frozenset(found)
 
     # How the scaler comes to where it is needed
@@ -658,10 +652,6 @@ class _Use:
         )
         known = self.program.call(call)
         return not starred and known is not None and len(known.callees) == 1
-
-    @cached_property
-    def _given(self) -> dict[int, Scope]:
-        return {}
 
     def _handed_on(self) -> Iterator[Precision]:
         """The parameters and arguments that hand the scaler on."""

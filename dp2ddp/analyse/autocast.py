@@ -59,8 +59,6 @@ class Regions:
         self._start = start
         self._kept = {id(it) for it in kept}
         self._covered: set[int] = set()
-        given = [wrap.argument("module", 0) for wrap in context.wraps]
-        self._models = frozenset().union(*(self.program.values(it) for it in given if it is not None))
 
     def find(self, steps: Sequence[tuple[ast.stmt, ast.expr]]) -> list[Region]:
         """The first and last statement of each region; ``steps`` are the scaled losses, with their statements."""
@@ -184,9 +182,9 @@ class Regions:
         """Whether a call of something is a forward of a model, or a part of one."""
         match callee:
             case Made() | Inst():
-                return callee in self._models or self.context.module_class(callee)
+                return callee in self.context.wrapped or self.context.module_class(callee)
             case Member():
-                of_model = callee.owner in self._models or self.context.module_class(callee)
+                of_model = callee.owner in self.context.wrapped or self.context.module_class(callee)
                 return of_model and not self._manages(callee)
             case Bound():
                 own = self.context.module_class(callee.owner)

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse import alike, losses, models
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.models import MODULE_NAMES, PARAMETERS
 from dp2ddp.analyse.samples import LAYERS, Samples
@@ -117,11 +117,10 @@ def _is_name(node: ast.expr) -> bool:
 def _parts(context: Context, samples: Samples, values: Values) -> Values:
     """Modules with all that they hold, but for what is wrapped."""
     found: set[object] = set()
-    wrapped = _wrapped(context)
     waiting = list(values)
     while waiting:
         value = waiting.pop()
-        if value in found or value in wrapped or context.is_wrapped(frozenset([value])):
+        if value in found or value in context.wrapped or context.is_wrapped(frozenset([value])):
             continue
         found.add(value)
         if isinstance(value, Inst):
@@ -159,13 +158,10 @@ def _unfit(context: Context, samples: Samples, part: object) -> str:
         return "" if followed else f"holds a {shown} of layers that can't be followed"
     if name not in STATELESS and name.removeprefix("torch.nn.") not in losses.MEANS:
         return f"holds a {shown}, which may look at several samples or draws random numbers"
-    if isinstance(given := call.argument("sparse"), ast.expr) and not is_false(given):
+    sparse = call.argument("sparse")
+    if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
         return f"holds a {shown} with sparse gradients"
     return ""
-
-
-def is_false(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and not node.value
 
 
 def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
@@ -181,7 +177,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         given = [
             it.value
             for target, it in context.attribute_assignments.get(name, ())
-            if _is_of(context, target, part)
+            if part in program.values(target.value)
         ]
         known = values and all(_is_known(context, value) for value in values)
         if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
@@ -190,7 +186,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         own = scope.params[:1]
         for node in program.body(scope):
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
-                if _root(node) in own:
+                if getattr(root_name(node), "id", None) in own:
                     return f"changes `{ast.unparse(node)}` where it is called"
             if isinstance(node, ast.Call):
                 call = program.call(node)
@@ -201,7 +197,8 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
                     return f"draws random numbers in `{ast.unparse(node.func)}`"
                 if call.names & {FUNCTION}:
                     return "calls data_parallel()"
-                if method.endswith("_") and not method.endswith("__") and _root(node.func) in own:
+                in_place = method.endswith("_") and not method.endswith("__")
+                if in_place and getattr(root_name(node.func), "id", None) in own:
                     return f"changes `{ast.unparse(node.func)}` where it is called"
     return ""
 
@@ -211,17 +208,13 @@ def _is_known(context: Context, value: object) -> bool:
     return isinstance(value, Func | Bound | Ext) or context.module_class(value)  # type: ignore[arg-type]
 
 
-def _is_of(context: Context, target: ast.Attribute, part: Inst) -> bool:
-    return part in context.program.values(target.value)
-
-
 def _run(context: Context, part: Inst) -> Iterator[object]:
     """The functions of a module's class that its forward runs, and other functions of the project in it."""
     program = context.program
     node = program.node(part.site)
     waiting = program.methods(part, "forward", node) | program.methods(part, "__call__", node)
     seen: set[int] = set()
-    inside = (it for it in _wrapped(context) if isinstance(it, Inst))
+    inside = (it for it in context.wrapped if isinstance(it, Inst))
     wrapped = set().union(*(program.methods(it, "forward", program.node(it.site)) for it in inside))
     while waiting:
         index = waiting.pop()
@@ -232,12 +225,6 @@ def _run(context: Context, part: Inst) -> Iterator[object]:
         yield scope
         for statement in scope.body:
             waiting |= program.called_scopes(statement)
-
-
-def _wrapped(context: Context) -> Values:
-    """What DataParallel wraps."""
-    given = (call.argument("module", 0) for call in context.wraps)
-    return frozenset().union(*(context.program.values(module) for module in given if module is not None))
 
 
 def _runs_layers(context: Context, call: ast.Call) -> bool:
@@ -252,13 +239,6 @@ def _runs_layers(context: Context, call: ast.Call) -> bool:
         if found is not None
         for callee in found.callees
     )
-
-
-def _root(node: ast.AST) -> str:
-    """The name at the root of ``x.y[z]``."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return node.id if isinstance(node, ast.Name) else ""
 
 
 def _method_calls(context: Context, modules: Values) -> Iterator[ast.Call]:

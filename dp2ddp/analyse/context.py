@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +26,7 @@ from dp2ddp.analyse.link import (
     Program,
     Value,
     Values,
+    closure,
     full_name,
 )
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
@@ -278,6 +280,30 @@ class Context:
 
     # Values
 
+    @cached_property
+    def given(self) -> dict[int, ast.expr]:
+        """What each wrap is given, by the identity of its call."""
+        modules = ((id(call.node), call.argument("module", 0)) for call in self.wraps)
+        return {site: module for site, module in modules if module is not None}
+
+    @cached_property
+    def wrapped(self) -> Values:
+        """The modules that are wrapped."""
+        return self._inside(self.given)
+
+    @cached_property
+    def trained_modules(self) -> Values:
+        """The modules that are wrapped, and trained."""
+        return self._inside(self.trained_wraps)
+
+    def inside(self, value: Value) -> Values:
+        """The modules that a wrapped one is made of."""
+        return self._inside([value.site] if isinstance(value, Made) and value.name == WRAP else [])
+
+    def _inside(self, sites: Iterable[int]) -> Values:
+        modules = (self.given[site] for site in sites if site in self.given)
+        return frozenset().union(*map(self.program.values, modules))
+
     def is_wrapped(self, values: Values) -> bool:
         """Whether an expression may be a model that DataParallel wraps in a program that trains it."""
         sites = self.trained_wraps
@@ -293,14 +319,9 @@ class Context:
 
     def behind(self, values: Values) -> Values:
         """Values with all that they hand out the elements of."""
-        found: set[Value] = set()
-        waiting = list(values)
-        while waiting:
-            value = waiting.pop()
-            if value not in found:
-                found.add(value)
-                waiting += (it for source in self.sources(value) for it in self.program.values(source))
-        return frozenset(found)
+        return closure(
+            values, lambda value: (it for node in self.sources(value) for it in self.program.values(node))
+        )
 
     def sources(self, value: Value) -> list[ast.expr]:
         """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``,
@@ -353,6 +374,13 @@ def _is_module(name: str) -> bool:
     return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
         "torch.nn.functional"
     )
+
+
+def root_name(node: ast.AST) -> ast.Name | None:
+    """The name at the root of ``x.y[z]()``."""
+    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
+        node = node.func if isinstance(node, ast.Call) else node.value
+    return node if isinstance(node, ast.Name) else None
 
 
 def option_names(call: Call) -> set[str]:

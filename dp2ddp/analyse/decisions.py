@@ -83,7 +83,6 @@ class _Forwards:
         self._whole = [it for it in loops if not it.trains and not self._is_dealt(it, dealt)]
         self._dealt = [it for it in loops if not it.trains and self._is_dealt(it, dealt)]
         self._training = [it for it in loops if it.trains]
-        self._wrapped = evaluating.wrapped_modules(context)
         self.calls = frozenset(
             id(call.node)
             for call in self.program.calls
@@ -95,7 +94,7 @@ class _Forwards:
         called, function = call.callees, call.node.func
         if isinstance(function, ast.Attribute) and function.attr == "forward":
             called |= self.program.values(function.value)
-        return self.context.is_wrapped(called) or bool(called & self._wrapped)
+        return self.context.is_wrapped(called) or bool(called & self.context.trained_modules)
 
     def _is_dealt(self, loop: BatchLoop, dealt: set[object]) -> bool:
         return any(self.program.anchor(it) in dealt for it in loop.draws) or any(

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from dp2ddp.analyse import alike, samples
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.loops import BatchLoop
@@ -71,17 +71,6 @@ def is_dealt(context: Context, node: ast.AST) -> bool:
     return call is not None and bool(call.names & DEALT_ALREADY)
 
 
-def wrapped_modules(context: Context) -> Values:
-    """The modules that are wrapped, and trained."""
-    return frozenset().union(*(_module(context, it) for it in context.trained_wraps))
-
-
-def _module(context: Context, site: int) -> Values:
-    call = context.program.call(context.program.node(site))
-    given = call.argument("module", 0) if call is not None else None
-    return frozenset() if given is None else context.program.values(given)
-
-
 def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
     nodes = (context.program.nodes.get(key) for key in runs)
     calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
@@ -95,11 +84,10 @@ class Surroundings:
         self.context, self.program = context, context.program
         self.effects = [(Location(effect.path, effect.at.span), effect) for effect in effects]
         self.samples = Gathering(context, loops)
-        self.wrapped = wrapped_modules(context)
 
     def runs_model(self, loop: BatchLoop) -> bool:
         return any(
-            self.context.is_wrapped(call.callees) or call.callees & self.wrapped
+            self.context.is_wrapped(call.callees) or call.callees & self.context.trained_modules
             for call in _calls(self.context, loop.runs)
         )
 
@@ -249,8 +237,8 @@ class EvaluationLoop:
         found: set[object] = set()
         for value in values:
             if isinstance(value, Made) and value.name == WRAP:
-                found |= {value, *_module(self.context, value.site)}
-            elif value in self.around.wrapped:
+                found |= {value, *self.context.inside(value)}
+            elif value in self.context.trained_modules:
                 found.add(value)
         return found
 
@@ -588,13 +576,6 @@ def base_name(node: ast.expr | None) -> ast.Name | None:
     """The name behind subscripts: ``counts`` of ``counts[i][j]``."""
     while isinstance(node, ast.Subscript):
         node = node.value
-    return node if isinstance(node, ast.Name) else None
-
-
-def root_name(node: ast.expr) -> ast.Name | None:
-    """The name that an expression begins with."""
-    while isinstance(node, ast.Subscript | ast.Attribute | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
     return node if isinstance(node, ast.Name) else None
 
 

@@ -13,9 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dp2ddp.analyse import kinds, meters
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.divided import Divided
-from dp2ddp.analyse.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt, root_name
+from dp2ddp.analyse.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt
 from dp2ddp.analyse.kinds import DEALT, Kind, Value
 from dp2ddp.analyse.link import Inst, Scope
 from dp2ddp.analyse.loops import BatchLoop

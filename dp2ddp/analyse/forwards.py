@@ -98,9 +98,7 @@ class Forwards(Samples):
 
     def _models(self, callee: object) -> Iterator[object]:
         """The models that a wrapped one is made of."""
-        made = self.program.call(self.program.node(callee.site)) if isinstance(callee, Made) else None
-        module = made.argument("module", 0) if made is not None else None
-        for value in self.program.values(module) if module is not None else ():
+        for value in self.context.inside(callee):
             if not self.context.is_wrapped(frozenset([value])):
                 yield value
             elif value != callee:

@@ -12,7 +12,7 @@ import ast
 import builtins
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -239,6 +239,18 @@ def full_name(value: Value) -> str:
         owner = full_name(value.owner)
         return f"{owner}.{value.name}" if owner else ""
     return ""
+
+
+def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values:
+    """Values with all that ``after`` leads to from them."""
+    found: set[Value] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if value not in found:
+            found.add(value)
+            waiting += after(value)
+    return frozenset(found)
 
 
 class Program:
@@ -569,15 +581,14 @@ class Program:
 
     def _behind(self, values: Values) -> Values:
         """Values with those that they hand out the elements of."""
-        found: set[Value] = set()
-        waiting = list(values)
-        while waiting:
-            value = waiting.pop()
-            if value not in found:
-                found.add(value)
-                if isinstance(value, Made) and value.name in ITERATORS:
-                    waiting += self._argument_values(value, 0)
-        return frozenset(found)
+        return closure(
+            values,
+            lambda value: (
+                self._argument_values(value, 0)
+                if isinstance(value, Made) and value.name in ITERATORS
+                else NOTHING
+            ),
+        )
 
     def _argument_values(self, made: Made, position: int) -> Values:
         call = self._calls.get(made.site)

@@ -224,12 +224,13 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
     """
     program = context.program
     covered = set().union(*(loop.runs for loop in loops if loop.trains))
+    by_hand = _by_hand(context, loops)
     told: set[int] = set()
     for node in context.backwards:
         place = program.scope(node).index
         if context.runs_in_training(node) and id(node) not in covered and place not in told:
             told.add(place)
-            at, message, help = _undrawn(context, loops, node)
+            at, message, help = _undrawn(context, by_hand, node)
             yield context.obstacle(at, message, help, SHARDED_ONLY)
     training = training_loaders(loops)
     _, dealt = drawn(context, loops)
@@ -245,7 +246,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
             yield from _counted(context, loop, numbers)
     yield from _sized_by_batch(context, training)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
-    for call in _by_hand(context, loops):
+    for call in by_hand:
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
@@ -253,18 +254,6 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 "iterate over it with one `for` loop",
                 SHARDED_ONLY,
             )
-
-
-def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
-    """What a loop round a place is over, and the class of the project whose objects hand that out."""
-    program = context.program
-    for around in program.ancestors(node):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return None
-        for value in context.iterated(program.values(around.iter)) if isinstance(around, ast.For) else ():
-            if isinstance(value, Inst) and program.methods(value, "__iter__", around.iter):
-                return around.iter, program.scopes[value.cls.scope].node.name  # type: ignore[attr-defined]
-    return None
 
 
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
@@ -330,7 +319,7 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
     return bool(seen)
 
 
-def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tuple[ast.expr, str, str]:
+def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
     help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
     if (handed := _handed_out(context, backward)) is not None:
@@ -341,7 +330,7 @@ def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tu
         return source, message, "loop over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
-    taken = [it.node for it in _by_hand(context, loops) if it.names == {"builtins.next"}]
+    taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
     for call in (it for it in taken if id(it) in runs):
         if _is_one_of_several(context, call):
             message = (
@@ -355,6 +344,18 @@ def _undrawn(context: Context, loops: list[BatchLoop], backward: ast.Call) -> tu
         message = "no DataLoader is seen: which module this imports is not written here"
         return hidden[0], message, "import it by its name"
     return backward, "no loop over a DataLoader was found round this backward()", help
+
+
+def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """What a loop round a place is over, and the class of the project whose objects hand that out."""
+    program = context.program
+    for around in program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        for value in context.iterated(program.values(around.iter)) if isinstance(around, ast.For) else ():
+            if isinstance(value, Inst) and program.methods(value, "__iter__", around.iter):
+                return around.iter, program.scopes[value.cls.scope].node.name  # type: ignore[attr-defined]
+    return None
 
 
 def _is_one_of_several(context: Context, taken: ast.Call) -> bool:

@@ -17,7 +17,7 @@ from dp2ddp.analyse.conditions import (
     is_main_guard,
     is_true,
 )
-from dp2ddp.analyse.context import LOOPS, Context, is_inserted
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted, root_name
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import DDP_WRAPS, FUNCTION, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
@@ -124,10 +124,8 @@ def _is_by_option(context: Context, node: ast.AST, depth: int = 0) -> bool:
 def untracked(context: Context) -> Iterator[ast.expr]:
     """What optimizers train and no wrapped model has: its gradients would stay each process's own."""
     program = context.program
-    given = [call.argument("module", 0) for call in context.wraps]
-    wrapped = [module for module in given if module is not None]
-    held = _held(context, frozenset().union(*map(program.values, wrapped)))
-    names = {id(node) for module in wrapped for node in _definitions(context, module)}
+    held = _held(context, context.wrapped)
+    names = {id(node) for module in context.given.values() for node in _definitions(context, module)}
     for call in program.calls:
         adds = getattr(call.node.func, "attr", "") == "add_param_group"
         params = call.argument("param_group" if adds else "params", 0)
@@ -253,9 +251,8 @@ def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iter
 
 def _definitions(context: Context, node: ast.AST) -> list[ast.AST]:
     """Where the name at the root of ``x.y.z`` is bound."""
-    while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-        node = node.func if isinstance(node, ast.Call) else node.value
-    return context.program.definitions(node) if isinstance(node, ast.Name) else []
+    root = root_name(node)
+    return context.program.definitions(root) if root is not None else []
 
 
 def _held(context: Context, values: Values) -> Values:
