@@ -9,7 +9,7 @@ what lands there is the *edited* form of that piece of the original.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
@@ -203,6 +203,13 @@ def finding(
 def runtime_import(path: Path, name: str) -> AddImport:
     """The import that gives a file the runtime under a name."""
     return AddImport(path, "from dp2ddp import runtime" + ("" if name == "runtime" else f" as {name}"))
+
+
+def added_up(names: Sequence[str]) -> str:
+    """The template of a statement that makes numbers the sums of all processes."""
+    listed = ", ".join(names)
+    given = f"({listed})" if len(names) > 1 else listed
+    return f"{listed} = {{ddp}}.sum({given})"
 
 
 @dataclass(frozen=True)

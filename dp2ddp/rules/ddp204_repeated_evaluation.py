@@ -7,13 +7,18 @@ and lists get the entries of all in the order of the data set, ``ddp.gather(scor
 the set are exact, without padding and without samples that count twice.
 
 Where a loop does more (it reports in between, looks at the number of the batch, keeps something from one batch to the
-next), every process goes on evaluating all of it. With ``ddp.DataParallel`` each batch is divided as it is.
+next), each batch is divided instead, ``ddp.divide_batches(loader)``, and behind the model its outputs are made whole
+again, with all else that the loop looks at there: ``outputs, labels = ddp.whole_batch((model(inputs), labels))``. Those
+lines then do what they did, on every process.
+
+Where neither can be shown to be right, every process goes on evaluating everything, and a note says why. With
+``ddp.DataParallel`` each batch is divided as it is.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
-from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.plan import Edit, Finding, Insert, Replace, added_up, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -42,6 +47,33 @@ for epoch in range(2):
             scores.extend(outputs[:, 0].tolist())
     print(correct / len(data), max(scores))
 """,
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+train_loader = DataLoader(data, batch_size=16)
+test_loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    model.train()
+    for inputs, targets in train_loader:
+        optimizer.zero_grad()
+        criterion(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+    model.eval()
+    total = 0
+    with torch.no_grad():
+        for i, (inputs, targets) in enumerate(test_loader):
+            inputs, targets = inputs.cuda(), targets.cuda()
+            outputs = model(inputs)
+            total += criterion(outputs, targets).item() * inputs.size(0)
+            if i % 2 == 0:
+                print(i, total)
+""",
 )
 
 
@@ -66,9 +98,7 @@ def _edits(evaluation: Evaluation) -> Iterator[Edit]:
     lines = []
     together = [name for name in evaluation.sums if "." not in name]
     for group in ([together] if together else []) + [[it] for it in evaluation.sums if "." in it]:
-        names = ", ".join(group)
-        given = f"({names})" if len(group) > 1 else names
-        lines.append(f"{names} = {{ddp}}.sum({given})")
+        lines.append(added_up(group))
     lines += [f"{name} = {{ddp}}.gather({name}, samples_of={{loader}})" for name in evaluation.lists]
     yield Insert(evaluation.after, "\n".join(lines), holes, after=True)
     yield runtime_import(evaluation.path, evaluation.ddp)

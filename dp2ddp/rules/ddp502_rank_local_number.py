@@ -13,7 +13,18 @@ set (DDP204). With ``ddp.DataParallel`` nothing changes, every process works on 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Number, Tier
-from dp2ddp.plan import Anchor, Edit, Finding, Insert, Replace, SetArgument, Severity, finding, runtime_import
+from dp2ddp.plan import (
+    Anchor,
+    Edit,
+    Finding,
+    Insert,
+    Replace,
+    SetArgument,
+    Severity,
+    added_up,
+    finding,
+    runtime_import,
+)
 
 EXAMPLES = (
     """\
@@ -65,9 +76,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(number: Number) -> Iterator[Edit]:
     holes: dict[str, Anchor | str] = {"ddp": number.ddp, "number": number.at}
     if number.kind == "totals":
-        names = ", ".join(number.names)
-        given = f"({names})" if len(number.names) > 1 else names
-        yield Insert(number.at, f"{names} = {{ddp}}.sum({given})", {"ddp": number.ddp}, after=True)
+        yield Insert(number.at, added_up(number.names), {"ddp": number.ddp}, after=True)
     elif number.name:
         yield Replace(number.at, number.name)
         if number.before is not None:
