@@ -24,6 +24,7 @@ from .shard import batches, positions
 
 Value = TypeVar("Value")
 
+_ADDEND = "\0"  # stands for an addend in a structure in words
 _FEW = 64  # elements: a tensor on the CPU with no more of them travels with the exchange
 
 
@@ -109,21 +110,22 @@ def gather(value: Any, *, samples_of: Any = None) -> Any:
 
 def _totals(what: str, value: Any) -> list[list[Any]]:
     """For each leaf of ``value`` the sums over all ranks of its addends: tensors, arrays or Python's numbers."""
-    leaves, problem, signature, addends = nested.flatten(value), "", ("", ""), []
+    leaves, problem, structure, addends, likes = nested.flatten(value), "", "", [], []
     try:
         _check(what, leaves)
-        signature = nested.describe(value, _form_of), nested.describe(value, _kind)
-        addends = [_plain(addend) for leaf in leaves for addend in _addends(leaf)]
+        structure = nested.describe(value, _form_of)
+        given = [addend for leaf in leaves for addend in _addends(leaf)]
+        addends = [_plain(addend) for addend in given]
+        likes = [_like(*pair) for pair in zip(given, addends, strict=True)]
     except TypeError as error:
         problem = str(error)
-    likes = [_like(addend) for leaf in leaves for addend in _addends(leaf)] if not problem else []
     lights = [None if _is_heavy(addend) else _light(addend) for addend in addends]
-    answers = exchange(what, (problem, signature, likes, lights))
+    answers = exchange(what, (problem, structure, likes, lights))
     _compare(what, answers)
     columns = list(zip(*(likes for _, _, likes, _ in answers), strict=True))
     forms = [_form_of_all(column) for column in columns]
     if None in forms:
-        _complain(what, [full for _, (_, full), _, _ in answers])
+        _complain(what, answers)
     addends = [_begun(addend, form) for addend, form in zip(addends, forms, strict=True)]
     heavy = iter(_all_reduce([addend for addend in addends if _is_heavy(addend)]))
     numbers = zip(*(lights for _, _, _, lights in answers), strict=True)
@@ -145,6 +147,12 @@ class _Like(NamedTuple):
     dtype: torch.dtype | None = None
     shape: tuple[int, ...] = ()
 
+    def __str__(self) -> str:
+        if self.dtype is None:
+            return "number"
+        what = "array" if self.place == "array" else f"{self.place} tensor"
+        return f"{what} of {str(self.dtype).removeprefix('torch.')} {list(self.shape)}"
+
     def zeros(self) -> torch.Tensor:
         device = ranks.device() if self.place == ranks.device().type else "cpu"
         return torch.zeros(self.shape, dtype=self.dtype, device=device)
@@ -153,10 +161,9 @@ class _Like(NamedTuple):
 _NUMBER, _ZERO = _Like("number"), _Like("0")
 
 
-def _like(addend: Any) -> _Like:
-    if not isinstance(addend, torch.Tensor) and not _is_array(addend):
+def _like(addend: Any, plain: Any) -> _Like:
+    if not isinstance(plain, torch.Tensor):
         return _NUMBER if addend else _ZERO
-    plain = _plain(addend)
     return _Like("array" if _is_array(addend) else plain.device.type, plain.dtype, tuple(plain.shape))
 
 
@@ -185,12 +192,13 @@ def _compare(what: str, answers: list[Any]) -> None:
     for rank, (problem, *_) in enumerate(answers):
         if problem:
             raise TypeError(problem if rank == ranks.get_rank() else f"rank {rank}: {problem}")
-    if len({form for _, (form, _), _, _ in answers}) > 1:
-        _complain(what, [full for _, (_, full), _, _ in answers])
+    if len({structure for _, structure, _, _ in answers}) > 1:
+        _complain(what, answers)
 
 
-def _complain(what: str, signatures: list[str]) -> NoReturn:
-    has = ", ".join(f"rank {rank} has {_shortened(text)}" for rank, text in enumerate(signatures))
+def _complain(what: str, answers: list[Any]) -> NoReturn:
+    words = [_words(structure, likes) for _, structure, likes, _ in answers]
+    has = ", ".join(f"rank {rank} has {_shortened(text)}" for rank, text in enumerate(words))
     raise RuntimeError(f"{what} needs the same structure on every rank, but {has}")
 
 
@@ -198,19 +206,15 @@ def _shortened(text: str) -> str:
     return text if len(text) <= 300 else f"{text[:300]} …"
 
 
+def _words(structure: str, likes: list[_Like]) -> str:
+    """A structure with what its addends are."""
+    pieces = zip(structure.split(_ADDEND), [*map(str, likes), ""], strict=True)
+    return "".join(chain.from_iterable(pieces))
+
+
 def _form_of(leaf: Any) -> str:
     """What a leaf is, apart from what its addends are."""
-    return type(leaf).__name__ if _is_meter(leaf) else "addend"
-
-
-def _kind(leaf: Any) -> str:
-    if _is_meter(leaf):
-        return f"{type(leaf).__name__}({', '.join(map(_kind, _addends(leaf)))})"
-    if _is_array(leaf):
-        return f"array of {leaf.dtype} {list(leaf.shape)}"
-    if isinstance(leaf, torch.Tensor):
-        return f"{leaf.device.type} tensor of {str(leaf.dtype).removeprefix('torch.')} {list(leaf.shape)}"
-    return "number"
+    return f"{type(leaf).__name__}({_ADDEND}, {_ADDEND})" if _is_meter(leaf) else _ADDEND
 
 
 def _is_addend(value: Any) -> bool:
