@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from parity.harness import Lab
 from programs import LOOP, PATH, PROGRAM, STEP
 
 from dp2ddp.convert import convert
@@ -90,21 +88,21 @@ def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "name",
+    ("name", "launcher"),
     [
-        "a time",
-        "a number that is counted",
-        pytest.param("a number that is free", marks=pytest.mark.slow),
-        pytest.param("a temporary folder", marks=pytest.mark.slow),
+        ("a time", "warm"),
+        ("a number that is counted", "warm"),
+        pytest.param("a number that is free", "warm", marks=pytest.mark.slow),
+        pytest.param("a temporary folder", "plain", marks=pytest.mark.slow),  # asked for once in a process
     ],
 )
-def test_every_process_finds_there_what_the_main_process_saved(name: str, tmp_path: Path) -> None:
-    (tmp_path / "train.py").write_text(converted(saving(FOLDERS[name][0])))
-    environment = {**os.environ, "DP2DDP_PROCESSES": "2", "TMPDIR": str(tmp_path)}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
-    command = [sys.executable, "train.py"]
-    ran = subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=120)
-    assert ran.returncode == 0, ran.stderr
+def test_every_process_finds_there_what_the_main_process_saved(
+    name: str, launcher: str, lab: Lab, tmp_path: Path
+) -> None:
+    script = tmp_path / "train.py"
+    script.write_text(converted(saving(FOLDERS[name][0])))
+    place = {"folder": tmp_path, "env": {"TMPDIR": str(tmp_path)}}
+    lab.run(script, processes=2, launcher=launcher, recorded=False, **place).ok()
     assert len(list(tmp_path.glob("**/model.pt"))) == 1
 
 

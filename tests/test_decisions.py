@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import os
 import re
-import subprocess
-import sys
-from pathlib import Path
 
 import pytest
+from parity.harness import Lab
 from programs import PATH
 
 from dp2ddp.convert import convert
@@ -303,21 +300,19 @@ RUN = {
 }
 
 
-def run(folder: Path, text: str) -> tuple[int, list[str]]:
-    (folder / "train.py").write_text(text.replace("from sklearn.metrics import roc_auc_score\n", ""))
-    environment = {**os.environ, "DP2DDP_PROCESSES": "2", "DP2DDP_TIMEOUT": "20"}
-    environment["PYTHONPATH"] = str(Path(__file__).parents[1])
-    command = [sys.executable, "train.py"]
-    ran = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
-    return ran.returncode, sorted(set(re.findall(r"rank \d ended (.*)", ran.stderr)))
+def run(lab: Lab, text: str) -> tuple[int, list[str]]:
+    script = lab.place("decisions") / "train.py"
+    script.write_text(text.replace("from sklearn.metrics import roc_auc_score\n", ""))
+    ran = lab.run(script, processes=2, recorded=False, env={"DP2DDP_TIMEOUT": "20"})
+    return ran.code, sorted(set(re.findall(r"rank \d ended (.*)", ran.errors)))
 
 
 @pytest.mark.parametrize(
     "name", [pytest.param(it, marks=[pytest.mark.slow] if it != "a loop is left" else []) for it in RUN]
 )
-def test_processes_that_differ_in_the_last_bits_go_on_alike(name: str, tmp_path: Path) -> None:
+def test_processes_that_differ_in_the_last_bits_go_on_alike(name: str, lab: Lab) -> None:
     text = converted(START + RUN[name]) + ENDS
-    code, ends = run(tmp_path, text)
+    code, ends = run(lab, text)
     assert (code, len(ends)) == (0, 1)
-    code, ends = run(tmp_path, re.sub(r"ddp\.gather\((.*)\)\[0\]", r"\1", text))
+    code, ends = run(lab, re.sub(r"ddp\.gather\((.*)\)\[0\]", r"\1", text))
     assert code != 0 or len(ends) == 2, "this would have gone well without"

@@ -160,12 +160,14 @@ def test_optimizers_that_ask_for_the_loss_are_told_the_whole_batch_s(
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
-@pytest.mark.parametrize("name", PULLED)
-def test_loops_that_pull_their_batches_make_the_same_steps_in_parts(
+@pytest.mark.parametrize("name", PULLED | HANDED)
+def test_loops_draw_their_parts_of_batches_that_are_pulled_or_handed_out(
     lab: Lab, name: str, processes: int
 ) -> None:
-    """However often an iterator ends between two epochs, and with an uneven last batch."""
-    text = PULLED[name].replace("batch_size=16", "batch_size=15")
+    """However often an iterator ends between two epochs, whichever object hands out a loader's batches, and with an
+    uneven last batch; what is evaluated through such an object stays whole.
+    """
+    text = (PULLED | HANDED)[name].replace("batch_size=16", "batch_size=15")
     before, after = runs(lab, text, processes, exact=True)
     assert differences(before, after, losses=False) == []
     assert after.printed == before.printed != ""
@@ -175,18 +177,6 @@ def test_batches_that_are_put_together_make_dataparallel_s_steps(lab: Lab) -> No
     before, after = runs(lab, BALANCED, 2)
     assert len(after.ranks) == 2
     assert differences(before, after) == []
-
-
-@pytest.mark.parametrize("processes", PROCESSES)
-@pytest.mark.parametrize("name", HANDED)
-def test_objects_that_hand_out_the_batches_of_a_loader_hand_out_its_parts(
-    lab: Lab, name: str, processes: int
-) -> None:
-    """With an uneven last batch; what is evaluated through such an object stays whole."""
-    text = HANDED[name].replace("batch_size=16", "batch_size=15")
-    before, after = runs(lab, text, processes, exact=True)
-    assert differences(before, after, losses=False) == []
-    assert after.printed == before.printed != ""
 
 
 @pytest.mark.parametrize("processes", [2, 3])
