@@ -12,6 +12,7 @@ import subprocess
 import sys
 from pathlib import Path
 
+import command
 import pytest
 
 from dp2ddp import cli
@@ -80,7 +81,7 @@ def write(files: dict[str, str]) -> None:
 
 
 def run(*arguments: str, stdin: bytes = b"", cwd: str = ".") -> subprocess.CompletedProcess[bytes]:
-    done = subprocess.run([*PYTHON, *arguments], input=stdin, capture_output=True, cwd=cwd)
+    done = command.run(*arguments, stdin=stdin, cwd=cwd)
     assert b"Traceback" not in done.stderr, done.stderr.decode()
     return done
 
@@ -355,8 +356,7 @@ def test_there_are_colours_only_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -
 
 def test_a_reader_that_leaves_early_is_no_error() -> None:
     write({f"train{n}.py": TRAIN for n in range(60)})
-    command = [*PYTHON, "convert", "."]
-    done = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    done = subprocess.Popen([*PYTHON, "convert", "."], stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert done.stdout and done.stderr
     done.stdout.read(10)
     done.stdout.close()
@@ -435,7 +435,7 @@ def test_explain_shows_a_rule_and_its_example_as_a_diff() -> None:
 
 
 def test_the_version() -> None:
-    done = run("--version")
+    done = subprocess.run([*PYTHON, "--version"], capture_output=True)
     assert done.stdout.split()[0] == b"dp2ddp"
     assert done.returncode == 0
 

@@ -5,23 +5,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from command import run
 
 ROOT = Path(__file__).parent.parent
 FIXTURES = sorted(path.parent for path in (ROOT / "fixtures").glob("*/before"))
-
-
-def run(*arguments: str, cwd: Path) -> subprocess.CompletedProcess[bytes]:
-    command = [sys.executable, "-m", "dp2ddp", "convert", *arguments]
-    return subprocess.run(
-        command, cwd=cwd, capture_output=True, timeout=120, env={**os.environ, "PYTHONPATH": str(ROOT)}
-    )
 
 
 def contents(folder: Path) -> dict[str, bytes]:
@@ -35,7 +26,7 @@ def contents(folder: Path) -> dict[str, bytes]:
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
 def test_conversion_is_the_golden_one(fixture: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     shutil.copytree(fixture / "before", tmp_path / "project", ignore=shutil.ignore_patterns("__pycache__"))
-    done = run("train.py", "--inplace", cwd=tmp_path / "project")
+    done = run("convert", "train.py", "--inplace", cwd=tmp_path / "project")
     assert done.returncode == 0, done.stderr.decode()
     if request.config.getoption("--update"):
         shutil.rmtree(fixture / "after", ignore_errors=True)
@@ -48,7 +39,7 @@ def test_conversion_is_the_golden_one(fixture: Path, tmp_path: Path, request: py
 @pytest.mark.parametrize("fixture", FIXTURES, ids=lambda path: path.name)
 def test_converting_twice_changes_nothing(fixture: Path, tmp_path: Path) -> None:
     shutil.copytree(fixture / "after", tmp_path / "project")
-    done = run("train.py", "--check", cwd=tmp_path / "project")
+    done = run("convert", "train.py", "--check", cwd=tmp_path / "project")
     assert done.returncode == 0, done.stderr.decode()
     assert b"nothing to do" in done.stderr
     assert contents(tmp_path / "project") == contents(fixture / "after")

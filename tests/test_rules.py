@@ -25,7 +25,7 @@ PATH = Path("/example/train.py")
 # One process imports torch and forks for each example: starting one for each would take a second and more.
 RUNNER = """
 import os, sys, runpy, traceback
-import torch, torch.distributed
+import torch._dynamo, torch.distributed  # every optimizer imports the first at its first step
 import torch.nn.parallel, torch.utils.data.distributed
 failed = []
 for path in sys.argv[1:]:
