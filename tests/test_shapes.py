@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import ast
-import os
-import subprocess
-import sys
 from pathlib import Path
 from textwrap import indent
 
+import command
 import pytest
 import torch
+from parity.harness import Lab
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
-ROOT = Path(__file__).parent.parent
 LOOP = """\
 criterion = nn.CrossEntropyLoss()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -92,29 +90,17 @@ def test_so_is_a_data_set_inside_a_loader_s_call(given: str, squared: str, enclo
     )
 
 
-def run(folder: Path, program: str, processes: int = 2, errors: bool = False) -> str:
-    """Convert a program by the real command, run it, and return what it prints, or says on stderr."""
-    (folder / "train.py").write_text(program)
-    environment = {
-        **os.environ,
-        "PYTHONPATH": str(ROOT),
-        "DP2DDP_PROCESSES": str(processes),
-        "OMP_NUM_THREADS": "1",
-    }
-    for command in (["-m", "dp2ddp", "convert", "train.py", "--inplace"], ["train.py"]):
-        done = subprocess.run(
-            [sys.executable, *command],
-            cwd=folder,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=100,
-        )
-        assert done.returncode == 0, done.stderr
-    return done.stderr if errors else done.stdout
+def run(lab: Lab, folder: Path, program: str, errors: bool = False) -> str:
+    """Convert a program by the command, run it, and return what two processes print, or say on stderr."""
+    script = folder / "train.py"
+    script.write_text(program)
+    converted = command.run("convert", "train.py", "--inplace", cwd=folder)
+    assert converted.returncode == 0, converted.stderr.decode()
+    ran = lab.run(script, processes=2, folder=folder, recorded=False).ok()
+    return ran.errors if errors else ran.printed
 
 
-def test_caches_and_helpers_work_in_two_processes(tmp_path: Path) -> None:
+def test_caches_and_helpers_work_in_two_processes(lab: Lab, tmp_path: Path) -> None:
     """A data set that writes a cache, helpers that save and load bare and wrapped models, an unseeded split."""
     program = (
         HEAD.replace("import torchvision\n", "")
@@ -163,7 +149,7 @@ def main():
 main()
 """
     )
-    printed = run(tmp_path, program)
+    printed = run(lab, tmp_path, program)
     assert printed.splitlines() == ["making cache.pt", "trained True"]
 
 
@@ -249,12 +235,11 @@ if __name__ == "__main__":
 )
 
 
-def test_files_that_the_main_process_makes_end_no_other_process(tmp_path: Path) -> None:
+def test_files_that_the_main_process_makes_end_no_other_process(lab: Lab, tmp_path: Path) -> None:
     """The processes come one after the other: the last finds what the first has made, and must go on as it did."""
     program = FILES.replace('    if done("run"):\n', '    if os.path.exists("run"):\n')
-    assert (
-        run(tmp_path, program) == (tmp_path / "run" / "log.txt").read_text() == "trained ['bias', 'weight']\n"
-    )
+    printed = run(lab, tmp_path, program)
+    assert printed == (tmp_path / "run" / "log.txt").read_text() == "trained ['bias', 'weight']\n"
     converted = (tmp_path / "train.py").read_text()
     assert 'if ddp.gather(os.path.exists("run"))[0]:' in converted
     assert "    if os.path.isdir(folder):\n        return\n" in converted
@@ -262,15 +247,15 @@ def test_files_that_the_main_process_makes_end_no_other_process(tmp_path: Path) 
     again = tmp_path / "again"
     again.mkdir()
     (again / "run").mkdir()
-    assert run(again, program) == "" and not list((again / "run").iterdir())
+    assert run(lab, again, program) == "" and not list((again / "run").iterdir())
 
 
-def test_an_answer_that_is_returned_is_the_main_process_s(tmp_path: Path) -> None:
-    assert run(tmp_path, FILES) == "trained ['bias', 'weight']\n"
+def test_an_answer_that_is_returned_is_the_main_process_s(lab: Lab, tmp_path: Path) -> None:
+    assert run(lab, tmp_path, FILES) == "trained ['bias', 'weight']\n"
     assert "if ddp.gather(os.path.exists(folder))[0]:" in (tmp_path / "train.py").read_text()
 
 
-def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(tmp_path: Path) -> None:
+def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(lab: Lab, tmp_path: Path) -> None:
     (tmp_path / "tools.py").write_text(
         "import logging\n\nlogging.basicConfig(level=logging.INFO)\nlogger = logging.getLogger(__name__)\n"
         "logger.addHandler(logging.StreamHandler())\n"
@@ -281,7 +266,7 @@ def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(tmp_path:
         "loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
         f'{LOOP}logger.info("trained")\n'
     )
-    said = run(tmp_path, program, errors=True)
+    said = run(lab, tmp_path, program, errors=True)
     assert [line for line in said.splitlines() if "trained" in line] == ["trained", "INFO:tools:trained"]
     guarded = (tmp_path / "tools.py").read_text().splitlines()
     assert guarded.count("if ddp.is_main_process():") == 2
@@ -390,7 +375,7 @@ def test_a_function_that_caches_a_download_is_called_by_one_process_first() -> N
     assert after.count("main_process_first") == 1 and "ddp.is_main_process" not in after
 
 
-def test_states_that_are_compared_key_by_key_are_both_bare(tmp_path: Path) -> None:
+def test_states_that_are_compared_key_by_key_are_both_bare(lab: Lab, tmp_path: Path) -> None:
     """A checkpoint of a wrapped model, put into a wrapped one by its keys; an average over the keys as they are."""
     state = {"module.weight": torch.ones(2, 8), "module.more": torch.ones(1)}
     torch.save({"state": state}, tmp_path / "new.pt")
@@ -419,7 +404,7 @@ model = nn.DataParallel(nn.Linear(8, 2))
 put(torch.load("new.pt")["state"], model)
 average = Average(model)
 """ + LOOP + "average.update(model)\nprint(len(average.state))\n"
-    assert run(tmp_path, program).splitlines() == ["1 1.0", "2"]
+    assert run(lab, tmp_path, program).splitlines() == ["1 1.0", "2"]
     assert 'put(ddp.strip_module_prefix(torch.load("new.pt"' in (tmp_path / "train.py").read_text()
 
 
@@ -454,13 +439,13 @@ START = (
 )
 
 
-def test_a_file_that_is_open_while_all_work_is_nowhere_for_the_others(tmp_path: Path) -> None:
+def test_a_file_that_is_open_while_all_work_is_nowhere_for_the_others(lab: Lab, tmp_path: Path) -> None:
     program = (
         f'{START}with open("log.txt", "w") as log:\n'
         + "".join(f"    {line}\n" for line in LOOP.splitlines())
         + '    log.write(f"{len(model(data[:4][0]))} rows\\n")\n    print("trained")\n'
     )
-    assert run(tmp_path, program) == "trained\n"
+    assert run(lab, tmp_path, program) == "trained\n"
     assert (tmp_path / "log.txt").read_text() == "4 rows\n"
     converted = (tmp_path / "train.py").read_text()
     assert 'open("log.txt" if ddp.is_main_process() else os.devnull, "w")' in converted
