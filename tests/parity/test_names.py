@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import ast
-import subprocess
-import sys
 from pathlib import Path
 
+import command
+
 from parity import compare
-from parity.harness import BATCH, SAMPLES, SHAPES, Lab, environment
+from parity.harness import BATCH, SAMPLES, SHAPES, Lab
 
 NAMES = {
     "torch": "th",
@@ -68,10 +68,9 @@ def renamed(text: str) -> str:
 
 
 def convert(folder: Path) -> None:
-    """Convert the program in a folder by the real command."""
-    command = [sys.executable, "-m", "dp2ddp", "convert", "train.py", "--inplace"]
-    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=60)
-    assert done.returncode == 0, done.stderr
+    """Convert the program in a folder by the command."""
+    done = command.run("convert", "train.py", "--inplace", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
 
 
 def test_the_flat_program_under_other_names_trains_the_same(lab: Lab) -> None:
@@ -84,7 +83,7 @@ def test_the_flat_program_under_other_names_trains_the_same(lab: Lab) -> None:
     converted = (after / "train.py").read_text()
     assert "Replicated" not in converted
 
-    ours = lab.run(after / "train.py", lab.arguments(), launcher="plain", processes=2).ok()
+    ours = lab.run(after / "train.py", lab.arguments(), processes=2).ok()
     plan = str(lab.plan(ours))
     theirs = lab.run(before / "train.py", lab.arguments(), replicas=2, plan=plan).ok()
     assert compare.training(theirs.ranks[0], ours.ranks, losses=1e-9, parameters=1e-12, first=20) == []

@@ -14,14 +14,22 @@ from parity import compare, plant
 from parity.harness import BATCH, EPOCHS, SAMPLES, SHAPES, TESTS, Lab, Run, Shape
 
 shapes = pytest.mark.parametrize("shape", SHAPES.values(), ids=list(SHAPES))
+two_shapes = pytest.mark.parametrize(
+    "shape",
+    [
+        pytest.param(shape, id=name, marks=[] if name in ("flat", "trainer") else pytest.mark.slow)
+        for name, shape in SHAPES.items()
+    ],
+)
 resumable = pytest.mark.parametrize(
     "shape", [shape for shape in SHAPES.values() if shape.resume], ids=lambda shape: shape.name
 )
-LAUNCHERS = ("warm", "plain", "torchrun")
+# The fixtures that each launcher starts unless slow tests are asked for.
+LAUNCHERS = {"warm": tuple(SHAPES), "plain": ("flat", "trainer"), "torchrun": ("flat",)}
 
 
 def launched(*launchers: str) -> pytest.MarkDecorator:
-    """Every fixture by these launchers; by torchrun, which starts slowly, one of them unless slow tests are asked for."""
+    """Every fixture by these launchers."""
     return pytest.mark.parametrize(
         ("shape", "launcher"),
         [
@@ -29,7 +37,7 @@ def launched(*launchers: str) -> pytest.MarkDecorator:
                 shape,
                 launcher,
                 id=f"{launcher}-{name}",
-                marks=[pytest.mark.slow] if launcher == "torchrun" and name != "flat" else [],
+                marks=[] if name in LAUNCHERS[launcher] else pytest.mark.slow,
             )
             for launcher in launchers
             for name, shape in SHAPES.items()
@@ -115,6 +123,7 @@ def test_a_batch_that_cannot_be_divided_ends_before_training(
     assert after.seconds < 60
 
 
+@pytest.mark.slow
 def test_such_an_end_goes_through_the_launcher(lab: Lab) -> None:
     """The command that was typed ends too, with a code that says so."""
     after = lab.after("main", 3, "plain")
@@ -164,7 +173,7 @@ def planted(lab: Lab, shape: Shape, kind: type, *, samples: int = SAMPLES, seed:
     return lab.run(program / "train.py", lab.arguments(samples=samples, seed=seed), processes=2).ok()
 
 
-@shapes
+@two_shapes
 def test_a_missing_all_reduce_is_seen(lab: Lab, shape: Shape) -> None:
     """Without DDP the ranks go their own ways from the first step on."""
     broken = planted(lab, shape, plant.Unsynchronised)
@@ -179,7 +188,7 @@ def agreement(before: Run, after: Run) -> list[str]:
     return compare.training(before.ranks[0], after.ranks, losses=1e-9, parameters=1e-12, first=20)
 
 
-@shapes
+@two_shapes
 def test_a_missing_sampler_is_seen(lab: Lab, shape: Shape) -> None:
     """Every rank draws everything: too many steps, samples drawn again."""
     broken = planted(lab, shape, plant.Unsharded)
@@ -187,13 +196,13 @@ def test_a_missing_sampler_is_seen(lab: Lab, shape: Shape) -> None:
     assert any("batches, before's" in line for line in agreement(lab.before(shape.name), broken))
 
 
-@shapes
+@two_shapes
 def test_a_missing_set_epoch_is_seen(lab: Lab, shape: Shape) -> None:
     """The second epoch repeats the first."""
     assert order(planted(lab, shape, plant.NeverReshuffled), shape) == ["epochs 0 and 1 have the same order"]
 
 
-@shapes
+@two_shapes
 def test_a_batch_size_per_rank_is_seen(lab: Lab, shape: Shape) -> None:
     """The global batch doubles and the steps halve."""
     broken = planted(lab, shape, plant.WholeBatchPerRank)
@@ -201,7 +210,7 @@ def test_a_batch_size_per_rank_is_seen(lab: Lab, shape: Shape) -> None:
     assert any("batches, before's" in line for line in agreement(lab.before(shape.name), broken))
 
 
-@shapes
+@two_shapes
 def test_a_seed_that_is_not_passed_on_is_seen(lab: Lab, shape: Shape) -> None:
     """DistributedSampler's own seed is 0 for everybody."""
     runs = [planted(lab, shape, plant.Unseeded, seed=seed) for seed in (1, 2)]
@@ -234,11 +243,11 @@ def weights(shape: Shape, checkpoint: dict) -> dict:
     return checkpoint if shape.weights is None else checkpoint[shape.weights]
 
 
-@shapes
-def test_checkpoints_hold_the_same(lab: Lab, shape: Shape) -> None:
+@launched("warm", "plain")
+def test_checkpoints_hold_the_same(lab: Lab, shape: Shape, launcher: str) -> None:
     """Weights, buffers, optimizer, epoch and best accuracy, apart from the prefix."""
-    after = lab.after(shape.name, 2, "plain").ok()
-    before = lab.before(shape.name, 2, launcher="plain").ok()
+    after = lab.after(shape.name, 2, launcher).ok()
+    before = lab.before(shape.name, 2, launcher=launcher).ok()
     pair = before.load(shape.checkpoint), after.load(shape.checkpoint)
     assert compare.checkpoints(*pair, tolerance=1e-9) == []
     assert before.files() == after.files()
@@ -301,7 +310,7 @@ def copied(lab: Lab, folder: Path) -> Path:
 # What a person sees.
 
 
-@launched("plain", "torchrun")
+@launched(*LAUNCHERS)
 def test_lines_are_printed_once(lab: Lab, shape: Shape, launcher: str) -> None:
     """Two processes print the lines that two replicas print; numbers of the local batches may differ."""
     before = lab.before(shape.name, 2, launcher=launcher).ok()
@@ -321,10 +330,10 @@ def test_log_lines_are_written_once(lab: Lab, launcher: str) -> None:
     assert errors.count(f"{SAMPLES} training samples") == 1
 
 
-@launched("plain", "torchrun")
+@launched(*LAUNCHERS)
 def test_files_are_written_once(lab: Lab, shape: Shape, launcher: str) -> None:
     """The files before wrote, and each by one process."""
-    one = lab.after(shape.name, 1, "plain").ok()
+    one = lab.after(shape.name, 1).ok()
     assert lab.after(shape.name, 2, launcher).ok().files() == one.files() != []
 
 

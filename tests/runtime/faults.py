@@ -209,6 +209,7 @@ FAULTS = [
         3,
         "the rank and its exit code",
         failed("{last}", 3),
+        variant=True,
     ),
     Fault(
         "a rank calls `sys.exit(0)`, others need it",

@@ -93,8 +93,8 @@ def test_ranks_that_part_are_told_where_the_others_are(lab, tmp_path, processes)
     assert result.printed == "done\n"
 
 
-def test_a_rank_that_has_ended_is_named(tmp_path):
-    write(
+def test_a_rank_that_has_ended_is_named(lab, tmp_path):
+    script = write(
         tmp_path,
         """
         ddp.init()
@@ -104,13 +104,13 @@ def test_a_rank_that_has_ended_is_named(tmp_path):
         ddp.mean(1)
         """,
     )
-    result = run(["train.py"], tmp_path, DP2DDP_DEBUG=1)
-    assert (result.code, result.left) == (1, []) and result.seconds < 25
+    result = lab.run(script, processes=2, recorded=False, timeout=25, env={"DP2DDP_DEBUG": "1"})
+    assert result.codes == [1, 0]
     text = (
         "rank 0 calls mean() at train.py:10, which needs every rank, but "
         "rank 1 has ended (its last call was sum() at train.py:7)"
     )
-    assert result.err.count(text) == 1 and result.err.count("Traceback") == 1, result.err
+    assert result.errors.count(text) == 1 and result.errors.count("Traceback") == 1, result.errors
 
 
 def test_ranks_that_part_end_the_job_with_one_message(tmp_path):
@@ -130,8 +130,8 @@ def test_ranks_that_part_end_the_job_with_one_message(tmp_path):
     assert "sum() at train.py:9" in result.err and "barrier() at train.py:10" in result.err, result.err
 
 
-def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_out(tmp_path):
-    write(
+def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_out(lab, tmp_path):
+    script = write(
         tmp_path,
         """
         ddp.init()
@@ -141,16 +141,15 @@ def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_ou
             ddp.sum(1)
         """,
     )
-    result = run(["train.py"], tmp_path, DP2DDP_DEBUG=1, DP2DDP_TIMEOUT=2)
-    assert (result.code, result.left) == (1, []) and result.err.count("Traceback") == 1
-    assert (
-        "rank 1 calls sum() at train.py:10, which needs every rank, but rank 0 has not come in 2 s"
-        in result.err
-    )
+    env = {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": "2"}
+    result = lab.run(script, processes=2, recorded=False, timeout=25, env=env)
+    assert result.codes[1] == 1 and result.errors.count("Traceback") == 1, result.errors
+    said = "rank 1 calls sum() at train.py:10, which needs every rank, but rank 0 has not come in 2 s"
+    assert said in result.errors
 
 
-def test_a_timeout_between_different_collectives_names_the_switch(tmp_path):
-    write(
+def test_a_timeout_between_different_collectives_names_the_switch(lab, tmp_path):
+    script = write(
         tmp_path,
         """
         ddp.init()
@@ -160,7 +159,6 @@ def test_a_timeout_between_different_collectives_names_the_switch(tmp_path):
             dist.all_gather([torch.ones(3), torch.ones(3)], torch.ones(3))
         """,
     )
-    result = run(["train.py"], tmp_path, DP2DDP_TIMEOUT=2)
-    assert (
-        result.code == 1 and "perhaps not the same ones: DP2DDP_DEBUG=1 names the lines" in result.err
-    ), result.err
+    result = lab.run(script, processes=2, recorded=False, timeout=25, env={"DP2DDP_TIMEOUT": "2"})
+    assert 1 in result.codes, result.codes
+    assert "perhaps not the same ones: DP2DDP_DEBUG=1 names the lines" in result.errors, result.errors

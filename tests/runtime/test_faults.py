@@ -11,13 +11,12 @@ import jobs
 import pytest
 from faults import FAULTS, Fault, Outcome, inflict
 
-ALSO_WITH_FOUR = "a rank raises an exception"
 CASES = [
     pytest.param(
         fault,
         processes,
         id=f"{fault.name}-{processes}",
-        marks=[pytest.mark.slow] if fault.variant or processes == 4 and fault.name != ALSO_WITH_FOUR else [],
+        marks=[pytest.mark.slow] if fault.variant or processes == 4 else [],
     )
     for fault in FAULTS
     for processes in (2, 4)
