@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,6 +19,7 @@ from dp2ddp.source import Project
 from parity.harness import FIXTURES, REPOSITORY, Lab, environment, free_port
 from parity.test_tier_training import differences, write
 
+Trained = Callable[..., tuple[Path, list[str]]]
 OWN = {
     "a process started by hand for each node": [],
     "processes that each node spawns": ["--multiprocessing-distributed"],
@@ -59,6 +62,18 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
     return {name.removeprefix("module."): value for name, value in state.items()}
 
 
+@pytest.fixture(scope="module")
+def trained(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Trained:
+    """Where two nodes have trained a side in its distributed branch, and what they printed, once for each side."""
+
+    @functools.cache
+    def sides(side: str, *more: str) -> tuple[Path, list[str]]:
+        folder = tmp_path_factory.mktemp("nodes")
+        return folder, nodes(folder, side, lab.data(), *more)
+
+    return sides
+
+
 @pytest.mark.parametrize(
     "more",
     [
@@ -66,28 +81,24 @@ def weights(path: Path) -> dict[str, torch.Tensor]:
         for name, more in OWN.items()
     ],
 )
-def test_the_distributed_branch_trains_as_it_did(lab: Lab, tmp_path: Path, more: list[str]) -> None:
-    before, after = (nodes(tmp_path, side, lab.data(), *more) for side in ("before", "after"))
+def test_the_distributed_branch_trains_as_it_did(trained: Trained, more: list[str]) -> None:
+    (old, before), (new, after) = (trained(side, *more) for side in ("before", "after"))
     assert list(map(numbers, after)) == list(map(numbers, before))
     assert [len(numbers(text)) for text in before] == [4, 4]
     for rank in range(2):
-        assert os.listdir(tmp_path / f"after{rank}") == os.listdir(tmp_path / f"before{rank}")
-        one, other = (
-            weights(tmp_path / f"{side}{rank}" / "checkpoint.pth.tar") for side in ("before", "after")
-        )
+        folders = old / f"before{rank}", new / f"after{rank}"
+        assert os.listdir(folders[0]) == os.listdir(folders[1])
+        one, other = (weights(folder / "checkpoint.pth.tar") for folder in folders)
         assert one.keys() == other.keys() and all(torch.equal(one[name], other[name]) for name in one)
 
 
-def test_checkpoints_of_both_branches_load_in_both(lab: Lab, tmp_path: Path) -> None:
+def test_checkpoints_of_both_branches_load_in_both(lab: Lab, trained: Trained, tmp_path: Path) -> None:
     script, data = FIXTURES / "ddp_branch" / "after" / "train.py", str(lab.data())
-    nodes(tmp_path, "after", lab.data())
-    own = str(tmp_path / "after0" / "checkpoint.pth.tar")
+    own = str(trained("after")[0] / "after0" / "checkpoint.pth.tar")
     run = lab.run(script, ["--data", data, "--resume", own, "--epochs", "3"], processes=2).ok()
     assert run.printed.count("Epoch 2") == 1 and "Epoch 1" not in run.printed
-    again = tmp_path / "again"
-    again.mkdir()
     ours = str(run.folder / "checkpoint.pth.tar")
-    said = nodes(again, "after", lab.data(), "--resume", ours, "--epochs", "4")
+    said = nodes(tmp_path, "after", lab.data(), "--resume", ours, "--epochs", "4")
     assert all(text.count("Epoch 3") == 1 and "Epoch 2" not in text for text in said)
 
 

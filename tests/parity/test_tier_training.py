@@ -419,7 +419,9 @@ def test_fixtures_make_dataparallel_s_steps(lab: Lab, name: str, checkpoint: str
     assert before.files() == after.files()
 
 
-@pytest.mark.parametrize("name", SHAPES)
+@pytest.mark.parametrize(
+    "name", [it if it in ("flat", "trainer") else pytest.param(it, marks=pytest.mark.slow) for it in SHAPES]
+)
 def test_fixtures_in_the_batch_exact_form_draw_the_original_s_batches(lab: Lab, name: str) -> None:
     """By themselves, on three processes, which do not divide a batch of 32."""
     folder = lab.place("exact") / name

@@ -85,7 +85,7 @@ def test_two_processes_agree_in_float32(lab: Lab, shape: Shape) -> None:
 @pytest.mark.parametrize(
     ("processes", "batch", "samples"),
     [
-        (2, 32, 251),
+        pytest.param(2, 32, 251, marks=pytest.mark.slow),
         pytest.param(2, 32, 255, marks=pytest.mark.slow),
         pytest.param(3, 33, 250, marks=pytest.mark.slow),
         (3, 33, 251),
@@ -264,7 +264,7 @@ def test_a_bare_model_loads_what_was_saved(lab: Lab, shape: Shape, processes: in
 @resumable
 @pytest.mark.parametrize("writer", ["before", "after"])
 @pytest.mark.parametrize("prefix", ["module.", ""])
-@pytest.mark.parametrize("processes", [1, 2])
+@pytest.mark.parametrize("processes", [pytest.param(1, marks=pytest.mark.slow), 2])
 def test_every_loader_takes_old_and_new_checkpoints(
     lab: Lab, shape: Shape, writer: str, prefix: str, processes: int
 ) -> None:

@@ -120,7 +120,7 @@ ddp.print("done")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_any_loss_is_the_whole_batch_s(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + LOSSES)
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
@@ -204,7 +204,7 @@ ddp.print("done")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 4])
+@pytest.mark.parametrize("processes", [2, pytest.param(4, marks=pytest.mark.slow)])
 def test_outputs_of_any_structure(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + STRUCTURES)
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"

@@ -259,7 +259,7 @@ ddp.print("done")
 """
 
 
-@pytest.mark.parametrize("processes", [2, 3, 4])
+@pytest.mark.parametrize("processes", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_losses_that_look_at_the_whole_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + WHOLE)
     assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
