@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from parity.harness import Lab
 
+from dp2ddp.analyse import analyse
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
@@ -232,7 +233,7 @@ criterion_that_counts = Counting()
 
 
 """
-WHOLE = {
+ROWS = {
     "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may do more"),
     "it reports now and then": (
         ADD,
@@ -252,7 +253,11 @@ WHOLE = {
         "correct, outputs, best, seen = start,",
         "begin with nothing",
     ),
-    "the last batch": ("return correct", "return correct, output", "of its last batch"),
+    "the last batch": (
+        "return correct",
+        "return correct, (output * 1e9).long().tolist()",
+        "of its last batch",
+    ),
     "the greatest": (
         ADD,
         ADD + "        best = max(best, len(targets))\n",
@@ -342,7 +347,7 @@ WHOLE = {
     ),
     "parts in turn": (
         ADD,
-        ADD + "        for row, part in zip(table, output.sum(0)):\n            row += part\n",
+        ADD + "        for row, part in zip(table, output.detach().sum(0)):\n            row += part\n",
         "`row` may be something that was there before",
     ),
     "another name, changed in place": (
@@ -365,7 +370,7 @@ WHOLE = {
     "what a function changes of its module": (ADD, ADD + "        count_all(output)\n", "changes `row`"),
     "what is written into": (
         ADD,
-        ADD + "        torch.cumsum(output, 0, out=table)\n",
+        ADD + "        torch.cumsum(output.detach(), 0, out=table)\n",
         "`torch.cumsum` may do more",
     ),
     "a lambda that looks at the sum": (
@@ -493,13 +498,25 @@ WHOLE = {
     ),
     "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may do more"),
 }
+WHOLE = (
+    "no evaluation mode",
+    "training mode",
+    "training mode by its attribute",
+    "training mode by a function",
+    "layers in training mode",
+    "the first batches",
+    "batches with something",
+    "an average of the parameters",
+    "a copy of the model",
+    "a hook",
+    "dropout in evaluation",
+    "a sampled code",
+)
+UNEQUAL = ("an unknown function", "random numbers", "a step of time")  # also to themselves
+DIVIDED = [name for name in ROWS if name not in WHOLE]
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_evaluation_stays_whole(name: str) -> None:
-    """Whatever depends on more than one batch alone, and not by a sum or in a list."""
-    old, new, reason, *more = WHOLE[name]
-    helpers = """\
+HELPERS = """\
 start = 3
 tracker = AverageMeter()
 other = nn.Linear(8, 4).double()
@@ -542,7 +559,7 @@ def note(n):
 
 
 def collect(table, output):
-    table += output.sum(0)
+    table += output.detach().sum(0)
 
 
 def collect_all(table, output):
@@ -570,15 +587,65 @@ class Counter:
 
 
 """
-    program = SETUP + helpers + LOOP
+CALL = "    print(evaluate(model, val_loader))\n"
+
+
+def written(name: str) -> str:
+    """The program of one row."""
+    old, new, _, *more = ROWS[name]
+    program = SETUP + HELPERS + LOOP
     for one, other in ((old, new), *more):
         assert one in program
         program = program.replace(one, other)
-    call = "    model.eval()\n    print(evaluate(model, val_loader))\n"
-    after, whole = converted(program + TRAIN + call)
-    assert "shard_batches" not in after
+    return program + TRAIN + CALL
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_evaluation_stays_whole(name: str) -> None:
+    """Whatever lines before the model's outputs do more with than to treat each sample by itself."""
+    after, whole = converted(written(name))
+    assert "shard_batches" not in after and "divide_batches" not in after
     assert len(whole) == 1
-    assert reason in whole[0]
+    assert ROWS[name][2] in whole[0]
+
+
+@pytest.mark.parametrize("name", DIVIDED)
+def test_evaluation_is_divided(name: str) -> None:
+    """Whatever depends on more than one batch alone, and not by a sum or in a list, behind the model's outputs."""
+    after, whole = converted(written(name))
+    assert "shard_batches" not in after and "in enumerate(ddp.divide_batches(loader)):" in after
+    assert whole == []
+    (evaluation,) = analyse(Project.of({PATH: written(name)})).evaluations
+    assert ROWS[name][2] in evaluation.whole
+
+
+def test_divided_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Path) -> None:
+    """All rows that run: on 2 and 3 processes, with a last batch that has fewer samples than these."""
+    functions, calls = [], []
+    for name in DIVIDED:
+        old, new, _, *more = ROWS[name]
+        edits = ((old, new), *more)
+        if all(one in LOOP for one, _ in edits) and name not in UNEQUAL:
+            function = LOOP.replace("def evaluate(", f"def evaluate_{len(functions)}(")
+            for one, other in edits:
+                function = function.replace(one, other)
+            functions.append(function)
+            calls.append(
+                f"    print({name!r}, evaluate_{len(calls)}(model, val_loader), round(table.sum().item(), 6), count)\n"
+            )
+    assert len(functions) > 30
+    text = SETUP + HELPERS + "\n\n".join(functions) + TRAIN + "".join(calls)
+    after, whole = converted(text)
+    assert after.count("ddp.divide_batches(") == len(functions) and whole == []
+    assert converted_again_is_the_same(after)
+    for side, source in (("before", text), ("after", after)):
+        (tmp_path / f"{side}.py").write_text(source)
+    for processes in (2, 3):
+        run = lab.run(tmp_path / "after.py", processes=processes).ok()
+        plan = str(lab.plan(run))
+        original = lab.run(tmp_path / "before.py", replicas=processes, plan=plan).ok()
+        assert len(run.printed.splitlines()) > 2 * len(functions)
+        assert run.printed == original.printed
 
 
 def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:

@@ -110,18 +110,25 @@ class Divided(EvaluationLoop):
         call = self.program.call(node)
         return call is not None and bool(self._modules(call.callees))
 
-    def _is_wrapped(self, node: ast.Call) -> bool:
+    def _is_divisible(self, node: ast.Call) -> bool:
+        """Whether a call is one of the wrapped model, or of a module that has it inside and returns rows."""
         call = self.program.call(node)
-        return call is not None and self.context.is_wrapped(call.callees)
+        if call is None or self.context.is_wrapped(call.callees):
+            return call is not None
+        modules = bool(call.callees) and all(map(self.context.module_class, call.callees))
+        return modules and not self._is_forward(node) and self._rows(node) in DEALT
 
     def _called(self, statement: ast.stmt) -> ast.Call:
-        """The call of the wrapped model in a statement, the outermost, which every process makes."""
+        """The call of the model in a statement, the outermost, which every process makes."""
         if not isinstance(statement, SIMPLE):
             raise Whole(statement, "its model is called under a condition, or in another loop,")
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._is_forward(it)]
+        calls = calls or [
+            it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._runs_model(it)
+        ]
         inner = [it for call in calls for it in ast.walk(call) if it is not call]
         outer = [it for it in calls if it not in inner]
-        if len(outer) != 1 or not all(map(self._is_wrapped, calls)):
+        if len(outer) != 1 or not all(map(self._is_divisible, calls)):
             raise Whole(statement, "its model is called in a function, or several times,")
         for around in self.program.ancestors(outer[0]):
             if around is statement:
@@ -199,9 +206,11 @@ class Divided(EvaluationLoop):
     def _check_computed(self, value: ast.expr) -> None:
         """It changes nothing, and is made of nothing that another batch left, or that is drawn."""
         self._check_settled(value)
+        parts = [it for node in ast.walk(value) for it in getattr(node, "generators", ())]
+        inner = {it.id for part in parts for it in ast.walk(part.target) if isinstance(it, ast.Name)}
         for node in ast.walk(value):
             self._check_node(node, in_forward=False)
-            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in inner:
                 found = self._reaching(node)
                 inside = [it for it in found if id(it) in self.inside]
                 carried = node.id in self._own and self._is_carried(node, inside)

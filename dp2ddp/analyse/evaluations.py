@@ -60,7 +60,7 @@ def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
         draw, division = Divided(around, loop).fact()
     except Whole as whole:
         reasons.append(_said(around.context, whole, loop.node))
-        reason = ", and ".join(dict.fromkeys(reasons))
+        reason = "; and they can't be divided: ".join(dict.fromkeys(reasons))
         return Evaluation(**around.context.place(loop.source), after=after, whole=reason)
     return Evaluation(**around.context.place(draw), after=after, whole=reasons[0], division=division)
 

@@ -222,10 +222,17 @@ class Gathering(Forwards):
         )
 
     def _sources(self, node: ast.AST) -> list[ast.AST]:
+        """All parts of what a name may be given."""
         held = [
             self.program.statement(it) for it in self.program.definitions(node) if not isinstance(it, ast.arg)
         ]
-        return [inner for statement in held for inner in ast.walk(statement)]
+        given = [
+            part
+            for statement in held
+            for part in ast.iter_child_nodes(statement)
+            if not isinstance(part, ast.stmt | ast.ExceptHandler)
+        ]
+        return [inner for part in given for inner in ast.walk(part)]
 
 
 def _is_name(node: ast.expr) -> bool:
