@@ -34,6 +34,14 @@ from dp2ddp.verify.run import Bench, Request, Run, said_by, verify
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
 
 
+@pytest.fixture
+def tmp_path(tmp_path: Path) -> Path:
+    """A folder by itself: what lies beside a program's folder is linked for each of its runs."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    return folder
+
+
 def verified(lab: Lab, folder: Path, pair: Pair, **options: object) -> Result:
     """The verification of a pair over eight steps: two loops over its data."""
     for name, text in zip(("before.py", "after.py"), pair.texts, strict=True):
@@ -58,7 +66,8 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
 
     @functools.cache
     def result(name: str, float64: bool = False) -> Result:
-        pair, folder = {**RIGHT, **WRONG}[name], tmp_path_factory.mktemp("pair")
+        pair, folder = {**RIGHT, **WRONG}[name], tmp_path_factory.mktemp("pair") / "project"
+        folder.mkdir()
         (folder / "model.pt").write_text("mine")
         patience = {"collective": 6.0, "error": 4.0}.get(pair.cause, 20.0)
         with pytest.MonkeyPatch.context() as patch:
