@@ -348,14 +348,15 @@ class Number(Fact):
 class Division:
     """How each batch of an evaluation is divided, and made whole again.
 
-    ``forward`` is the model's call, ``after`` its statement, ``into`` the one name that the outputs are given alone.
-    ``rows`` are the names whose rows are looked at behind it. ``counts`` are names, ``sizes`` expressions, that give
-    the number of samples: as many as ``counted`` has rows.
+    ``forward`` is the model's call, in ``statement``, ``into`` the one name that the outputs are given alone. ``rows``
+    are the names whose rows are looked at behind it, ``beside`` those in the statement itself. ``counts`` are names,
+    ``sizes`` expressions, that give the number of samples: as many as ``counted`` has rows.
     """
 
     forward: Anchor
-    after: Anchor
     into: Anchor | None
+    statement: Anchor
+    beside: tuple[str, ...]
     rows: tuple[str, ...]
     counts: tuple[str, ...]
     sizes: tuple[Anchor, ...]

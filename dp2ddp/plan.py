@@ -205,11 +205,11 @@ def runtime_import(path: Path, name: str) -> AddImport:
     return AddImport(path, "from dp2ddp import runtime" + ("" if name == "runtime" else f" as {name}"))
 
 
-def added_up(names: Sequence[str]) -> str:
-    """The template of a statement that makes numbers the sums of all processes."""
+def combined(names: Sequence[str], function: str = "sum") -> str:
+    """The template of a statement that makes names what a function of the runtime makes of those of all processes."""
     listed = ", ".join(names)
     given = f"({listed})" if len(names) > 1 else listed
-    return f"{listed} = {{ddp}}.sum({given})"
+    return f"{listed} = {{ddp}}.{function}({given})"
 
 
 @dataclass(frozen=True)

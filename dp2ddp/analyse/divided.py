@@ -31,6 +31,8 @@ OUT_OF_TORCH = {"numpy", "tolist", "item"}
 # What is asked of tensors alone.
 OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"}) | NUMBER_BY_NUMBER
 OF_BATCHES = (*kinds.BY_SAMPLE, Kind.EACH, Kind.PICKED, Kind.PLACES, Kind.COUNT, Kind.SHAPE)
+# What gives a tensor another first dimension in its place.
+RESHAPING = {"squeeze_", "unsqueeze_", "resize_", "resize_as_", "transpose_", "t_", "swapaxes_", "set_"}
 SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
 
 
@@ -296,36 +298,45 @@ class Divided(EvaluationLoop):
 
     def _division(self, forward: _Forward) -> Division:
         rows: dict[str, None] = {}
+        beside: dict[str, None] = {}
         counts: dict[str, None] = {}
-        sizes: list[tuple[ast.Name, ast.expr]] = []
-        inner = {id(node) for node in ast.walk(forward.call)}
-        early = {id(node) for part in forward.before for node in ast.walk(part)}
-        for use in self._uses_behind(inner | early):
-            if id(use) in {id(it) for it in ast.walk(forward.statement)}:
-                raise Whole(use, f"`{use.id}` is looked at beside the model's call")
-            value = self._rows(use)
-            if value is Kind.COUNT:
-                counts[use.id] = None
-            elif (size := self._size(use)) is not None:
-                sizes.append((use, size))
-            elif value in DEALT:
+        sizes: list[tuple[str, ast.expr]] = []
+        early = False  # whether a size is asked for beside the call
+        given = {id(node) for node in ast.walk(forward.call)}
+        around = {id(node) for node in ast.walk(forward.statement)} - given
+        for use in self._uses_behind(forward):
+            value, size = self._rows(use), self._size(use)
+            if value in DEALT and size is None:
                 self._check_tensors(use)
-                rows[use.id] = None
+                (beside if id(use) in around else rows)[use.id] = None
+            elif value in DEALT and size is not None:
+                sizes.append((use.id, size))
+                early = early or id(use) in around
+            elif value is Kind.COUNT and id(use) not in around:
+                counts[use.id] = None
             elif value not in PLAIN:
                 raise Whole(use, f"`{use.id}` can't be made that of the whole batch")
-        counted = self._counted(rows, sizes) if counts or sizes else ""
-        for use, _ in sizes:
-            rows.update({use.id: None} if not counted else {})
+        for use in self._looked_at(forward.call):
+            if use.id in beside:
+                raise Whole(use, f"`{use.id}` is looked at beside the model's call")
+        named = [*beside] if early else [*beside, *rows]
+        counted = self._counted(named, self._stored_behind(forward)) if counts or sizes else ""
+        if early and not counted:
+            raise Whole(forward.statement, f"`{sizes[0][0]}` can't be made that of the whole batch")
+        if not counted:
+            rows |= {name: None for name, _ in sizes}
+            counted = self._counted([*beside, *rows], set()) if counts else ""
         if counts and not counted:
             raise Whole(forward.statement, f"`{next(iter(counts))}` can't be made that of the whole batch")
         place = self.program.anchor
         return Division(
             forward=place(forward.call),
             into=self._into(forward),
-            after=place(forward.statement),
-            rows=tuple(rows),
+            statement=place(forward.statement),
+            beside=tuple(beside),
+            rows=tuple(name for name in rows if name not in beside),
             counts=tuple(counts),
-            sizes=tuple(place(it) for use, it in sizes if use.id not in rows),
+            sizes=tuple(place(it) for name, it in sizes if name not in {*rows, *beside}),
             counted=counted,
         )
 
@@ -335,8 +346,9 @@ class Divided(EvaluationLoop):
                 return self.program.anchor(name)
         return None
 
-    def _uses_behind(self, before: set[int]) -> Iterator[ast.Name]:
-        """Where something is looked at that lines before the model's call, or the loop's header, made of the batch."""
+    def _uses_behind(self, forward: _Forward) -> Iterator[ast.Name]:
+        """Where something that was made of the batch up to the model's call is looked at after that, or beside it."""
+        before = {id(node) for part in (*forward.before, forward.call) for node in ast.walk(part)}
         for name in sorted(self._dealt):
             for use in self._uses(name):
                 if id(use) not in before and self._places & set(self._reaching(use)):
@@ -346,10 +358,10 @@ class Divided(EvaluationLoop):
         """The expression that asks for the number of samples of a tensor of the batch, around its name."""
         parent = self.program.parent(use)
         around = self.program.parent(parent) if parent is not None else None
-        if not self._is_part(use):
+        if not self._is_part(use) or self._asked(use.id) & RESHAPING:
             return None
         match parent, around:
-            case ast.Call(func=ast.Name(id="len"), args=[_]), _:
+            case ast.Call(func=ast.Name(id="len"), args=[_]), _ if self._asked(use.id) & OF_TENSORS:
                 return parent
             case ast.Attribute(attr="shape"), ast.Subscript(slice=ast.Constant(value=0)):
                 return around
@@ -361,14 +373,30 @@ class Divided(EvaluationLoop):
                     return outer
         return None
 
-    def _counted(self, rows: dict[str, None], sizes: list[tuple[ast.Name, ast.expr]]) -> str:
+    def _stored_behind(self, forward: _Forward) -> set[str]:
+        """The names that are assigned after the model's call, in the same round."""
+        order = self.program.order
+        names = (
+            it for it in ast.walk(self.node) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)
+        )
+        return {it.id for it in names if order[id(it)] > order[id(forward.call)]}
+
+    def _counted(self, names: list[str], left_out: set[str]) -> str:
         """A tensor of the batch that has a row for each sample, and is made whole."""
-        for name in rows:
+        for name in names:
             uses = [it for it in self._uses(name) if self._places & set(self._reaching(it))]
-            tensors = (self.program.parent(it) for it in uses)
-            if all(map(self._is_part, uses)) and any(getattr(it, "attr", "") in OF_TENSORS for it in tensors):
-                return name
+            if name not in left_out and all(map(self._is_part, uses)):
+                if self._asked(name) & OF_TENSORS and not self._asked(name) & RESHAPING:
+                    return name
         return ""
+
+    def _asked(self, name: str) -> set[str]:
+        """The attributes and methods that something of the batch is asked for."""
+        return {
+            getattr(self.program.parent(use), "attr", "")
+            for use in self._uses(name)
+            if id(use) in self.inside
+        }
 
     def _is_part(self, use: ast.Name, seen: frozenset[str] = frozenset()) -> bool:
         """Whether a name is an element of the batch, as the loader hands it out or on another device."""

@@ -18,7 +18,7 @@ Where neither can be shown to be right, every process goes on evaluating everyth
 from collections.abc import Iterator
 
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
-from dp2ddp.plan import Edit, Finding, Insert, Replace, added_up, finding, runtime_import
+from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -98,7 +98,7 @@ def _edits(evaluation: Evaluation) -> Iterator[Edit]:
     lines = []
     together = [name for name in evaluation.sums if "." not in name]
     for group in ([together] if together else []) + [[it] for it in evaluation.sums if "." in it]:
-        lines.append(added_up(group))
+        lines.append(combined(group))
     lines += [f"{name} = {{ddp}}.gather({name}, samples_of={{loader}})" for name in evaluation.lists]
     yield Insert(evaluation.after, "\n".join(lines), holes, after=True)
     yield runtime_import(evaluation.path, evaluation.ddp)
@@ -107,18 +107,18 @@ def _edits(evaluation: Evaluation) -> Iterator[Edit]:
 def _divided(evaluation: Evaluation, division: Division) -> Iterator[Edit]:
     holes = {"ddp": evaluation.ddp, "loader": evaluation.at, "forward": division.forward}
     yield Replace(evaluation.at, "{ddp}.divide_batches({loader})", holes)
-    names, count = ", ".join(division.rows), len(division.rows)
-    if division.into is not None and names:
+    after = [f"{name} = {division.counted}.size(0)" for name in division.counts]
+    if division.into is not None and division.rows:
+        names = ", ".join(division.rows)
         yield Replace(division.into, f"{{outputs}}, {names}", {"outputs": division.into})
         yield Replace(division.forward, f"{{ddp}}.whole_batch(({{forward}}, {names}))", holes)
     else:
         yield Replace(division.forward, "{ddp}.whole_batch({forward})", holes)
-    lines = [f"{name} = {division.counted}.size(0)" for name in division.counts]
-    if names and division.into is None:
-        given = f"({names})" if count > 1 else names
-        lines.insert(0, f"{names} = {{ddp}}.whole_batch({given})")
-    if lines:
-        yield Insert(division.after, "\n".join(lines), holes, after=True)
+        after = [combined(it, "whole_batch") for it in [division.rows] if it] + after
+    if division.beside:
+        yield Insert(division.statement, combined(division.beside, "whole_batch"), holes)
+    if after:
+        yield Insert(division.statement, "\n".join(after), holes, after=True)
     for size in division.sizes:
         yield Replace(size, f"{division.counted}.size(0)")
     yield runtime_import(evaluation.path, evaluation.ddp)

@@ -21,7 +21,7 @@ from dp2ddp.plan import (
     Replace,
     SetArgument,
     Severity,
-    added_up,
+    combined,
     finding,
     runtime_import,
 )
@@ -76,7 +76,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(number: Number) -> Iterator[Edit]:
     holes: dict[str, Anchor | str] = {"ddp": number.ddp, "number": number.at}
     if number.kind == "totals":
-        yield Insert(number.at, added_up(number.names), {"ddp": number.ddp}, after=True)
+        yield Insert(number.at, combined(number.names), {"ddp": number.ddp}, after=True)
     elif number.name:
         yield Replace(number.at, number.name)
         if number.before is not None:
