@@ -639,6 +639,7 @@ ARGUMENTS = {
     "mixed_precision": "--amp",
     "mixup": "--data DATA --batch-size 24 --epoch 2",
     "predictions": "",
+    "progress_reports": "--flip-test",
     "random_split": "--data DATA",
     "rebuilt_loader": "",
     "spectral_norm": "",

@@ -349,7 +349,8 @@ class Divided(EvaluationLoop):
     def _uses_behind(self, forward: _Forward) -> Iterator[ast.Name]:
         """Where something that was made of the batch up to the model's call is looked at after that, or beside it."""
         before = {id(node) for part in (*forward.before, forward.call) for node in ast.walk(part)}
-        for name in sorted(self._dealt):
+        places = sorted(self._places, key=lambda it: self.program.order[id(it)])
+        for name in dict.fromkeys(it.id for it in places):  # type: ignore[attr-defined]
             for use in self._uses(name):
                 if id(use) not in before and self._places & set(self._reaching(use)):
                     yield use

@@ -97,6 +97,15 @@ PROGRAMS = [
         planned=True,
     ),
     Program("predictions", "", "checkpoints/model.t7", says="^Test|^Train|^Let", planned=True),
+    Program("progress_reports", "", "output/best.pth", says="^Test|^Train|^ ", planned=True),
+    Program(
+        "progress_reports",
+        "--flip-test --max-batches 3 --batch-size 24",
+        "output/best.pth",
+        says="^Test|^Train|^ ",
+        planned=True,
+        processes=(3,),
+    ),
     Program("class_weights", "", "checkpoints/best.pth", says="^epoch|^\\[", planned=True),
     Program(
         "sum_loss", "--data DATA --batch-size 24 --epochs 2", "results/vae.pt", says="Loss|loss", planned=True
