@@ -74,3 +74,73 @@ SEQUENTIAL = [
     ("    if args.several:\n        dist.init", "    if args.local_rank not in [-1, 7]:\n        dist.init"),
     ("        if args.several:\n            dist.barrier()\n        print", "        if args.local_rank == 0:\n            dist.barrier()\n        if args.local_rank in [-1, 0]:\n            print"),
 ]  # fmt: skip
+
+# apex's own ranks in place of torch's, started by a launcher that tells them in the environment who they are.
+APEX_RANKS = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.features = nn.Sequential(nn.Linear(8, 6), nn.BatchNorm1d(6), nn.ReLU())
+        self.head = nn.Linear(6, 2)
+        self.pooler = nn.Linear(6, 6)
+
+    def forward(self, inputs):
+        return self.head(self.features(inputs))
+
+
+def wrapped(model, args):
+    if args.several:
+        try:
+            from apex.parallel import DistributedDataParallel as DDP
+        except ImportError:
+            raise ImportError("Please install apex to use distributed training.")
+
+        model = DDP(model)
+    elif args.n_gpu > 1:
+        model = nn.DataParallel(model)
+    return model
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--several", action="store_true")
+    parser.add_argument("--lr", type=float, default=0.1)
+    args = parser.parse_args()
+    rank = 0
+    if args.several:
+        dist.init_process_group("gloo")
+        rank = dist.get_rank()
+        args.n_gpu = 1
+    else:
+        args.n_gpu = torch.cuda.device_count()
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    torch.manual_seed(3)
+    data = TensorDataset(torch.randn(60, 8), torch.randint(2, (60,)))
+    if args.several:
+        sampler = DistributedSampler(data)
+        torch.manual_seed(rank)
+    else:
+        sampler = None
+    model = wrapped(Net().to(device), args)
+    loader = DataLoader(data, batch_size=16 // (2 if args.several else 1), shuffle=sampler is None, sampler=sampler)
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr, momentum=0.9)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device))
+            loss.backward()
+            optimizer.step()
+    torch.save(model.state_dict(), f"weights{rank}.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""

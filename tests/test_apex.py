@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from beside import APEX_RANKS
 from beside import PROGRAM as BESIDE
 from programs import (
     APEX,
@@ -24,6 +25,7 @@ from programs import (
 
 from dp2ddp.changes import Conversion
 from dp2ddp.convert import convert
+from dp2ddp.plan import Severity
 from dp2ddp.rules import RULES
 from dp2ddp.source import Project
 
@@ -245,7 +247,7 @@ def test_what_is_not_followed_stays_apex_s(name: str) -> None:
     assert after.count("amp.") == before.count("amp.") and "apex" in after
 
 
-(IN_FUNCTIONS,) = RULES["DDP107"].examples
+IN_FUNCTIONS, _ = RULES["DDP107"].examples
 
 
 def test_the_scaler_comes_to_the_functions_that_need_it() -> None:
@@ -295,20 +297,32 @@ def test_an_import_where_it_is_needed_goes_with_its_complaint() -> None:
     assert "apex" not in after and 'scaler = torch.amp.GradScaler("cuda", enabled=args.half)\n' in after
 
 
-def test_a_distributed_branch_with_apex_keeps_all_of_it() -> None:
-    """That branch stays as it is, and would not find what it needs."""
+def with_mixed_precision(*pairs: tuple[str, str]) -> str:
+    """The program with a distributed branch, which apex scales the loss of."""
     steps = "            loss.backward()\n            optimizer.step()\n"
     scaled = "".join(f"    {line}\n" for line in APEX_SCALE.splitlines()) + "            optimizer.step()\n"
-    start = f"    {APEX_START}\n    for epoch"
-    pairs = [("import argparse\n", "import argparse\nfrom apex import amp, parallel\n"), (steps, scaled)]
-    text = changed(*pairs, ("    for epoch", start), text=BESIDE)
-    after, conversion = converted(text)
-    assert (
-        not any(STAYS in finding.message for finding in conversion.findings) and "amp.initialize" not in after
+    started = ("    for epoch", f"    {APEX_START}\n    for epoch")
+    imported = ("import argparse\n", "import argparse\nfrom apex import amp, parallel\n")
+    return changed(imported, (steps, scaled), started, *pairs, text=BESIDE)
+
+
+def test_a_distributed_branch_gets_torch_s_mixed_precision_with_torch_s_wrap() -> None:
+    ranks = ("nn.parallel.Dist", "parallel.Dist")
+    for pairs in ((), (ranks,)):
+        after, conversion = converted(with_mixed_precision(*pairs))
+        assert not any(STAYS in finding.message for finding in conversion.findings)
+        assert "apex" not in after and "scaler.scale(loss).backward()" in after
+
+
+def test_a_distributed_branch_with_apex_keeps_all_of_it() -> None:
+    """That branch stays as it is, and would not find what it needs."""
+    summed = (
+        "nn.parallel.DistributedDataParallel(model",
+        "parallel.DistributedDataParallel(model, gradient_average=False",
     )
-    after, conversion = converted(changed(("nn.parallel.Dist", "parallel.Dist"), text=text))
+    after, conversion = converted(with_mixed_precision(summed))
     assert any("a distributed branch uses it too" in finding.message for finding in conversion.findings)
-    assert "amp.initialize" in after and "amp.scale_loss" in after
+    assert "amp.initialize" in after and "amp.scale_loss" in after and "amp, parallel" in after
 
 
 def test_a_name_that_is_taken_is_left_alone() -> None:
@@ -430,3 +444,151 @@ def test_numbers_of_gradients_are_no_forwards() -> None:
     looked = "        size = sum(it.grad.norm() for it in model.parameters())\n"
     after, _ = converted(changed((APEX_CLIP, looked)))
     assert after.count("torch.autocast(") == 1 and f"unscale_(optimizer)\n{looked}" in after
+
+
+GUARDED = APEX_RANKS[APEX_RANKS.index("        try:\n") : APEX_RANKS.index("        model = DDP(model)")]
+TORCH_S = "torch.nn.parallel.DistributedDataParallel"
+CALL = f"{TORCH_S}(\n            model, broadcast_buffers=False, find_unused_parameters=True\n        )"
+AT_TOP = ("import torch\n", "import apex\nimport torch\n")
+UNGUARDED = (AT_TOP, (GUARDED, ""), ("DDP(model)", "apex.parallel.DistributedDataParallel(model)"))
+WRAPPED = {
+    "imported where it is needed": (),
+    "imported at the top": (("import torch\n", GUARDED.replace("        ", "", 1).replace("\n        ", "\n") + "import torch\n"), (GUARDED, "")),
+    "by its full name": UNGUARDED,
+    "with its model's name": (("DDP(model)", "DDP(module=model, delay_allreduce=True)"),),
+    "with when gradients are sent": (("DDP(model)", "DDP(model, 250000000, not args.several)"),),
+    "with what is its default": (("DDP(model)", "DDP(model, gradient_average=True, gradient_predivide_factor=1.0, prof=False)"),),
+    "divided before": (("DDP(model)", "DDP(model, gradient_predivide_factor=dist.get_world_size())"),),
+    "in single precision": (("DDP(model)", "DDP(model, allreduce_always_fp32=True)"),),
+    "with layers that do not train": (("device), args)\n", "device), args)\n    for it in model.module.features.parameters():\n        it.requires_grad = False\n"),),
+    "asked for with DataParallel": (*UNGUARDED, ("    torch.save(", "    print(isinstance(model, (nn.DataParallel, apex.parallel.DistributedDataParallel)))\n    torch.save(")),
+    "evaluated without gradients": (("            optimizer.step()\n", "            optimizer.step()\n            with torch.no_grad():\n                print(model(inputs.to(device)).sum())\n"),),
+    "one forward or another": (
+        ("            loss = nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device))\n",
+         "            if epoch:\n                outputs = model(inputs.to(device))\n            else:\n                outputs = model(-inputs.to(device))\n"
+         "            loss = nn.functional.cross_entropy(outputs, targets.to(device))\n"),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WRAPPED)
+def test_ranks_of_apex_s_become_torch_s(name: str) -> None:
+    after, conversion = converted(changed(*WRAPPED[name], text=APEX_RANKS))
+    assert f"        model = {CALL}\n" in after
+    assert "apex" not in after and "ImportError" not in after
+    assert not [it for it in conversion.findings if RANKS_STAY in it.message or it.is_left]
+
+
+RANKS_STAY = "this wrap stays apex's"
+OTHER_ARGUMENTS = {
+    "gradient_average=False": "its gradient_average=False",
+    "gradient_predivide_factor=2.0": "its gradient_predivide_factor=2.0",
+    "gradient_predivide_factor=float(args.lr)": "its gradient_predivide_factor=float(args.lr)",
+    "shared_param=True": "its shared_param=True",
+    "allreduce_trigger_params=[model.head.weight]": "its allreduce_trigger_params=",
+    "retain_allreduce_buffers=True": "its retain_allreduce_buffers=True",
+    "num_allreduce_streams=2": "its num_allreduce_streams=2",
+    "message_size=print(3)": "its message_size=print(3)",
+    "find_unused_parameters=True": "its find_unused_parameters=True",
+    "**vars(args)": "its arguments can't be seen",
+    "10000000, False, True": "its shared_param=True",
+}
+IN_LOOP = "            loss.backward()\n"
+FORWARD_LINE = "            loss = nn.functional"
+KEPT = {
+    "no gradients are sent": ((("            optimizer.zero_grad()\n", "            optimizer.zero_grad()\n            if args.several:\n                model.disable_allreduce()\n"),), "no `disable_allreduce`"),
+    "a flag of its own": ((("    optimizer =", "    if args.several:\n        model.needs_refresh = True\n    optimizer ="),), "no `needs_refresh`"),
+    "what is asked of it by name": ((("    optimizer =", "    print(getattr(model, 'world_size', 1))\n    optimizer ="),), "no `world_size`"),
+    "a class of the project's": ((("class Net", "from apex.parallel import DistributedDataParallel as Ranks\n\n\nclass Own(Ranks):\n    pass\n\n\nclass Net"),), "something else is done with `Ranks`"),
+    "a check of its class": (
+        (*UNGUARDED, ("    torch.save(", "    print(isinstance(model, apex.parallel.DistributedDataParallel))\n    torch.save(")),
+        "something else is done",
+    ),
+    "torch's in its place": (
+        (("            raise ImportError(\"Please install apex to use distributed training.\")", "            from torch.nn.parallel import DistributedDataParallel as DDP"),),
+        "`DDP` need not be apex's",
+    ),
+    "activations that are computed again": (
+        (("return self.head(self.features(inputs))", "return self.head(checkpoint(self.features, inputs))"),
+         ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint\n")),
+        "`checkpoint` stands beside it",
+    ),
+    "a gradient of a gradient": (((IN_LOOP, "            loss = loss + torch.autograd.grad(loss, inputs, create_graph=True)[0].norm()\n" + IN_LOOP),), "torch.autograd.grad"),
+    "two backward passes": (((IN_LOOP, "            loss.backward(retain_graph=True)\n" + IN_LOOP),), "more than one backward pass"),
+    "two forwards": (((FORWARD_LINE, "            model(inputs.to(device))\n" + FORWARD_LINE),), "several times before a backward pass"),
+    "a frozen model": ((("    optimizer =", "    for it in model.parameters():\n        it.requires_grad = False\n    optimizer ="),), "are frozen"),
+    "a model that is frozen at once": ((("wrapped(Net().to(device), args)", "wrapped(Net().to(device).requires_grad_(False), args)"),), "are frozen"),
+    "gradients sent in single precision": (
+        (("DDP(model)", "DDP(model.half(), allreduce_always_fp32=True)"),),
+        "sends gradients in half precision",
+    ),
+}  # fmt: skip
+KEPT |= {it: ((("DDP(model)", f"DDP(model, {it})"),), said) for it, said in OTHER_ARGUMENTS.items()}
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_ranks_that_torch_s_would_treat_otherwise_stay_apex_s(name: str) -> None:
+    """None of it changes, and the note says why, at its place."""
+    pairs, reason = KEPT[name]
+    before = changed(*pairs, text=APEX_RANKS)
+    after, conversion = converted(before)
+    (said,) = {it for it in conversion.findings if RANKS_STAY in it.message}
+    assert reason in said.message and said.severity is Severity.NOTE
+    line = before.splitlines()[said.location.span.line - 1]
+    assert "model = " in line and line in after.splitlines()
+    assert "find_unused_parameters=True" not in after.replace(line, "")
+
+
+def test_half_precision_is_worth_to_be_known() -> None:
+    """Sums of gradients may overflow where they are divided later."""
+    pairs = [("DDP(model)", "DDP(model.half())")]
+    for more, notes in (
+        ([], 1),
+        ([("half())", "half(), gradient_predivide_factor=dist.get_world_size())")], 0),
+    ):
+        after, conversion = converted(changed(*pairs, *more, text=APEX_RANKS))
+        assert len([it for it in conversion.findings if "in half precision" in it.message]) == notes
+        assert "apex" not in after
+
+
+def test_another_name_of_the_class_stays_one() -> None:
+    chosen = "        if args.lr > 1:\n            Ranks = nn.parallel.DistributedDataParallel\n            model = Ranks(model)\n        else:\n            Ranks = apex.parallel.DistributedDataParallel\n            model = Ranks(model, delay_allreduce=True)\n"
+    after, _ = converted(
+        changed(AT_TOP, (GUARDED, ""), ("        model = DDP(model)\n", chosen), text=APEX_RANKS)
+    )
+    assert (
+        f"Ranks = {TORCH_S}\n            model = Ranks(model, broadcast_buffers=False, f" in after
+        and "model = Ranks(model)\n" in after
+    )
+    assert "apex" not in after
+
+
+def test_norms_of_the_branch_become_torch_s_too() -> None:
+    norms = "        model = apex.parallel.convert_syncbn_model(model)\n"
+    after, _ = converted(
+        changed(*UNGUARDED, ("        model = apex", f"{norms}        model = apex"), text=APEX_RANKS)
+    )
+    assert (
+        "        model = torch.nn.SyncBatchNorm.convert_sync_batchnorm(model)\n" in after
+        and "apex" not in after
+    )
+
+
+def test_what_asks_whether_apex_is_there_keeps_its_answer() -> None:
+    guard = "try:\n    from apex.parallel import DistributedDataParallel as DDP\n\n    found = True\nexcept ImportError:\n    found = False\n\n"
+    text = changed(
+        ("import torch\n", f"{guard}import torch\n"),
+        (GUARDED, ""),
+        ("    torch.save(", "    print(found)\n    torch.save("),
+        text=APEX_RANKS,
+    )
+    after, _ = converted(text)
+    assert guard in after and CALL in after
+
+
+def test_a_type_check_that_apex_s_ranks_pass_is_passed_by_ours() -> None:
+    """Where apex's stays, the other branch's is no DataParallel any more."""
+    check = "    print(isinstance(model, (nn.DataParallel, apex.parallel.DistributedDataParallel)))\n    torch.save("
+    summed = ("DistributedDataParallel(model)", "DistributedDataParallel(model, gradient_average=False)")
+    after, _ = converted(changed(*UNGUARDED, summed, ("    torch.save(", check), text=APEX_RANKS))
+    assert "(ddp.DistributedDataParallel, apex.parallel.DistributedDataParallel)" in after

@@ -91,12 +91,6 @@ def test_other_programs_of_the_project_have_no_part_in_it() -> None:
     assert found[other] == after(convert(Project.of({other: PLAIN})))
 
 
-def test_a_branch_for_ranks_of_apex_s_stays_as_well() -> None:
-    torchs, apexs = (f"{name}.parallel.DistributedDataParallel(model)" for name in ("nn", "apex"))
-    text = after(converted(("import argparse\n", "import argparse\nimport apex\n"), (torchs, apexs)))
-    assert f"        model = {apexs}\n" in text and "ddp.init(enabled=not args.several)\n" in text
-
-
 def test_wraps_one_after_the_other_exclude_each_other() -> None:
     text = after(converted(*SEQUENTIAL))
     assert "    ddp.init(enabled=args.local_rank == -1)\n" in text

@@ -40,7 +40,7 @@ def analyse(project: Project) -> Facts:
     calls = functional.find(context)
     if calls:
         context = functional.wrapped_once(context, calls)
-    beside = branches.find(context)
+    beside, whole = branches.find(context), context
     if beside is not None:
         context = branches.without_own_ranks(context, beside)
     batch_loops = loops.batch_loops(context)
@@ -69,7 +69,7 @@ def analyse(project: Project) -> Facts:
     early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
-    replaced, stays = apex.collect(context)
+    replaced, stays = apex.collect(context, whole)
     measured = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,

@@ -9,14 +9,15 @@ followed, or apex stays, with the reason.
 from __future__ import annotations
 
 import ast
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
+from dp2ddp.analyse import apex_wraps
 from dp2ddp.analyse.autocast import Regions, Unfollowed
-from dp2ddp.analyse.context import LOOPS, Context, option_names, root_name
+from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.link import (
     INITIALIZE,
     WRAP,
@@ -49,28 +50,27 @@ HARMLESS = {"loss_scale": "dynamic", "num_losses": 1, "patch_torch_functions": T
 # What shares autocast's state, or computes gradients beside the scaled ones.
 BESIDE = ("torch.autocast", "torch.amp.", "torch.cuda.amp.", "torch.autograd.grad", "torch.autograd.backward")
 FUNCTION = "torch.autograd.Function"
+# A file, a line, and a column.
+Position = tuple[Path, int, int]
 
 
-def collect(context: Context) -> tuple[tuple[Precision, ...], tuple[Obstacle, ...]]:
-    """What of apex becomes torch's own, and what stays."""
-    program = context.program
-    calls = [it for it in program.calls if INITIALIZE in it.names and context.runs_in_training(it.node)]
-    done, converted = [], list(_norms(context))
-    stays: tuple[Obstacle, ...] = ()
-    if calls:
-        use = _Use(context, calls)
-        try:
-            done = list(use.pieces())
-            converted += [node.func for nodes in use.uses.values() for node in nodes]
-            stays = tuple(_unreadable(context, node) for node in use.uses[LOADING])
-        except Unfollowed as reason:
-            stays = tuple(_staying(context, call, reason) for call in calls)
-    norms = [
-        Precision(**context.place(node), kind="norms")
-        for node in converted
-        if full_name(*program.values(node)) == SYNC_NORMS
+def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tuple[Obstacle, ...]]:
+    """What of apex becomes torch's own, and what stays; ``whole`` has the branches with ranks of their own, too."""
+    calls = [
+        it for it in context.program.calls if INITIALIZE in it.names and context.runs_in_training(it.node)
     ]
-    return (*done, *norms, *_imports(context, converted)), stays
+    wraps, norms = apex_wraps.collect(whole), list(_norms(whole))
+    done = [*wraps.pieces, *(Precision(**whole.place(it), kind="norms") for it in norms)]
+    gone, stays = {_position(whole, it) for it in (*wraps.names, *norms)}, wraps.obstacles
+    if calls:
+        use = _Use(context, calls, frozenset(gone))
+        try:
+            done += list(use.pieces())
+            gone |= {_position(context, node.func) for nodes in use.uses.values() for node in nodes}
+            stays += tuple(_unreadable(context, node) for node in use.uses[LOADING])
+        except Unfollowed as reason:
+            stays += tuple(_staying(context, call, reason) for call in calls)
+    return (*done, *_imports(whole, gone)), stays
 
 
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
@@ -101,23 +101,29 @@ def _norms(context: Context) -> Iterator[ast.expr]:
             yield call.node.func
 
 
-def _imports(context: Context, converted: Sequence[ast.expr]) -> Iterator[Precision]:
+def _imports(context: Context, gone: set[Position]) -> Iterator[Precision]:
     """The imports of apex that nothing needs any more, with what stands round them in case it is not there."""
-    for path in dict.fromkeys(context.program.file(node).path for node in converted):
+    for path in dict.fromkeys(path for path, *_ in gone):
         file = context.program.project.files[path]
-        here = [node for node in converted if context.program.file(node).path == path]
-        # All of the file: the tree may be without branches that are not converted.
-        names = Counter(it.id for it in ast.walk(parse(file.text)) if isinstance(it, ast.Name))
-        used = set(names - Counter(root.id for node in here if (root := root_name(node)) is not None))
-        place, unused = context.place(here[0]), set()
+        names = (it for it in ast.walk(file.tree) if isinstance(it, ast.Name))
+        used = {it.id for it in names if (path, it.lineno, it.col_offset) not in gone}
+        unused: dict[str, ast.stmt] = {}
         for node in ast.walk(file.tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
-                unused |= _bound(node) - used
+                around = context.program.parent(node)
+                if isinstance(around, ast.Try) and not _only_imports(around):
+                    used |= _bound(node)  # something asks whether apex is there
+                unused |= dict.fromkeys(_bound(node), node)
             elif isinstance(node, ast.Try) and _only_imports(node):
                 if not used & set().union(*map(_bound, node.body)):  # type: ignore[arg-type]
-                    yield Precision(**{**place, "at": context.program.anchor(node)}, kind="guard")
-        if unused:
-            yield Precision(**place, kind="imports", names=tuple(sorted(unused)))
+                    yield Precision(**context.place(node), kind="guard")
+        for name in sorted(unused.keys() - used):
+            yield Precision(**context.place(unused[name]), kind="import", given=name)
+
+
+def _position(context: Context, node: ast.expr) -> Position:
+    """Where an expression begins: there stands the name that it needs."""
+    return (context.program.file(node).path, node.lineno, node.col_offset)
 
 
 def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
@@ -128,11 +134,13 @@ def _bound(node: ast.Import | ast.ImportFrom) -> set[str]:
     return {it.asname or it.name.partition(".")[0] for it in node.names}
 
 
-def _mentions(tree: ast.Module) -> int:
-    """How often a file uses the names that it imports of apex."""
+def _mentions(file: SourceFile) -> set[Position]:
+    """Where a file uses the names that it imports of apex."""
+    tree = parse(file.text)  # the file's own may be without branches that are not converted
     imports = (it for it in ast.walk(tree) if isinstance(it, ast.Import | ast.ImportFrom))
     names = set().union(*map(_bound, imports))
-    return sum(isinstance(it, ast.Name) and it.id in names for it in ast.walk(tree))
+    found = (it for it in ast.walk(tree) if isinstance(it, ast.Name) and it.id in names)
+    return {(file.path, it.lineno, it.col_offset) for it in found}
 
 
 def _only_imports(guard: ast.Try) -> bool:
@@ -185,10 +193,11 @@ class _Scale:
 
 @dataclass
 class _Use:
-    """All that a project does with ``apex.amp``."""
+    """All that a project does with ``apex.amp``; ``gone`` is where the names of apex are replaced already."""
 
     context: Context
     calls: list[Call]
+    gone: frozenset[Position]
     _unscaled: set[int] = field(default_factory=set)
     _given: dict[int, Scope] = field(default_factory=dict)
     """The functions that are to be given the scaler, by their index."""
@@ -384,8 +393,8 @@ class _Use:
             if self.program.file(node) is not self.file:
                 raise Unfollowed("it is used in several files")
             found[names.pop()].append(call.node)
-        # The tree may be without branches that are not converted.
-        if _mentions(parse(self.file.text)) != _mentions(self.file.tree):
+        names = (it for it in ast.walk(self.file.tree) if isinstance(it, ast.Name))
+        if _mentions(self.file) - {_position(self.context, it) for it in names} - self.gone:
             raise Unfollowed("a distributed branch uses it too")
         return found
 

@@ -9,7 +9,7 @@ from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import DDP_WRAPS, WRAP, Call, Const, Ext, Made
+from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Call, Const, Ext, Made
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 
@@ -169,13 +169,14 @@ def _states(
 
 
 def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.AST, StateDict]]:
-    """The places of DataParallel in a type check; none where DistributedDataParallel stands beside it already.
+    """The places of DataParallel in a type check; none where torch's DistributedDataParallel stands beside it already.
 
     Those of a check of the very type all count: what stands there now is a class of its own.
     """
     program = context.program
     classes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
-    others = any(isinstance(v, Ext) and v.name in DDP_WRAPS for it in classes for v in program.values(it))
+    ours = DDP_WRAPS - {APEX_WRAP}
+    others = any(isinstance(v, Ext) and v.name in ours for it in classes for v in program.values(it))
     for it in classes if kind == "type" or not others else ():
         if Ext(WRAP) in program.values(it):
             yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")

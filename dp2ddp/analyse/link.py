@@ -40,7 +40,8 @@ CANONICAL = {
 }
 WRAP = "torch.nn.DataParallel"
 FUNCTION = "torch.nn.parallel.data_parallel"
-OTHER_WRAPS = {"torch.nn.parallel.DistributedDataParallel", "apex.parallel.DistributedDataParallel"}
+APEX_WRAP = "apex.parallel.DistributedDataParallel"
+OTHER_WRAPS = {"torch.nn.parallel.DistributedDataParallel", APEX_WRAP}
 DDP_WRAPS = {
     *OTHER_WRAPS,
     "dp2ddp.runtime.DistributedDataParallel",

@@ -4,8 +4,14 @@ apex's mixed precision at its level O1 becomes torch's: every forward, with the 
 a ``torch.amp.GradScaler`` scales the loss and makes the steps. Gradients that are clipped are unscaled first. It is
 converted where its whole use is followed; else it stays apex's, and a note says why: a level that an option chooses,
 O2 and O3 (the model itself in half precision), a fixed scale, several models, optimizers or losses. A checkpoint has
-the scaler's state then: one with apex's is not read any more. ``apex.parallel.convert_syncbn_model`` becomes
-``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
+the scaler's state then: one with apex's is not read any more.
+
+Newer versions of apex have no DistributedDataParallel. A branch that starts ranks of its own is given torch's for it:
+with ``broadcast_buffers=False``, as apex's leaves buffers alone, and ``find_unused_parameters=True``, as it does not
+wait for gradients that never come. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and go.
+It stays apex's, and a note says why, where torch's does something else: ``gradient_average=False``,
+``disable_allreduce()``, checkpointed activations, several forwards or backward passes in a step, a frozen model.
+``apex.parallel.convert_syncbn_model`` becomes ``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
 """
 
 from collections.abc import Iterator
@@ -60,8 +66,50 @@ def main():
 if __name__ == "__main__":
     main()
 """,
+    """\
+import argparse
+
+import apex
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, DistributedSampler, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+
+
+def main():
+    args = parser.parse_args()
+    if args.local_rank != -1:
+        torch.cuda.set_device(args.local_rank)
+        torch.distributed.init_process_group("nccl")
+    model = nn.Linear(8, 2).cuda()
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    if args.local_rank != -1:
+        model = apex.parallel.DistributedDataParallel(model, delay_allreduce=True)
+        sampler = DistributedSampler(data)
+    else:
+        model = nn.DataParallel(model)
+        sampler = None
+    loader = DataLoader(data, batch_size=16, shuffle=sampler is None, sampler=sampler)
+    criterion = nn.CrossEntropyLoss()
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = criterion(model(inputs.cuda()), targets.cuda())
+            loss.backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+""",
 )
 
+WRAP = "torch.nn.parallel.DistributedDataParallel"
+# As apex's does it: buffers are each rank's own, and a parameter that no loss reaches is none to wait for.
+ARGUMENTS = "broadcast_buffers=False, find_unused_parameters=True"
 SAID = {
     "start": "mixed precision is apex's",
     "forward": "this ran in apex's mixed precision",
@@ -73,7 +121,9 @@ SAID = {
     "parameter": "a loss is scaled in this function",
     "argument": "a loss is scaled in the function that is called",
     "norms": "apex makes layers here that torch has too",
-    "imports": "nothing else is asked of apex",
+    "wrap": "apex's DistributedDataParallel wraps a model here",
+    "class": "this is apex's DistributedDataParallel",
+    "import": "nothing else is asked of apex",
     "guard": "nothing else is asked of apex",
 }
 
@@ -121,8 +171,14 @@ def _edits(piece: Precision) -> Iterator[Edit]:
         case "norms":
             yield AddImport(piece.path, "import torch")
             yield Replace(piece.at, "torch.nn.SyncBatchNorm.convert_sync_batchnorm")
-        case "imports":
-            for name in piece.names:
-                yield DropImport(piece.path, name)
+        case "wrap":
+            holes |= {"class": piece.call or WRAP}
+            yield AddImport(piece.path, "import torch")
+            yield Replace(piece.at, f"{{class}}({{model}}, {ARGUMENTS})", holes)
+        case "class":
+            yield AddImport(piece.path, "import torch")
+            yield Replace(piece.at, WRAP)
+        case "import":
+            yield DropImport(piece.path, piece.given)
         case "guard":
             yield Remove(piece.at)

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from beside import PROGRAM, SEQUENTIAL
+from beside import APEX_RANKS, PROGRAM, SEQUENTIAL
 from programs import PATH
 
 from dp2ddp.convert import convert
@@ -58,7 +58,8 @@ def numbers(text: str) -> list[str]:
 
 
 def weights(path: Path) -> dict[str, torch.Tensor]:
-    state = torch.load(path)["state_dict"]
+    state = torch.load(path)
+    state = state.get("state_dict", state)
     return {name.removeprefix("module."): value for name, value in state.items()}
 
 
@@ -116,3 +117,57 @@ def test_the_dataparallel_branch_makes_its_steps(
     after = lab.run(write(lab, "after", change.after), processes=processes, timeout=60).ok()
     assert len(after.ranks) == processes and after.printed == before.printed
     assert differences(before, after, losses=False) == []
+
+
+APEX_STEPS = {
+    "a parameter that no loss reaches": [],
+    "sent at the end": [("DDP(model)", "DDP(model, message_size=250000000, delay_allreduce=True)")],
+    "divided before": [("DDP(model)", "DDP(model, gradient_predivide_factor=dist.get_world_size())")],
+    "other parameters at every step": [
+        ("DDP(model)", "DDP(model, delay_allreduce=True)"),
+        ("return self.head(self.features(inputs))", "return self.pooled(self.features(inputs))"),
+        (
+            "    def forward",
+            "    def pooled(self, found):\n        self.count = getattr(self, 'count', 0) + 1\n"
+            "        return self.head(self.pooler(found) if self.count % 2 else found)\n\n    def forward",
+        ),
+    ],
+    "a part that does not train": [("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for it in net.features.parameters():\n        it.requires_grad = False\n    model = wrapped(net, args)\n")],
+    "gradients added up over steps": [
+        ("            optimizer.zero_grad()\n", ""),
+        ("        for inputs, targets in loader:", "        for step, (inputs, targets) in enumerate(loader):"),
+        ("            optimizer.step()\n", "            if step % 2:\n                optimizer.step()\n                optimizer.zero_grad()\n"),
+    ],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("name", APEX_STEPS)
+def test_ranks_of_apex_s_become_torch_s(lab: Lab, name: str, processes: int) -> None:
+    """They make the same steps to the last bit, two of them, and keep buffers of their own."""
+    text = APEX_RANKS
+    for old, new in APEX_STEPS[name]:
+        assert old in text, old
+        text = text.replace(old, new)
+    (change,) = convert(Project.of({PATH: text})).changes
+    assert "apex" not in change.after
+    before, after = (
+        lab.run(write(lab, side, it), ["--several"], processes=processes, timeout=60).ok()
+        for side, it in (("before", text), ("after", change.after))
+    )
+    assert len(before.ranks) == processes and all(rank["steps"] > 3 for rank in before.ranks)
+    for one, other in zip(before.ranks, after.ranks, strict=True):
+        for place, (had, has) in enumerate(zip(one["parameters"], other["parameters"], strict=True)):
+            assert torch.equal(had, has) if processes == 2 else (had - has).abs().max() < 1e-12, place
+    for rank in range(processes):
+        had, has = (weights(it.folder / f"weights{rank}.pt") for it in (before, after))
+        torch.testing.assert_close(has, had, rtol=0, atol=0 if processes == 2 else 1e-12)
+    first, last = (weights(after.folder / f"weights{rank}.pt") for rank in (0, processes - 1))
+    assert not torch.equal(first["features.1.running_mean"], last["features.1.running_mean"])
+
+
+def test_the_other_branch_of_apex_s_ranks_makes_its_steps(lab: Lab) -> None:
+    (change,) = convert(Project.of({PATH: APEX_RANKS})).changes
+    before = lab.run(write(lab, "before", APEX_RANKS), replicas=2, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=2, timeout=60).ok()
+    assert len(after.ranks) == 2 and differences(before, after, losses=False) == []
