@@ -461,6 +461,8 @@ WRAPPED = {
     "divided before": (("DDP(model)", "DDP(model, gradient_predivide_factor=dist.get_world_size())"),),
     "in single precision": (("DDP(model)", "DDP(model, allreduce_always_fp32=True)"),),
     "with layers that do not train": (("device), args)\n", "device), args)\n    for it in model.module.features.parameters():\n        it.requires_grad = False\n"),),
+    "with layers that were let train before": (("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for it in net.parameters():\n        it.requires_grad_()\n    model = wrapped(net, args)\n"),),
+    "with layers that are frozen by name": (("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for name, it in net.named_parameters():\n        if 'head' not in name:\n            it.requires_grad = False\n    model = wrapped(net, args)\n"),),
     "asked for with DataParallel": (*UNGUARDED, ("    torch.save(", "    print(isinstance(model, (nn.DataParallel, apex.parallel.DistributedDataParallel)))\n    torch.save(")),
     "evaluated without gradients": (("            optimizer.step()\n", "            optimizer.step()\n            with torch.no_grad():\n                print(model(inputs.to(device)).sum())\n"),),
     "one forward or another": (
@@ -518,6 +520,19 @@ KEPT = {
     "two forwards": (((FORWARD_LINE, "            model(inputs.to(device))\n" + FORWARD_LINE),), "several times before a backward pass"),
     "a frozen model": ((("    optimizer =", "    for it in model.parameters():\n        it.requires_grad = False\n    optimizer ="),), "are frozen"),
     "a model that is frozen at once": ((("wrapped(Net().to(device), args)", "wrapped(Net().to(device).requires_grad_(False), args)"),), "are frozen"),
+    "layers that begin to train later": (
+        (
+            ("        for inputs, targets in loader:\n", "        model.module.head.weight.requires_grad = epoch > 0\n        for inputs, targets in loader:\n"),
+        ),
+        "made to train later",
+    ),
+    "layers that a function lets train later": (
+        (
+            ("def main", "def thaw(net):\n    for it in net.parameters():\n        it.requires_grad_()\n\n\ndef main"),
+            ("    for epoch", "    thaw(model.module.head)\n    for epoch"),
+        ),
+        "made to train later",
+    ),
     "gradients sent in single precision": (
         (("DDP(model)", "DDP(model.half(), allreduce_always_fp32=True)"),),
         "sends gradients in half precision",

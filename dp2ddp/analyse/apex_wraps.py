@@ -112,7 +112,7 @@ class _Use:
         """Nothing in the project needs what only apex's does."""
         for call in self.wraps:
             self._check_arguments(call)
-            self._check_frozen(call)
+            self._check_trained(call)
         self._check_names()
         self._check_attributes()
         self._check_passes()
@@ -240,28 +240,65 @@ class _Use:
             function.attr in ("to", "type") and bool(given & {"torch.half", "torch.float16"})
         )
 
-    def _check_frozen(self, call: Call) -> None:
-        """torch's wants parameters to train; a model of which some are is fine."""
+    # What it trains
+
+    def _check_trained(self, call: Call) -> None:
+        """torch's wants parameters to train, and averages the gradients of those that do when it wraps them."""
         module = call.argument("module", 0)
         models = self.program.values(module) if module is not None else frozenset()
+        later = self._later(call.node, frozenset())
+        for node, owner, value in self._switches:
+            off = isinstance(value, ast.Constant) and value.value is False
+            if not off and id(node) in later:
+                raise Unfollowed(
+                    "parameters may be made to train later, whose gradients torch's does not average"
+                )
+            values = self.program.values(owner)
+            if off and (values & models or _is_wrapped(values)):
+                raise Unfollowed("its parameters are frozen, and torch's wants some to train")
+
+    @cached_property
+    def _switches(self) -> list[tuple[ast.AST, ast.expr, ast.expr | None]]:
+        """Where parameters are made to train, or not to: the place, what they are of, and whether they are to."""
+        found: list[tuple[ast.AST, ast.expr, ast.expr | None]] = []
         for node in self.program.nodes.values():
             match node:
-                case ast.For(
-                    iter=ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters"))
+                case ast.Assign(targets=[ast.Attribute(value=owner, attr="requires_grad")], value=value):
+                    found.append((node, self._of_all(node, owner), value))
+                case ast.Call(
+                    func=ast.Attribute(value=owner, attr="requires_grad_"), args=args, keywords=named
                 ):
-                    frozen = any(
-                        isinstance(it, ast.Assign)
-                        and isinstance(it.targets[0], ast.Attribute)
-                        and it.targets[0].attr == "requires_grad"
-                        for it in node.body
-                    )
-                case ast.Call(func=ast.Attribute(value=model, attr="requires_grad_")):
-                    frozen = True
-                case _:
-                    continue
-            values = self.program.values(model)
-            if frozen and (values & models or _is_wrapped(values)):
-                raise Unfollowed("its parameters are frozen, and torch's wants some to train")
+                    value = next(iter((*args, *(it.value for it in named))), None)
+                    found.append((node, self._of_all(self.program.statement(node), owner), value))
+        return found
+
+    def _of_all(self, statement: ast.stmt, parameter: ast.expr) -> ast.expr:
+        """The model whose every parameter a loop round a statement goes through; or else what it says itself."""
+        match self.program.parent(statement):
+            case ast.For(
+                iter=ast.Call(func=ast.Attribute(value=model, attr="parameters" | "named_parameters"))
+            ):
+                return model
+        return parameter
+
+    def _later(self, node: ast.AST, seen: frozenset[int]) -> set[int]:
+        """Identities of all that may run after a node: what follows it, in loops round it and after its calls, too."""
+        found: set[int] = set()
+        statement = self.program.statement(node)
+        while not isinstance(statement, FUNCTIONS):
+            block = self.program.block(statement)
+            for following in block[block.index(statement) + 1 :]:
+                found |= self.context.runs(following)
+            if isinstance(statement, LOOPS):
+                found |= self.context.runs(statement)
+            around = self.program.parent(statement)
+            if around is None or isinstance(around, ast.Module):
+                return found
+            statement = self.program.statement(around)
+        scope = self.program.by_node[id(statement)].index
+        for call in self.context.callers.get(scope, ()) if scope not in seen else ():
+            found |= self._later(call, seen | {scope})
+        return found
 
     # What else is asked of it
 

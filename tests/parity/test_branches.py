@@ -132,6 +132,10 @@ APEX_STEPS = {
             "        return self.head(self.pooler(found) if self.count % 2 else found)\n\n    def forward",
         ),
     ],
+    "outputs that the loss leaves out": [
+        ("return self.head(self.features(inputs))", "found = self.features(inputs)\n        return self.head(found), self.pooler(found)"),
+        ("model(inputs.to(device))", "model(inputs.to(device))[0]"),
+    ],
     "a part that does not train": [("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for it in net.features.parameters():\n        it.requires_grad = False\n    model = wrapped(net, args)\n")],
     "gradients added up over steps": [
         ("            optimizer.zero_grad()\n", ""),
