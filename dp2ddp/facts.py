@@ -391,13 +391,14 @@ class Precision(Fact):
     ``given``, if it is), "state" (the function ``given`` of the scaler's state), "parameter" and "argument" (a
     function, and a call of it, to which the scaler comes), "norms" (the function that makes synchronized BatchNorm),
     "wrap" (a model that apex's DistributedDataParallel wraps; the class is ``call`` where a variable is given it),
-    "class" (that class elsewhere), "import" (of the name ``given``), "guard" (a statement that only imports).
+    "class" (that class elsewhere), "imports" (of ``names``), "guard" (a statement that only imports).
     """
 
     kind: str
     scaler: str = ""
     enabled: str = ""
     given: str = ""
+    names: tuple[str, ...] = ()
     last: Anchor | None = None
     call: Anchor | None = None
     model: Anchor | None = None

@@ -105,8 +105,8 @@ def _imports(context: Context, gone: set[Position]) -> Iterator[Precision]:
     """The imports of apex that nothing needs any more, with what stands round them in case it is not there."""
     for path in dict.fromkeys(path for path, *_ in gone):
         file = context.program.project.files[path]
-        names = (it for it in ast.walk(file.tree) if isinstance(it, ast.Name))
-        used = {it.id for it in names if (path, it.lineno, it.col_offset) not in gone}
+        mentions = (it for it in ast.walk(file.tree) if isinstance(it, ast.Name))
+        used = {it.id for it in mentions if (path, it.lineno, it.col_offset) not in gone}
         unused: dict[str, ast.stmt] = {}
         for node in ast.walk(file.tree):
             if isinstance(node, ast.Import | ast.ImportFrom):
@@ -117,8 +117,9 @@ def _imports(context: Context, gone: set[Position]) -> Iterator[Precision]:
             elif isinstance(node, ast.Try) and _only_imports(node):
                 if not used & set().union(*map(_bound, node.body)):  # type: ignore[arg-type]
                     yield Precision(**context.place(node), kind="guard")
-        for name in sorted(unused.keys() - used):
-            yield Precision(**context.place(unused[name]), kind="import", given=name)
+        names = sorted(unused.keys() - used)
+        if names:
+            yield Precision(**context.place(unused[names[0]]), kind="imports", names=tuple(names))
 
 
 def _position(context: Context, node: ast.expr) -> Position:

@@ -123,7 +123,7 @@ SAID = {
     "norms": "apex makes layers here that torch has too",
     "wrap": "apex's DistributedDataParallel wraps a model here",
     "class": "this is apex's DistributedDataParallel",
-    "import": "nothing else is asked of apex",
+    "imports": "nothing else is asked of apex",
     "guard": "nothing else is asked of apex",
 }
 
@@ -178,7 +178,8 @@ def _edits(piece: Precision) -> Iterator[Edit]:
         case "class":
             yield AddImport(piece.path, "import torch")
             yield Replace(piece.at, WRAP)
-        case "import":
-            yield DropImport(piece.path, piece.given)
+        case "imports":
+            for name in piece.names:
+                yield DropImport(piece.path, name)
         case "guard":
             yield Remove(piece.at)
