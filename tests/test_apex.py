@@ -510,6 +510,22 @@ KEPT = {
         (("            raise ImportError(\"Please install apex to use distributed training.\")", "            from torch.nn.parallel import DistributedDataParallel as DDP"),),
         "`DDP` need not be apex's",
     ),
+    "nothing in its place": (
+        (("            raise ImportError(\"Please install apex to use distributed training.\")", "            DDP = None"),),
+        "comes from",
+    ),
+    "a class that is looked up": (
+        (AT_TOP, (GUARDED, "        DDP = getattr(apex.parallel, 'DistributedDataParallel')\n")),
+        "comes from",
+    ),
+    "a class that is looked up where it is called": (
+        (AT_TOP, (GUARDED, ""), ("DDP(model)", "getattr(apex.parallel, 'DistributedDataParallel')(model)")),
+        "comes from",
+    ),
+    "a class that is handed on": (
+        (AT_TOP, (GUARDED, ""), ("def wrapped(model, args)", "def wrapped(model, args, DDP)"), (", args)\n    loader", ", args, apex.parallel.DistributedDataParallel)\n    loader")),
+        "`DDP` comes from",
+    ),
     "activations that are computed again": (
         (("return self.head(self.features(inputs))", "return self.head(checkpoint(self.features, inputs))"),
          ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint\n")),

@@ -163,13 +163,23 @@ class _Use:
     def _check_names(self) -> None:
         """It wraps, gets another name, or is asked for along with DataParallel."""
         called = {id(it.node.func) for it in self.wraps}
+        if called - set(map(id, self.loads)):
+            raise Unfollowed("it can't be seen where it comes from")
         for node in self.loads:
             if self.program.values(node) != {Ext(APEX_WRAP)}:
                 raise Unfollowed(f"`{ast.unparse(node)}` need not be apex's")
+            if not self._is_imported(node) and not self._is_renamed(node):
+                raise Unfollowed(f"it can't be seen where `{ast.unparse(node)}` comes from")
             parent = self.program.parent(node)
-            renamed = isinstance(parent, ast.Assign) and parent.value is node and self._is_imported(node)
-            if id(node) not in called and not renamed and not self._is_asked_for(node):
+            renames = isinstance(parent, ast.Assign) and parent.value is node
+            if id(node) not in called and not renames and not self._is_asked_for(node):
                 raise Unfollowed(f"something else is done with `{ast.unparse(node)}` than wrapping a model")
+
+    def _is_renamed(self, node: ast.expr) -> bool:
+        """Whether a variable is always given the class by a name that an import gives it."""
+        definitions = self.program.definitions(node) if isinstance(node, ast.Name) else []
+        given = [self.program.statement(it) for it in definitions]
+        return bool(given) and all(isinstance(it, ast.Assign) and it.value in self.names for it in given)
 
     def _is_asked_for(self, node: ast.expr) -> bool:
         """``isinstance(model, (nn.DataParallel, node))``: one answer for both branches."""
