@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.analyse.autocast import DISABLING, Unfollowed
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.link import APEX_WRAP, INITIALIZE, WRAP, Call, Ext, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 
@@ -154,10 +154,8 @@ class _Use:
         return list(filter(self._is_imported, self.loads))
 
     def _is_imported(self, node: ast.expr) -> bool:
-        root = node
-        while isinstance(root, ast.Attribute):
-            root = root.value
-        definitions = self.program.definitions(root) if isinstance(root, ast.Name) else []
+        root = root_name(node)
+        definitions = self.program.definitions(root) if root is not None else []
         return bool(definitions) and all(isinstance(it, ast.alias) for it in definitions)
 
     def _check_names(self) -> None:

@@ -10,8 +10,9 @@ Newer versions of apex have no DistributedDataParallel. A branch that starts ran
 with ``broadcast_buffers=False``, as apex's leaves buffers alone, and ``find_unused_parameters=True``, as it does not
 wait for gradients that never come. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and go.
 It stays apex's, and a note says why, where torch's does something else: ``gradient_average=False``,
-``disable_allreduce()``, checkpointed activations, several forwards or backward passes in a step, a frozen model.
-``apex.parallel.convert_syncbn_model`` becomes ``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
+``disable_allreduce()``, checkpointed activations, several forwards or backward passes in a step, a frozen model, layers
+that begin to train later. ``apex.parallel.convert_syncbn_model`` becomes
+``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
 """
 
 from collections.abc import Iterator
