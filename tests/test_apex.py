@@ -464,6 +464,10 @@ WRAPPED = {
     "with layers that were let train before": (("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for it in net.parameters():\n        it.requires_grad_()\n    model = wrapped(net, args)\n"),),
     "with layers that are frozen by name": (("    model = wrapped(Net().to(device), args)\n", "    net = Net().to(device)\n    for name, it in net.named_parameters():\n        if 'head' not in name:\n            it.requires_grad = False\n    model = wrapped(net, args)\n"),),
     "asked for with DataParallel": (*UNGUARDED, ("    torch.save(", "    print(isinstance(model, (nn.DataParallel, apex.parallel.DistributedDataParallel)))\n    torch.save(")),
+    "run by a function": (
+        ("def main", "def ran(model, inputs):\n    return model(inputs)\n\n\ndef main"),
+        ("cross_entropy(model(inputs.to(device)), ", "cross_entropy(ran(model, inputs.to(device)), "),
+    ),
     "evaluated without gradients": (("            optimizer.step()\n", "            optimizer.step()\n            with torch.no_grad():\n                print(model(inputs.to(device)).sum())\n"),),
     "one forward or another": (
         ("            loss = nn.functional.cross_entropy(model(inputs.to(device)), targets.to(device))\n",
@@ -534,6 +538,17 @@ KEPT = {
     "a gradient of a gradient": (((IN_LOOP, "            loss = loss + torch.autograd.grad(loss, inputs, create_graph=True)[0].norm()\n" + IN_LOOP),), "torch.autograd.grad"),
     "two backward passes": (((IN_LOOP, "            loss.backward(retain_graph=True)\n" + IN_LOOP),), "more than one backward pass"),
     "two forwards": (((FORWARD_LINE, "            model(inputs.to(device))\n" + FORWARD_LINE),), "several times before a backward pass"),
+    "a forward for each of several views": (
+        (("cross_entropy(model(inputs.to(device)), ", "cross_entropy(sum(model(it) for it in (inputs, -inputs)), "),),
+        "several times before a backward pass",
+    ),
+    "a function of the forward that is called twice": (
+        (
+            ("def main", "def ran(model, inputs):\n    return model(inputs)\n\n\ndef main"),
+            ("cross_entropy(model(inputs.to(device)), ", "cross_entropy(ran(model, inputs) + ran(model, -inputs), "),
+        ),
+        "several times before a backward pass",
+    ),
     "a frozen model": ((("    optimizer =", "    for it in model.parameters():\n        it.requires_grad = False\n    optimizer ="),), "are frozen"),
     "a model that is frozen at once": ((("wrapped(Net().to(device), args)", "wrapped(Net().to(device).requires_grad_(False), args)"),), "are frozen"),
     "layers that begin to train later": (
@@ -623,3 +638,12 @@ def test_a_type_check_that_apex_s_ranks_pass_is_passed_by_ours() -> None:
     summed = ("DistributedDataParallel(model)", "DistributedDataParallel(model, gradient_average=False)")
     after, _ = converted(changed(*UNGUARDED, summed, ("    torch.save(", check), text=APEX_RANKS))
     assert "(ddp.DistributedDataParallel, apex.parallel.DistributedDataParallel)" in after
+
+
+def test_other_programs_keep_apex_s_ranks() -> None:
+    """They do not train with DataParallel: nothing of them is converted."""
+    other = PATH.with_name("other.py")
+    alone = "import apex\nfrom train import Net\n\nmodel = apex.parallel.DistributedDataParallel(Net(), delay_allreduce=True)\n"
+    conversion = convert(Project.of({PATH: APEX_RANKS, other: alone}))
+    (change,) = conversion.changes
+    assert change.path == PATH and CALL in change.after

@@ -50,6 +50,7 @@ WRAPPED = {APEX_WRAP, WRAP}
 # What torch's does not see through, or computes gradients beside backward().
 BESIDE = ("torch.utils.checkpoint.", "torch.autograd.grad", "torch.autograd.backward")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)
@@ -150,8 +151,8 @@ class _Use:
 
     @cached_property
     def names(self) -> list[ast.expr]:
-        """Those of them that an import gives the name."""
-        return list(filter(self._is_imported, self.loads))
+        """Those of them that an import gives the name, in programs that train with DataParallel, too."""
+        return [it for it in self.loads if self._is_imported(it) and self.context.runs_in_training(it)]
 
     def _is_imported(self, node: ast.expr) -> bool:
         root = root_name(node)
@@ -166,7 +167,8 @@ class _Use:
         for node in self.loads:
             if self.program.values(node) != {Ext(APEX_WRAP)}:
                 raise Unfollowed(f"`{ast.unparse(node)}` need not be apex's")
-            if not self._is_imported(node) and not self._is_renamed(node):
+            trains = self.context.runs_in_training(node)
+            if not self._is_imported(node) and not (trains and self._is_renamed(node)):
                 raise Unfollowed(f"it can't be seen where `{ast.unparse(node)}` comes from")
             parent = self.program.parent(node)
             renames = isinstance(parent, ast.Assign) and parent.value is node
@@ -336,7 +338,8 @@ class _Use:
             for around in self._rounds(backward, set()):
                 runs = self.context.runs(around)
                 forwards = [it.node for it in self._forwards if id(it.node) in runs]
-                if any(self._are_both_run(one, other) for one in forwards for other in forwards):
+                several = any(self._are_both_run(one, other) for one in forwards for other in forwards)
+                if several or any(self._is_repeated(it, around, runs) for it in forwards):
                     raise Unfollowed("a model runs several times before a backward pass")
 
     def _rounds(self, node: ast.AST, seen: set[int]) -> Iterator[ast.AST]:
@@ -371,6 +374,21 @@ class _Use:
                 return True
         return False
 
+    def _is_repeated(self, node: ast.AST, around: ast.AST, runs: set[int]) -> bool:
+        """Whether one round of a loop may run a place in it several times: ``runs`` is all that the loop runs."""
+        for outer in self.program.ancestors(node):
+            if outer is around:
+                return False
+            if isinstance(outer, (*LOOPS, *COMPREHENSIONS)):
+                return True
+            if isinstance(outer, FUNCTIONS):
+                calls = self.context.callers.get(self.program.by_node[id(outer)].index, ())
+                inside = [
+                    it for it in calls if id(it) in runs and not any(_holds(it, other) for other in calls)
+                ]
+                return len(inside) != 1 or self._is_repeated(inside[0], around, runs - {id(inside[0])})
+        return True
+
     def _are_both_run(self, one: ast.AST, other: ast.AST) -> bool:
         """Whether two places run one after the other, and not one or the other."""
         above = [*self.program.ancestors(one)]
@@ -387,3 +405,8 @@ class _Use:
 
 def _is_wrapped(values: Values) -> bool:
     return any(isinstance(it, Made) and it.name in WRAPPED for it in values)
+
+
+def _holds(node: ast.AST, inner: ast.AST) -> bool:
+    """Whether another node is a part of one."""
+    return node is not inner and any(it is inner for it in ast.walk(node))
