@@ -13,7 +13,8 @@ EVALUATIONS = Path(__file__).with_name("evaluations.py")
 NAMES = {
     "whole": "every process evaluates everything",
     "again": "the same once more, for how much is chance",
-    "batches": "`ddp.shard_batches(loader)`, `ddp.sum` of the counts (what the converter writes)",
+    "batches": "`ddp.shard_batches(loader)`, `ddp.sum` of the counts (where a loop only adds up)",
+    "divided": "`ddp.divide_batches(loader)`, `ddp.whole_batch` of outputs and targets (where a loop does more)",
     "parts": "`ddp.shard(loader, training=False)`, `ddp.sum` of the counts",
 }
 

@@ -26,6 +26,16 @@ def count(model: torch.nn.Module, loader: DataLoader) -> tuple[int, int]:
     return correct, total
 
 
+@torch.no_grad()
+def count_whole(model: torch.nn.Module, loader: DataLoader) -> tuple[int, int]:
+    correct = total = 0
+    for inputs, targets in loader:
+        outputs, targets = ddp.whole_batch((model(inputs), targets))
+        correct += (outputs.argmax(1) == targets).sum().item()
+        total += len(targets)
+    return correct, total
+
+
 def main(rounds: int) -> None:
     ddp.init()
     assert torch.get_num_threads() == 1
@@ -37,6 +47,7 @@ def main(rounds: int) -> None:
         "whole": lambda: count(model, loader),
         "again": lambda: count(model, loader),
         "batches": lambda: ddp.sum(count(model, ddp.shard_batches(loader))),
+        "divided": lambda: count_whole(model, ddp.divide_batches(loader)),
         "parts": lambda: ddp.sum(count(model.module, parts)),
     }
     expected = count(model, loader)
