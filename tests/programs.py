@@ -50,6 +50,26 @@ class Net(nn.Module):
 model = Net().cuda()
 """
 
+CHECK = """
+
+def check(outputs):
+    {}
+
+
+"""
+METER = """
+
+class Meter:
+    def __init__(self):
+        self.hits = 0
+
+    def see(self, outputs):
+        {}
+
+
+meter = Meter()
+"""
+
 
 @dataclass(frozen=True)
 class Case:
@@ -264,6 +284,113 @@ class Ahead:
             "            for group in optimizer.param_groups:\n                group['lr'] = 0.01\n",
         ),
     ),
+    "a decision by a flag that a function sets": case(
+        "DDP503",
+        29,
+        "`bad` differs between the processes",
+        (
+            LOOP,
+            CHECK.format("global bad\n    if outputs.std() < 0.6:\n        bad = True")
+            + "bad = False\n"
+            + LOOP,
+        ),
+        (STEP, STEP + "        check(outputs)\n        if bad:\n            break\n"),
+    ),
+    "a decision by what a function puts into a dict": case(
+        "DDP503",
+        28,
+        "`seen` differs between the processes",
+        (LOOP, CHECK.format("if outputs.std() < 0.6:\n        seen['bad'] = True") + "seen = {}\n" + LOOP),
+        (STEP, STEP + "        check(outputs)\n        if seen.get('bad'):\n            break\n"),
+    ),
+    "a rate by what a meter counted": case(
+        "DDP503",
+        32,
+        "`meter.hits` differs between the processes",
+        (LOOP, METER.format("if outputs.std() < 0.6:\n            self.hits += 1") + LOOP),
+        (
+            STEP,
+            STEP + "        meter.see(outputs)\n        if meter.hits > 1:\n"
+            "            for group in optimizer.param_groups:\n                group['lr'] = 0.01\n",
+        ),
+    ),
+    "a loss scaled by what a meter counted": case(
+        "DDP503",
+        29,
+        "`meter.hits` differs between the processes",
+        (LOOP, METER.format("self.hits += int(outputs.std() < 0.6)") + LOOP),
+        (
+            LOSS,
+            LOSS + "\n        meter.see(outputs)\n        if meter.hits > 1:\n            loss = loss * 0.5",
+        ),
+    ),
+    "a schedule that a function steps": case(
+        "DDP503",
+        16,
+        "`outputs` differs between the processes",
+        (
+            LOOP,
+            "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)\n"
+            + CHECK.format("if outputs.std() < 0.6:\n        schedule.step()")
+            + LOOP,
+        ),
+        (STEP, STEP + "        check(outputs)\n"),
+    ),
+    "a decision of one of several callbacks": case(
+        "DDP503",
+        34,
+        "differs between the processes",
+        (
+            LOOP,
+            METER.format("if outputs.std() < 0.6:\n            self.hits += 1")
+            + "callbacks = [meter]\n"
+            + LOOP,
+        ),
+        (
+            STEP,
+            STEP + "        for it in callbacks:\n            it.see(outputs)\n"
+            "        if any(it.hits > 1 for it in callbacks):\n            break\n",
+        ),
+    ),
+    "a loss scaled by the largest output so far": case(
+        "DDP503",
+        19,
+        "`worst` differs between the processes",
+        (LOOP, "worst = 0.0\n" + LOOP),
+        (
+            LOSS,
+            LOSS + "\n        worst = max(worst, outputs.max().item())\n        if worst > 0.9:\n"
+            "            loss = loss * 0.5",
+        ),
+    ),
+    "a loss scaled by an average of what was seen": case(
+        "DDP503",
+        21,
+        "`history` differs between the processes",
+        ("import torch\n", "import collections\n\nimport torch\n"),
+        (LOOP, "history = collections.deque(maxlen=5)\n" + LOOP),
+        (
+            LOSS,
+            LOSS + "\n        history.append(outputs.max().item())\n"
+            "        if sum(history) / len(history) > 0.8:\n            loss = loss * 0.5",
+        ),
+    ),
+    "a batch that is skipped": case(
+        "DDP503",
+        15,
+        "`inputs` differs between the processes",
+        (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
+    ),
+    "gradients that are scaled by the outputs": case(
+        "DDP503",
+        19,
+        "`outputs` differs between the processes",
+        (
+            STEP,
+            "        loss.backward()\n        for parameter in model.parameters():\n"
+            "            parameter.grad.mul_(outputs.detach().std())\n        optimizer.step()\n",
+        ),
+    ),
     "a schedule by the outputs": case(
         "DDP503",
         20,
@@ -323,6 +450,57 @@ class Ahead:
             PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),
         ),
         (WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
+    ),
+}
+
+
+STOPPER = """
+
+class Stopper:
+    def __init__(self):
+        self.best = None
+        self.worse = 0
+
+    def step(self, value):
+        if self.best is None or value < self.best:
+            self.best, self.worse = value, 0
+        else:
+            self.worse += 1
+        return self.worse > 1
+
+
+stopper = Stopper()
+"""
+
+
+def agreed(before: str, scaled: str = "", decided: str = "") -> str:
+    """The program with something that is kept of the batches, scales the loss or decides after the step."""
+    changes = (LOOP, before + LOOP), (LOSS, LOSS + scaled), (STEP, STEP + decided)
+    return case("", 0, "", *changes).text
+
+
+# Decisions by means over the samples, which the processes have in common: by running ones, too.
+AGREED = {
+    "the best loss so far scales the loss": agreed(
+        "best = 9.0\n",
+        "\n        best = min(best, loss.item())\n        if best < 0.75:\n            loss = loss * 0.5",
+    ),
+    "an average of the last losses ends the epoch": agreed(
+        "history = []\n",
+        decided="        history.append(loss.item())\n"
+        "        if len(history) > 2 and sum(history[-2:]) / 2 > history[0]:\n            break\n",
+    ),
+    "a running average sets the rate": agreed(
+        "average = 0.7\n",
+        decided="        average = 0.5 * average + 0.5 * loss.item()\n"
+        "        optimizer.param_groups[0]['lr'] = 0.2 * average\n",
+    ),
+    "an object ends the epoch": agreed(
+        STOPPER, decided="        if stopper.step(loss.item()):\n            break\n"
+    ),
+    "a function asks for the largest input": agreed(
+        "\n\ndef odd(samples):\n    return samples.max() > 2.5\n\n\n",
+        decided="        if odd(inputs):\n            break\n",
     ),
 }
 

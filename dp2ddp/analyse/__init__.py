@@ -15,6 +15,7 @@ from dp2ddp.analyse import (
     checkpoints,
     decisions,
     devices,
+    differing,
     effects,
     entry,
     evaluations,
@@ -70,7 +71,7 @@ def analyse(project: Project) -> Facts:
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
-    measured = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
+    left = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
@@ -89,15 +90,15 @@ def analyse(project: Project) -> Facts:
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
-        numbers=(*numbers, *measured.numbers),
+        numbers=(*numbers, *left),
         evaluations=evaluated,
         precision=replaced,
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
-            *loops.obstacles(context, batch_loops, (*numbers, *measured.numbers)),
+            *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *metrics.obstacles(context, batch_loops, trained),
-            *measured.decisions,
+            *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context, acts),
             *effects.imported(context),

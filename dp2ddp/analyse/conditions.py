@@ -229,13 +229,16 @@ def decides_device(context: Context, test: ast.expr) -> bool:
 
 
 def is_rate(context: Context, node: ast.AST) -> bool:
-    """Whether a statement sets something of an optimizer's."""
-    targets = node.targets if isinstance(node, ast.Assign) else [getattr(node, "target", None)]
-    return any(
-        "param_group" in ast.unparse(it) or _is_group(context, it.value)
-        for it in targets
-        if isinstance(it, ast.Subscript)
-    )
+    """Whether a piece of code sets something of an optimizer's."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="update" | "setdefault", value=held)):
+            groups = [held]
+        case ast.Assign(targets=targets):
+            groups = [it.value for it in targets if isinstance(it, ast.Subscript)]
+        case _:
+            target = getattr(node, "target", None)
+            groups = [target.value] if isinstance(target, ast.Subscript) else []
+    return any("param_group" in ast.unparse(it) or _is_group(context, it) for it in groups)
 
 
 def _is_group(context: Context, node: ast.expr) -> bool:

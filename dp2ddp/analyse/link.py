@@ -1087,6 +1087,15 @@ class Program:
             return reached if any(self._hides(self._holder(it), around) for it in reached) else found
         return []
 
+    def variable(self, name: ast.Name) -> list[ast.AST]:
+        """All that gives a name its value, wherever it stands: other functions may say ``global`` or ``nonlocal``."""
+        scope: Scope | None = self._owner(self.scope(name), name.id)
+        while scope is not None:
+            if entries := self._definitions.get((scope.index, name.id)):
+                return [self._definition_nodes[key] for key in entries]
+            scope = scope.parent
+        return []
+
     def exported(self, path: Path, name: str) -> list[ast.AST]:
         """What gives a file's name its values when it is imported."""
         module = self.modules.get(path)

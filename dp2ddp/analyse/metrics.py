@@ -32,7 +32,7 @@ class Judged:
     ``scaled``: those of them that get a factor.
     ``asked``: what conditions round these ask of a part, and must ask of the whole batch then.
     ``whole``: the expressions that are the whole batch's then, the same in every process, and the ``backward`` calls
-    on such.
+    on such. ``fed``: all that losses are made of.
     """
 
     losses: tuple[Loss, ...]
@@ -40,6 +40,7 @@ class Judged:
     scaled: tuple[Scaled, ...]
     asked: tuple[ast.expr, ...]
     whole: frozenset[int]
+    fed: frozenset[int]
 
 
 def judge(context: Context, loops: list[BatchLoop]) -> Judged:
@@ -50,6 +51,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
     scaled: dict[int, Scaled] = {}
     asked: dict[int, ast.expr] = {}
     whole: set[int] = set()
+    fed: set[int] = set()
     for node in context.backwards:
         if not context.runs_in_training(node):
             continue
@@ -62,6 +64,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             continue
         gathering = Gathering(context, loops)
         gathered, uneven = _average(context, gathering, node)
+        fed |= gathering.followed
         if gathered or uneven is None:
             found.append(Loss(**context.place(node), average=gathered, problem=uneven))
             for call, rows in gathering.gathered.values():
@@ -74,7 +77,12 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         else:
             found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
     return Judged(
-        tuple(found), tuple(gathers.values()), tuple(scaled.values()), tuple(asked.values()), frozenset(whole)
+        losses=tuple(found),
+        gathers=tuple(gathers.values()),
+        scaled=tuple(scaled.values()),
+        asked=tuple(asked.values()),
+        whole=frozenset(whole),
+        fed=frozenset(fed | samples.followed),
     )
 
 
@@ -199,15 +207,7 @@ def _is_given_alone(context: Context, node: ast.expr, bare: Values) -> bool:
     return False
 
 
-# Numbers that are reported, or decide
-
-
-@dataclass(frozen=True)
-class Measured:
-    """What becomes of the training loop's numbers: reports of them, and decisions that ranks take differently."""
-
-    numbers: tuple[Number, ...]
-    decisions: tuple[Obstacle, ...]
+# Numbers that are reported
 
 
 def measured(
@@ -215,14 +215,13 @@ def measured(
     loops: list[BatchLoop],
     whole: Callable[[ast.AST], bool],
     settled: Callable[[ast.expr], bool],
-) -> Measured:
-    """Follow what the training loop measured: each rank's numbers speak of its own part of the batches.
+) -> tuple[Number, ...]:
+    """Reports of what the training loop measured: each rank's numbers speak of its own part of the batches.
 
     ``whole`` says what is the whole batch's all the same, ``settled`` which conditions all ranks answer alike.
     """
     program = context.program
     follow, reporters = _Followed(context, whole, settled), Reporters(context)
-    decisions: dict[int, Obstacle] = {}
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
@@ -238,17 +237,6 @@ def measured(
         follow.known |= names
         follow.spread(scope)
         for node in program.body(scope):
-            tests = deciding(context, node) if context.runs_in_training(node) else []
-            if what := next((it for part in tests if (it := follow.mentioned(part))), ""):
-                decisions.setdefault(
-                    id(node),
-                    context.obstacle(
-                        node,
-                        f"`{what}` differs between the processes, and decides here how each goes on",
-                        "let an evaluation decide, or something that every process has alike",
-                        SHARDED_ONLY,
-                    ),
-                )
             if isinstance(node, ast.Call) and (what := follow.given(node)):
                 if reporters.has(node):
                     statement = program.statement(node)
@@ -257,8 +245,7 @@ def measured(
                     )
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 waiting += follow.receivers(scope.index, node.value)
-    reports = tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
-    return Measured(reports, tuple(decisions.values()))
+    return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
 
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:

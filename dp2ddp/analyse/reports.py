@@ -20,7 +20,7 @@ from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER, Call
 from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
-from dp2ddp.analyse.samples import FUEL, OPEN, Frame, right_side
+from dp2ddp.analyse.samples import FUEL, OPEN, Frame, Samples, right_side
 from dp2ddp.facts import Effect, Number
 
 # Methods that take a number to add it to others, or to keep it.
@@ -56,14 +56,16 @@ class Totals:
 class Reports:
     """What is to be combined.
 
-    ``is_whole`` says of an expression whether it is the whole batch's then, ``is_settled`` of a condition whether all
-    processes answer it alike.
+    ``whole``: what is the whole batch's then. ``is_whole`` says of an expression whether it is, or has nothing to do
+    with the samples, ``is_settled`` of a condition whether all processes answer it alike, ``values`` what others are.
     """
 
     combined: tuple[Combined, ...]
     totals: tuple[Totals, ...]
+    whole: frozenset[int]
     is_whole: Callable[[ast.AST], bool]
     is_settled: Callable[[ast.expr], bool]
+    values: Samples
 
     def statements(self, context: Context) -> frozenset[int]:
         """The statements in which all processes meet."""
@@ -79,7 +81,8 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
-    return Reports(tuple(finder.combined.values()), tuple(finder.totals), finder.is_whole, finder.is_settled)
+    combined, totals = tuple(finder.combined.values()), tuple(finder.totals)
+    return Reports(combined, totals, frozenset(finder.whole), finder.is_whole, finder.is_settled, finder)
 
 
 class _Finder(Gathering):

@@ -112,6 +112,8 @@ class Samples:
     def __init__(self, context: Context) -> None:
         self.context = context
         self.program = context.program
+        self.followed: set[int] = set()
+        """Identities of the expressions that were asked for, with all that they are made of."""
         self._known: dict[tuple[int, Frame], Value] = {}
         self._running: dict[tuple[int, Frame], Value] = {}
         self._stored: dict[int, dict[str, list[ast.expr]]] = {}
@@ -138,6 +140,7 @@ class Samples:
         if len(self._running) > DEPTH or self._fuel < 0:
             return Unclear(node)
         self._fuel -= 1
+        self.followed.add(id(node))
         if key in self._running:
             self._assumed.add(key)
             return self._running[key]

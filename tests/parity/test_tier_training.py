@@ -13,6 +13,7 @@ import pytest
 import torch
 from losses import EVEN_LOSSES, GATHERED, MEANS, OWN_LOSSES, SCALED
 from programs import (
+    AGREED,
     APEX,
     BALANCED,
     BARE,
@@ -99,6 +100,17 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
     before, after = runs(lab, WHOLE_BATCH[name].text, processes)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
+
+
+@pytest.mark.parametrize("processes", PROCESSES)
+@pytest.mark.parametrize("name", AGREED)
+def test_decisions_by_the_whole_batch_make_dataparallel_s_steps_in_parts(
+    lab: Lab, name: str, processes: int
+) -> None:
+    """With an uneven last batch; every process goes on as the original does, and none alone."""
+    before, after = runs(lab, AGREED[name].replace("batch_size=16", "batch_size=15"), processes, exact=True)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
 
 
 @pytest.mark.parametrize("processes", PROCESSES)
