@@ -169,6 +169,12 @@ RIGHT = {
     "another number of devices": Pair(
         before=(("nn.DataParallel(net)", "nn.DataParallel(net, device_ids=[0])"),)
     ),
+    "a parameter that no loss reaches, and that decays": Pair(
+        both=(
+            (NET, NET + '\nnet.register_parameter("spare", nn.Parameter(torch.ones(3)))'),
+            ("lr=0.1)", "lr=0.1, weight_decay=0.1)"),
+        ),
+    ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
     "dropout in a forward called by its name": Pair(
         both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),

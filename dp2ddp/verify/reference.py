@@ -53,7 +53,8 @@ class DataParallel(nn.Module):
                     outputs.append(self.module(*arguments, **keywords))
         finally:
             DataParallel.running = 0
-        return _gather(outputs, self.dim)
+        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
+        return _gather(outputs, self.dim, trained if parts > 1 and torch.is_grad_enabled() else [])
 
 
 def data_parallel(
@@ -103,7 +104,7 @@ def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
     return [value] * parts
 
 
-def _gather(outputs: list[Any], dim: int) -> Any:
+def _gather(outputs: list[Any], dim: int, parameters: list[torch.Tensor]) -> Any:
     """The replicas' outputs as one: tensors joined, containers by their items."""
     first = outputs[0]
     if first is None:
@@ -111,11 +112,28 @@ def _gather(outputs: list[Any], dim: int) -> Any:
     if isinstance(first, torch.Tensor):
         joined = torch.stack(outputs) if first.dim() == 0 else torch.cat(outputs, dim)
         if joined.grad_fn is not None:
+            joined = _Reaching.apply(joined, *parameters)
             joined.grad_fn.metadata[GATHERED] = True
         return joined
     if isinstance(first, dict):
-        return type(first)((key, _gather([output[key] for output in outputs], dim)) for key in first)
-    return _like(first, [_gather(list(items), dim) for items in zip(*outputs, strict=True)])
+        return type(first)(
+            (key, _gather([output[key] for output in outputs], dim, parameters)) for key in first
+        )
+    return _like(first, [_gather(list(items), dim, parameters) for items in zip(*outputs, strict=True)])
+
+
+class _Reaching(torch.autograd.Function):
+    """Outputs whose backward pass gives every parameter a gradient, of 0 at least, as that of torch's replicas does."""
+
+    @staticmethod
+    def forward(ctx: Any, output: torch.Tensor, *parameters: torch.Tensor) -> torch.Tensor:
+        ctx.shapes = [(parameter.shape, parameter.dtype, parameter.device) for parameter in parameters]
+        return output.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = (torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.shapes)
+        return gradient, *zeros
 
 
 def _like(value: Any, items: Any) -> Any:
