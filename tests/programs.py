@@ -35,6 +35,19 @@ OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
 LOOP = "for epoch in range(2):\n"
 STEP = "        loss.backward()\n        optimizer.step()\n"
 
+RESCALED = """
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x, scales):
+        return self.head(x) * scales.squeeze(0)
+
+
+model = Net().cuda()
+"""
 PARTS = """
 
 class Net(nn.Module):
@@ -420,6 +433,14 @@ class Ahead:
             "size = 16\nstate = torch.zeros(size, 8).cuda()\nloader = DataLoader(data, batch_size=size)",
         ),
         (FORWARD, "outputs = model(inputs.cuda() + state)"),
+    ),
+    "a row for each GPU": case(
+        "DDP503",
+        28,
+        "a row for each GPU",
+        ("model = nn.Linear(8, 2).cuda()\n", RESCALED),
+        (LOOP, "scales = torch.tensor([2.0, 3.0]).cuda()\ncount = torch.cuda.device_count()\n" + LOOP),
+        (FORWARD, "outputs = model(inputs.cuda(), scales.unsqueeze(0).repeat(count, 1))"),
     ),
     "layers before the model": case(
         "DDP501",

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
 from dp2ddp.analyse.link import LOADER, Call, Inst, Values, full_name
 from dp2ddp.analyse.samples import HANDED_ON
@@ -19,6 +19,8 @@ FILLING = {
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 }
 SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"}
+COPYING = {"repeat", "expand", "tile", "repeat_interleave"}
+JOINING = {"torch.stack", "torch.cat", "torch.concat"}
 # What makes a picture of a tensor, or saves one, and what only hands it on to that.
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
@@ -245,6 +247,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if _evaluates_too(context, loop):
             yield from _counted(context, loop, numbers)
     yield from _sized_by_batch(context, training)
+    yield from _copied_for_gpus(context)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
     for call in by_hand:
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
@@ -280,6 +283,41 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
                 "take its size from the batch, `len(inputs)`",
                 SHARDED_ONLY,
             )
+
+
+def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
+    """Tensors with a row for each GPU, of which nn.DataParallel gives every replica its own."""
+    for call in context.program.calls:
+        if not context.runs_in_training(call.node):
+            continue
+        name = getattr(call.node.func, "attr", "")
+        parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
+        if call.names & JOINING:
+            parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
+        elif name not in COPYING:
+            continue
+        if any(_counts_gpus(context, part) for part in parts):
+            yield context.obstacle(
+                call.node,
+                "this tensor has a row for each GPU, of which nn.DataParallel gives every replica its own",
+                "give the model one such row",
+                SHARDED_ONLY,
+            )
+
+
+def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is the number of GPUs, or of a wrap's."""
+    match node:
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
+            return True
+        case ast.Call(func=ast.Name(id="len"), args=[held]):
+            wraps = (call.argument("device_ids", 1) for call in context.wraps)
+            return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
+        case ast.Call():
+            return is_call_of(context, node, COUNT)
+        case ast.Name() | ast.Attribute() if depth < 4:
+            return any(_counts_gpus(context, it, depth + 1) for it in assigned(context, node))
+    return False
 
 
 def _is_only_shown(context: Context, made: ast.expr) -> bool:
