@@ -512,6 +512,138 @@ WHOLE = (
     "dropout in evaluation",
     "a sampled code",
 )
+FORWARD = "        output = model(inputs.cuda()).cpu()\n"
+
+
+def before(lines: str, shown: str, reason: str = "`print` may do more", *more: tuple[str, str]) -> tuple:
+    """A row with lines before the model's call, and something of them that is printed behind it."""
+    lines = "".join(f"        {line}\n" for line in lines.splitlines())
+    return FORWARD, lines + FORWARD, reason, (ADD, ADD + f"        print({shown})\n"), *more
+
+
+# Lines before the model's call: what they make is not that of the whole batch, or can't be made so.
+BEFORE = {
+    "dimensions of one are left out": before(
+        "inputs = inputs.squeeze()", "1", "depend on the number of samples"
+    ),
+    "they are left out by a function": before(
+        "inputs = tight(inputs)", "1", "depend on the number of samples"
+    ),
+    "as many classes as there are labels": before(
+        "hot = F.one_hot(targets)", "hot.shape", "depend on the number of samples"
+    ),
+    "as many rows as are written": before(
+        "wide = targets.expand(3, -1)", "wide.shape", "depend on the number of samples"
+    ),
+    "the first sample": before("inputs = inputs[0][None]", "1", "`inputs[0]` may be a sample"),
+    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "can't be shown to have a row"),
+    "a multiple of the number of samples": before(
+        "targets = targets.cuda()\nn = 2 * targets.size(0)",
+        "n, targets",
+        "`n` can't be made that of the whole",
+    ),
+    "the number of all numbers": before(
+        "inputs, targets = inputs.cuda(), targets.cuda()\nn = inputs.numel()",
+        "n, targets",
+        "`n` can't be made",
+    ),
+    "the number of pieces": before(
+        "pieces = inputs.view(-1, 4)\npieces = pieces.cuda()\npieces = pieces.double()\nn = pieces.size(0)",
+        "n, pieces.dtype, targets.cuda()",
+        "`n` can't be made",
+    ),
+    "numbers up to that of samples": before(
+        "ids = range(best, best + len(targets))", "ids", "`ids` can't be made"
+    ),
+    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be made"),
+    "arrays of arrays": before("array = targets.numpy()\nmore = array + 1", "more", "`more` is no tensor"),
+    "an array by the same name": before(
+        "targets = targets.numpy()\ntargets = targets + 1", "targets", "`targets` is no tensor"
+    ),
+    "a number that grows": before(
+        "inputs, targets = inputs.cuda(), targets.cuda()\nn = len(inputs)\nn += len(inputs)",
+        "n, targets",
+        "`n` can't be made that of the whole",
+    ),
+    "rows or something else in a function": before(
+        "rows = chosen(inputs, i)", "rows.shape", "something else than rows"
+    ),
+    "rows and something else": before(
+        "pair = {'x': inputs, 'p': prior}", "pair['p']", "more in it than rows"
+    ),
+    "rows and something else by a function": before(
+        "pair = paired(inputs)", "pair['p']", "more in it than rows"
+    ),
+    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "something else than rows"),
+    "a dictionary with something else": before(
+        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "something else than rows"
+    ),
+    "rows or something else": before(
+        "rows = inputs if i % 2 else prior", "rows.shape", "something else than rows"
+    ),
+    "rows or something else by a condition": before(
+        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "something else than rows"
+    ),
+    "rows or something else by a function": before(
+        "rows = either(inputs, i)", "rows.shape", "something else than rows"
+    ),
+    "a function that counts, of a keyword": (
+        FORWARD,
+        "        output = model(x=counted(inputs.cuda())).cpu()\n",
+        "does more than to return something",
+        (ADD, ADD + "        print(count)\n"),
+    ),
+    "a function that looks at the batch": before(
+        "n = size()",
+        "n",
+        "it looks at `targets` before",
+        ("    for i,", "    size = lambda: len(targets)\n    for i,"),
+    ),
+    "a global batch": before(
+        "pass",
+        "1",
+        "`targets` may be looked at elsewhere",
+        ("    model.eval()\n", "    global targets\n    model.eval()\n"),
+    ),
+    "gradients of the inputs": before(
+        "inputs = inputs.requires_grad_(True)", "inputs.grad", "gradients are asked for"
+    ),
+}
+# Lines before it, and what is looked at behind it, that are those of the whole batch.
+BEHIND = {
+    "a column": before("column = inputs[:, 0]", "column.shape"),
+    "two names of one tensor": before("again = targets", "(targets.add_(1), again)[1]"),
+    "nothing, or a column": before(
+        "column = None\nif i % 2:\n    column = inputs[:, 0]",
+        "column is None or len(column)",
+        "the number of the batch",
+    ),
+    "where tensors are": before(
+        "place, kind, name = inputs.device, inputs.dtype, inputs.type()", "place, kind, name"
+    ),
+    "the number of samples": before(
+        "inputs, targets = inputs.cuda(), targets.long().cuda()\nn, width = inputs.shape\nm = targets.size(0)",
+        "n, width, m, inputs[0, 0].item() > 9, targets",
+    ),
+    "parts of the input in other places": before(
+        "inputs = inputs.cuda()\nturned = inputs.unsqueeze(1).permute(0, 2, 1)\nn = len(turned)",
+        "n, turned.shape",
+    ),
+    "the number after the loop": before(
+        "inputs, targets = inputs.cuda(), targets.cuda()",
+        "targets",
+        "`print` may do more",
+        ("    return correct", "    targets = torch.ones(99)\n    print(inputs.size(0))\n    return correct"),
+    ),
+    "the number of what is deleted": before(
+        "inputs, targets = inputs.cuda(), targets.cuda()",
+        "targets",
+        "`del targets`",
+        ("print(targets)\n", "print(targets)\n        del targets\n        print(inputs.size(0))\n"),
+    ),
+}
+ROWS |= BEFORE | BEHIND
+WHOLE += tuple(BEFORE)
 UNEQUAL = ("an unknown function", "random numbers", "a step of time")  # also to themselves
 DIVIDED = [name for name in ROWS if name not in WHOLE]
 
@@ -570,6 +702,36 @@ def collect_all(table, output):
 def count_all(output):
     row = table[0]
     row[0] = row[0] + len(output)
+
+
+prior = torch.arange(4).double()
+
+
+def tight(rows):
+    return rows.squeeze()
+
+
+def paired(rows):
+    return {"x": rows, "p": prior}
+
+
+def either(rows, i):
+    if i % 2:
+        return rows
+    return prior
+
+
+def chosen(rows, i):
+    found = prior
+    if i % 2:
+        found = rows * 1
+    return found
+
+
+def counted(rows):
+    global count
+    count += len(rows)
+    return rows
 
 
 def warm(model):

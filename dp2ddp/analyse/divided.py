@@ -21,7 +21,7 @@ from dp2ddp.analyse.evaluating import (
     draws_always,
 )
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Value
-from dp2ddp.analyse.link import Made
+from dp2ddp.analyse.link import Made, Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import HANDED_ON, NUMBER_BY_NUMBER, right_side
 from dp2ddp.facts import Division
@@ -33,7 +33,11 @@ OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"da
 OF_BATCHES = (*kinds.BY_SAMPLE, Kind.EACH, Kind.PICKED, Kind.PLACES, Kind.COUNT, Kind.SHAPE)
 # What gives a tensor another first dimension in its place.
 RESHAPING = {"squeeze_", "unsqueeze_", "resize_", "resize_as_", "transpose_", "t_", "swapaxes_", "set_"}
+# What may do otherwise with one row than with two, or asks for the greatest number of all rows.
+BY_NUMBER = {"squeeze", "expand", "one_hot"}
 SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
+# What leaves each row of a tensor where it is, whatever it is given.
+MOVING = HANDED_ON - OUT_OF_TORCH - {"data", "expand", "expand_as", "tensor", "new_tensor", "squeeze", "item"}
 
 
 @dataclass(frozen=True)
@@ -68,10 +72,12 @@ class Divided(EvaluationLoop):
         self._check_models()
         self._check_handlers()
         forward = self._forward()
+        self._check_target()
         for part in forward.before:
             self._check_before(part)
         self._check_forward(forward)
         self._check_functions(forward)
+        self._check_elsewhere(forward)
         self._check_leaving()
         return draw, self._division(forward)
 
@@ -87,6 +93,12 @@ class Divided(EvaluationLoop):
             collate = call.argument("collate_fn", 6)
             if collate is not None and ast.unparse(collate) != "None":
                 raise Whole(collate, f"`{ast.unparse(collate)}` makes its batches")
+
+    def _check_target(self) -> None:
+        """The batch is given to names, which nothing but the function looks at."""
+        for node in ast.walk(self.node.target):
+            if isinstance(node, ast.Attribute | ast.Subscript):
+                raise Whole(node, f"`{ast.unparse(node)}` may be looked at elsewhere")
 
     # The model's call
 
@@ -212,12 +224,74 @@ class Divided(EvaluationLoop):
         inner = {it.id for part in parts for it in ast.walk(part.target) if isinstance(it, ast.Name)}
         for node in ast.walk(value):
             self._check_node(node, in_forward=False)
+            self._check_rows(node, value)
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in inner:
                 found = self._reaching(node)
                 inside = [it for it in found if id(it) in self.inside]
                 carried = node.id in self._own and self._is_carried(node, inside)
                 if carried or (not self._places.issuperset(found) and self._rows(node) in OF_BATCHES):
                     raise Whole(node, f"`{node.id}` may be that of another batch")
+
+    def _check_rows(self, node: ast.AST, inside: ast.AST | None = None) -> None:
+        """A step on the way to the outputs does the same with every row, however many there are."""
+        match node:
+            case ast.Call() if self._is_by_number(node):
+                raise Whole(node, f"`{ast.unparse(node)}` may depend on the number of samples")
+            case ast.Attribute(attr="requires_grad_") | ast.keyword(arg="requires_grad"):
+                raise Whole(node, "gradients are asked for")
+            case ast.Subscript(value=held, slice=ast.Constant(value=int()) | ast.UnaryOp()):
+                if isinstance(held, ast.Name) and self._is_element(held):
+                    raise Whole(node, f"`{ast.unparse(node)}` may be a sample")
+            case ast.IfExp(body=one, orelse=other):
+                self._check_alike(node, [one, other])
+            case ast.BinOp(left=left, right=right) if self._is_collection(left):
+                self._check_alike(node, [left, right])
+            case ast.Tuple(ctx=ast.Store()) | ast.List(ctx=ast.Store()):
+                return
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Dict(values=parts):
+                if node is not inside or any(isinstance(it, ast.Starred) for it in parts):
+                    self._check_alike(node, parts)
+                elif isinstance(node, ast.Dict) and None in node.keys:
+                    self._check_alike(node, parts)
+
+    def _is_by_number(self, node: ast.Call) -> bool:
+        """Whether a call may do otherwise with one row than with two, or asks for the greatest number."""
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        if name not in BY_NUMBER:
+            return False
+        is_method = isinstance(node.func, ast.Attribute) and self._rows(node.func.value) in OF_BATCHES
+        held = [] if is_method else node.args[:1]
+        if not is_method and not any(self._rows(it) in OF_BATCHES for it in held):
+            return False
+        dims = [*node.args[len(held) :], *(it.value for it in node.keywords)]
+        first = ast.unparse(dims[0]) if dims else ""
+        match name:
+            case "squeeze":
+                return first != "-1" and not (first.isdigit() and int(first) > 0)
+            case "expand":
+                return first != "-1" and not (dims and self._rows(dims[0]) is Kind.COUNT)
+        return first in ("", "-1")
+
+    def _is_collection(self, node: ast.expr) -> bool:
+        return isinstance(self.around.samples.of(node), kinds.Held | kinds.Every)
+
+    def _check_alike(self, node: ast.expr, parts: list[ast.expr]) -> None:
+        """Parts of the batch are not put together with what has no row for each sample."""
+        found = {
+            leaf for part in parts if not _is_none(part) for leaf in _leaves(self.around.samples.of(part))
+        }
+        if found & {*PLAIN} and found & {*OF_BATCHES}:
+            raise Whole(node, f"`{ast.unparse(node)}` may be something else than rows")
+
+    def _is_element(self, name: ast.Name) -> bool:
+        """Whether a name may be an element of the batch, a tensor."""
+        target = self.node.target
+        batch = target.elts[1] if self._index() is not None and isinstance(target, ast.Tuple) else target
+        if self._is_collection(name):
+            return False
+        return bool(self._asked(name.id) & OF_TENSORS) or (
+            batch not in self._reaching(name) and self._rows(name) in DEALT
+        )
 
     def _check_forward(self, forward: _Forward) -> None:
         """The model is given rows, and what all processes have alike and nn.DataParallel would not divide."""
@@ -226,7 +300,8 @@ class Divided(EvaluationLoop):
         given += [it.value for it in call.keywords]
         for argument in given:
             self._check_computed(argument)
-            if self._rows(argument) not in DEALT and not self._is_constant(argument):
+            mixed = not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(argument)))
+            if (mixed or self._rows(argument) not in DEALT) and not self._is_constant(argument):
                 raise Whole(
                     argument, f"`{ast.unparse(argument)}` can't be shown to have a row for each sample"
                 )
@@ -242,20 +317,49 @@ class Divided(EvaluationLoop):
     def _check_functions(self, forward: _Forward) -> None:
         """What is called on the way to the outputs leaves nothing behind; what a forward keeps is not looked at."""
         entered: set[int] = set()
-        for part in (*forward.before, *forward.call.args):
+        given = (*forward.call.args, *(it.value for it in forward.call.keywords))
+        for part in (*forward.before, *given):
             for node in ast.walk(part):
                 if isinstance(node, ast.Call) and self._looked_at(node) and not self._is_forward(node):
                     entered |= self.program.entered(node)
         scopes = [self.program.scopes[index] for index in sorted(entered)]
         for scope in scopes:
+            returned = []
             for node in self.program.body(scope):
                 self._check_function(scope, node, in_forward=False)
+                self._check_rows(node, getattr(self.program.parent(node), "value", None))
+                if isinstance(node, ast.Return) and node.value is not None:
+                    returned.append(node.value)
+                elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+                    self._check_alike(node, self._given_in(scope, node))
+            if len(returned) > 1:
+                self._check_alike(returned[0], returned)
         self._check_effects(node for scope in scopes for node in self.program.body(scope))
         kept = set(self._kept_by_forwards())
         run = (self.program.nodes.get(key) for key in self.loop.runs)
         for use in (it for it in run if isinstance(it, ast.Attribute) and it.attr in kept):
             if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.around.forwards:
                 raise Whole(use, f"`{ast.unparse(use)}` is what a forward has kept")
+
+    def _given_in(self, scope: Scope, name: ast.Name) -> list[ast.expr]:
+        """What assignments in a function give a name."""
+        made = [it for it in self.program.definitions(name) if self.program.scope(it) is scope]
+        statements = [(self.program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
+        return [right for given in statements if (right := right_side(*given)) is not None]
+
+    def _check_elsewhere(self, forward: _Forward) -> None:
+        """No other function looks at the names that are made whole, before they are."""
+        scope = self.program.scope(self.node)
+        for node in () if scope.is_module else ast.walk(scope.node):
+            if isinstance(node, ast.Global | ast.Nonlocal) and (kept := self._dealt & {*node.names}):
+                raise Whole(node, f"`{min(kept)}` may be looked at elsewhere")
+        entered = {it for part in (*forward.before, forward.call) for it in self.program.entered(part)}
+        for node in (
+            node for index in sorted(entered) for node in self.program.body(self.program.scopes[index])
+        ):
+            if isinstance(node, ast.Name) and node.id in self._dealt:
+                if self._places & set(self.program.definitions(node)):
+                    raise Whole(node, f"it looks at `{node.id}` before the model does")
 
     def _kept_by_forwards(self) -> Iterator[str]:
         """The attributes that forwards of the project's modules assign, or change; none may draw random numbers."""
@@ -307,12 +411,12 @@ class Divided(EvaluationLoop):
         for use in self._uses_behind(forward):
             value, size = self._rows(use), self._size(use)
             if value in DEALT and size is None:
-                self._check_tensors(use)
+                self._check_tensors(use, forward)
                 (beside if id(use) in around else rows)[use.id] = None
             elif value in DEALT and size is not None:
                 sizes.append((use.id, size))
                 early = early or id(use) in around
-            elif value is Kind.COUNT and id(use) not in around:
+            elif value is Kind.COUNT and id(use) not in around and self._is_count(use):
                 counts[use.id] = None
             elif value not in PLAIN:
                 raise Whole(use, f"`{use.id}` can't be made that of the whole batch")
@@ -320,7 +424,8 @@ class Divided(EvaluationLoop):
             if use.id in beside:
                 raise Whole(use, f"`{use.id}` is looked at beside the model's call")
         named = [*beside] if early else [*beside, *rows]
-        counted = self._counted(named, self._stored_behind(forward)) if counts or sizes else ""
+        stored = {it.id for it in self._names_behind(forward)}
+        counted = self._counted(named, stored) if counts or sizes else ""
         if early and not counted:
             raise Whole(forward.statement, f"`{sizes[0][0]}` can't be made that of the whole batch")
         if not counted:
@@ -356,10 +461,10 @@ class Divided(EvaluationLoop):
                     yield use
 
     def _size(self, use: ast.Name) -> ast.expr | None:
-        """The expression that asks for the number of samples of a tensor of the batch, around its name."""
+        """The expression in the loop that asks for the number of samples of a tensor of the batch, around its name."""
         parent = self.program.parent(use)
         around = self.program.parent(parent) if parent is not None else None
-        if not self._is_part(use) or self._asked(use.id) & RESHAPING:
+        if id(use) not in self.inside or not self._is_part(use) or self._asked(use.id) & RESHAPING:
             return None
         match parent, around:
             case ast.Call(func=ast.Name(id="len"), args=[_]), _ if self._asked(use.id) & OF_TENSORS:
@@ -374,13 +479,30 @@ class Divided(EvaluationLoop):
                     return outer
         return None
 
-    def _stored_behind(self, forward: _Forward) -> set[str]:
-        """The names that are assigned after the model's call, in the same round."""
-        order = self.program.order
-        names = (
-            it for it in ast.walk(self.node) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)
-        )
-        return {it.id for it in names if order[id(it)] > order[id(forward.call)]}
+    def _is_count(self, use: ast.Name) -> bool:
+        """Whether a name is the number of samples, no multiple of it."""
+        return all(self._gives_count(self.program.statement(made), made) for made in self._reaching(use))
+
+    def _gives_count(self, statement: ast.AST, made: ast.AST) -> bool:
+        """Whether an assignment gives a name the number of samples: ``len(x)``, or the first of ``x.shape``."""
+        match statement:
+            case ast.Assign(
+                targets=[ast.Tuple(elts=[first, *_])],
+                value=ast.Attribute(attr="shape", value=ast.Name() as held)
+                | ast.Call(func=ast.Attribute(attr="size", value=ast.Name() as held), args=[]),
+            ):
+                return first is made and self._is_part(held)
+            case ast.Assign():
+                right = right_side(statement, made)
+                names = (it for it in ast.walk(statement.value) if isinstance(it, ast.Name))
+                return right is not None and any(self._size(it) is right for it in names)
+        return False
+
+    def _names_behind(self, forward: _Forward) -> set[ast.Name]:
+        """Where names are given something else, or deleted, by the statement that calls the model and after it."""
+        order, first = self.program.order, self.program.order[id(forward.statement)]
+        names = (it for it in ast.walk(self.node) if isinstance(it, ast.Name))
+        return {it for it in names if not isinstance(it.ctx, ast.Load) and order[id(it)] > first}
 
     def _counted(self, names: list[str], left_out: set[str]) -> str:
         """A tensor of the batch that has a row for each sample, and is made whole."""
@@ -399,7 +521,7 @@ class Divided(EvaluationLoop):
             if id(use) in self.inside
         }
 
-    def _is_part(self, use: ast.Name, seen: frozenset[str] = frozenset()) -> bool:
+    def _is_part(self, use: ast.Name, seen: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether a name is an element of the batch, as the loader hands it out or on another device."""
         for made in self._reaching(use):
             if made not in self._places:
@@ -409,23 +531,66 @@ class Divided(EvaluationLoop):
                 if not isinstance(self.program.parent(made), ast.Tuple):
                     return False
                 continue
-            match right_side(statement, made):
-                case ast.Call(func=ast.Attribute(attr="to" | "cuda", value=ast.Name() as moved)):
-                    if moved.id not in seen and not self._is_part(moved, seen | {moved.id}):
-                        return False
-                case _:
-                    return False
+            moved = _moved(right_side(statement, made))
+            if moved is None:
+                return False
+            if made not in seen and not self._is_part(moved, seen | {made}):
+                return False
         return True
 
-    def _check_tensors(self, use: ast.Name) -> None:
-        """Nothing has made arrays or lists of it."""
-        for made in self._reaching(use):
-            statement = self.program.statement(made)
-            right = getattr(statement, "value", None) if made in self._places else None
-            for node in ast.walk(right) if right is not None else ():
+    def _check_tensors(self, use: ast.Name, forward: _Forward) -> None:
+        """It is made of tensors, or of nothing but what has a row for each sample; nothing has made arrays of it."""
+        behind = self._names_behind(forward)
+        others = [it for it in self._reaching(use) if it not in self._places and it not in behind]
+        if not all(_is_none(right_side(self.program.statement(it), it)) for it in others):
+            raise Whole(use, f"`{use.id}` may be something else than rows")
+        if not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(use))):
+            raise Whole(use, f"`{use.id}` has more in it than rows")
+        if self._is_array(use, set()):
+            raise Whole(use, f"`{use.id}` is no tensor")
+
+    def _is_array(self, use: ast.Name, seen: set[ast.AST]) -> bool:
+        """Whether arrays or lists of numbers are on the way from the batch to a name."""
+        for made in self._places & set(self._reaching(use)) - seen:
+            seen.add(made)
+            for node in ast.walk(getattr(self.program.statement(made), "value", None) or ast.Pass()):
                 call = self.program.call(node) if isinstance(node, ast.Call) else None
-                named = call is not None and any(
-                    it.startswith(("numpy.", "builtins.list")) for it in call.names
-                )
-                if named or getattr(node, "attr", "") in OUT_OF_TORCH:
-                    raise Whole(use, f"`{use.id}` is no tensor")
+                names = call.names if call is not None else set()
+                if any(it.startswith(("numpy.", "builtins.list")) for it in names):
+                    return True
+                if getattr(node, "attr", "") in OUT_OF_TORCH:
+                    return True
+                if isinstance(node, ast.Name) and self._is_array(node, seen):
+                    return True
+        return False
+
+
+def _leaves(value: Value) -> set[Value]:
+    """What a structure has in it."""
+    match value:
+        case kinds.Held(entries=entries):
+            return {leaf for _, entry in entries for leaf in _leaves(entry)}
+        case kinds.Every(element=inner):
+            return _leaves(inner)
+    return {value}
+
+
+def _is_none(value: ast.expr | None) -> bool:
+    return isinstance(value, ast.Constant) and value.value is None
+
+
+def _moved(value: ast.expr | None) -> ast.Name | None:
+    """The tensor whose rows an expression hands on, on another device, of another type or in other dimensions."""
+    while isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute):
+        dims = [ast.unparse(it) for it in value.args]
+        match value.func.attr:
+            case "permute":
+                keeps = dims[:1] == ["0"]
+            case "transpose" | "unsqueeze" | "squeeze":
+                keeps = bool(dims) and all(it.isdigit() and int(it) > 0 for it in dims)
+            case method:
+                keeps = method in MOVING
+        if not keeps:
+            return None
+        value = value.func.value
+    return value if isinstance(value, ast.Name) else None

@@ -65,6 +65,8 @@ KEEPING = {
     "clone",
     "detach_",
 }
+# What tensors say of themselves, whatever rows they have.
+DESCRIBING = {"device", "dtype", "layout", "ndim", "is_cuda", "is_sparse", "requires_grad"}
 REDUCING = {"mean": kinds.mean, "sum": kinds.total}
 FILLED = frozenset(
     "zeros ones full rand randn empty arange linspace eye FloatTensor LongTensor new_zeros".split()
@@ -207,7 +209,10 @@ class Samples:
                 return self._comprehended(node, node.value, frame)
             case ast.Call():
                 return self._call(node, frame)
-            case ast.JoinedStr() | ast.Lambda() | ast.Slice():
+            case ast.JoinedStr():
+                shown = [it.value for it in node.values if isinstance(it, ast.FormattedValue)]
+                return Kind.SAME if all(it in PLAIN for it in self._all(shown, frame)) else Unclear(node)
+            case ast.Lambda() | ast.Slice():
                 return Kind.SAME
         return Unclear(node)
 
@@ -301,6 +306,8 @@ class Samples:
                 return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
             case "T" | "mT":
                 return Kind.MOVED if value in BY_SAMPLE else value
+            case _ if node.attr in DESCRIBING and value in BY_SAMPLE:
+                return Kind.SAME
             case "values" | "indices" if isinstance(value, Every):
                 return value.element
         return value
@@ -860,7 +867,7 @@ class Samples:
             return counted[value] if value in counted else Unclear(node)
         if name == "next" and node.args:
             return self._drawn(node.args[0], frame)
-        if name in ("isinstance", "type", "hasattr", "print", "range", "str"):
+        if name in ("isinstance", "type", "hasattr", "print"):
             return Kind.SAME
         if (
             name in ("float", "int", "list", "tuple", "reversed", "abs", "round", "dict")
@@ -872,7 +879,7 @@ class Samples:
         if name == "sum" and len(node.args) == 1:
             element = self._drawn(node.args[0], frame)
             return kinds.computed(ast.Add(), Kind.ZERO, element, node)
-        if name in ("max", "min", "pow", "any", "all", "bool"):
+        if name in ("max", "min", "pow", "any", "all", "bool", "range", "str"):
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
         return Unclear(node)
@@ -1058,6 +1065,8 @@ class Samples:
             if isinstance(value, Every) and value.element in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
                 return value.element
             return Unclear(node) if isinstance(value, Held | Every) else REDUCING[name](value, node)
+        if name == "type" and not rest and value in BY_SAMPLE:
+            return Kind.SAME
         if name in HANDED_ON:
             return Kind.ROWS if value in (Kind.ROWS, Kind.BATCH) and name != "to" else value
         if value in PLAIN and all(kinds.tensor(it, node) in PLAIN for it in rest):
@@ -1117,7 +1126,8 @@ class Samples:
         given = keywords.get("dim", keywords.get("axis", rest[position] if position < len(rest) else None))
         if given is None:
             return None
-        numbers = [_number(part) for part in getattr(given, "elts", [given])]
+        several = rest if name == "flip" and rest else getattr(given, "elts", [given])
+        numbers = [_number(part) for one in several for part in getattr(one, "elts", [one])]
         return [] if None in numbers else numbers  # type: ignore[return-value]
 
     def _along(

@@ -70,6 +70,8 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
     answers = zip(*exchange("whole_batch()", texts), strict=True) if texts else ()
     rows = iter(gathered), iter([[*itertools.chain(*answer)] for answer in answers])
     joined = [None if leaf is None else next(rows[nested.is_texts(leaf)]) for leaf in leaves]
+    first: dict[int, Any] = {}  # what was one tensor by two names still is
+    joined = [first.setdefault(id(leaf), whole) for leaf, whole in zip(leaves, joined, strict=True)]
     return nested.unflatten(values, joined, texts=True)
 
 
