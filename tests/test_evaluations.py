@@ -823,6 +823,31 @@ def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
     assert "an exception" in whole[0]
 
 
+@pytest.mark.parametrize(
+    "test",
+    ["int(os.environ.get('RANK', 0)) == 0", "is_first()", "rank < 1"],
+    ids=["environment", "function", "name"],
+)
+@pytest.mark.parametrize("more", ["", "        print(i)\n"], ids=["in turn", "divided"])
+def test_evaluation_stays_whole_where_one_process_alone_may_come_to_it(test: str, more: str) -> None:
+    """The others would be waited for."""
+    helpers = """\
+import os
+
+rank = int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else 0
+
+
+def is_first():
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+"""
+    call = f"    if {test}:\n        print(evaluate(model, val_loader))\n"
+    after, whole = converted(SETUP + helpers + LOOP.replace(ADD, ADD + more) + TRAIN + call)
+    assert "shard_batches" not in after and "divide_batches" not in after
+    assert "one process alone may come to it" in whole[0]
+
+
 def test_the_loop_of_these_is_dealt_as_it_is() -> None:
     after, whole = converted(SETUP + LOOP + TRAIN + "    print(evaluate(model, val_loader))\n")
     assert whole == []

@@ -71,6 +71,7 @@ class Divided(EvaluationLoop):
         self._check_loader(draw)
         self._check_models()
         self._check_handlers()
+        self._check_company()
         forward = self._forward()
         self._check_target()
         for part in forward.before:

@@ -52,6 +52,10 @@ VIEWS = set("""
     view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
     values items get
     """.split())
+# What tells one process from the others: calls, and what a launcher sets in the environment.
+RANKS = {f"{module}.get_rank" for module in ("torch.distributed", "dp2ddp.runtime")}
+RANKS |= {"dp2ddp.runtime.is_main_process"}
+RANK_VARIABLES = {"RANK", "LOCAL_RANK"}
 HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
 # What hands out all elements of its first argument.
 HANDING_ON = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"}
@@ -217,6 +221,40 @@ class EvaluationLoop:
         for handler, node in self.around.going_on:
             if any(id(self.node) in self.context.runs(it) for it in node.body):
                 raise Whole(handler, "an exception in it is caught")
+
+    def _check_company(self) -> None:
+        """No condition round the loop, or round a call that leads to it, keeps it to one process."""
+        waiting: list[ast.AST] = [self.node]
+        seen: set[int] = set()
+        while waiting:
+            for around in self.program.ancestors(waiting.pop()):
+                if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
+                    raise Whole(
+                        around.test, f"one process alone may come to it, `{ast.unparse(around.test)}`,"
+                    )
+                if isinstance(around, ast.FunctionDef) and id(around) not in seen:
+                    seen.add(id(around))
+                    waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
+
+    def _asks_for_rank(self, test: ast.AST, depth: int = 0) -> bool:
+        """Whether a condition asks which process this is."""
+        entered = [self.program.scopes[index] for index in self.program.entered(test)]
+        for node in (*ast.walk(test), *(node for scope in entered for node in self.program.body(scope))):
+            call = self.program.call(node) if isinstance(node, ast.Call) else None
+            if call is not None and call.names & RANKS:
+                return True
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value in RANK_VARIABLES
+            ):
+                return True
+            if isinstance(node, ast.Name | ast.Attribute) and depth < 3:
+                made = (it for it in self.program.definitions(node) if not isinstance(it, ast.arg))
+                values = (getattr(self.program.statement(it), "value", None) for it in made)
+                if any(it is not None and self._asks_for_rank(it, depth + 1) for it in values):
+                    return True
+        return False
 
     def _is_copy(self, called: ast.expr, depth: int = 0) -> bool:
         """Whether a model may be a copy; a wrapped one that is an argument is evaluated as the model is."""

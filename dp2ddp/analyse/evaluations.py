@@ -88,6 +88,7 @@ class _InTurn(EvaluationLoop):
         self._check_index()
         self._check_models()
         self._check_handlers()
+        self._check_company()
         for statement in self.node.body:
             self._statement(statement)
         self._check_calls()
