@@ -116,16 +116,17 @@ class _Following:
         self.frame = Frame(0)
         """The one that is looked at."""
         self.waiting: dict[Frame, None] = {}
-        self.asking: dict[object, set[Frame]] = defaultdict(set)
+        self.asking: dict[object, dict[Frame, None]] = defaultdict(dict)
         """Which frames ask for what: the definition of a name, a container, an attribute, another frame."""
         self.fields: dict[str, dict[Value | None, int]] = defaultdict(dict)
         self.held: dict[object, int] = {}  # what containers hold
         self.shared: dict[object, int] = {}  # definitions, as other functions see them
         self.foreign: dict[object, int] = {}  # and those whose values others change
         self.bodies: dict[int, list[ast.AST]] = {}
-        self.first: dict[int, Obstacle] = {}
-        self.following: dict[int, Obstacle] = {}
-        """Decisions by what others led to, which need not be said where one of these is."""
+        self.leaving: dict[tuple[int, Frame], ast.AST] = {}
+        """What leaves out work in a frame: looked at when all that differs is found."""
+        self.found: dict[int, list[tuple[bool, Obstacle]]] = defaultdict(list)
+        """For each place, whether something led to a decision that is one by others, and what is said of it."""
 
     def obstacles(self) -> tuple[Obstacle, ...]:
         for file in self.context.scripts:
@@ -136,30 +137,33 @@ class _Following:
             del self.waiting[self.frame]
             for node in self._body(self.frame.scope):
                 self._visit(node, self.frame, self.frames[self.frame])
+        for (_, frame), why in self.leaving.items():
+            self._obstacle(why, _asked(why), frame, self.frames[frame])
         for frame, found in list(self.frames.items()):
             for node in self._body(frame.scope) if not frame.chosen else ():  # its call decides already
                 self._decide(node, frame, found)
-        causes = set().union(*(it.scripts for it in self.first.values()))
-        further = (it for it in self.following.values() if not it.scripts <= causes)
-        return (*self.first.values(), *further)
+        said = [min(it, key=lambda one: (one[0], one[1].problem.message)) for it in self.found.values()]
+        first = [obstacle for follows, obstacle in said if not follows]
+        causes = set().union(*(it.scripts for it in first))
+        return (*first, *(it for follows, it in said if follows and not it.scripts <= causes))
 
     # What stands where
 
     def _of(self, frame: Frame) -> Found:
         """What is found in a frame; where that is more later, the one that is looked at is again."""
-        self.asking[frame].add(self.frame)
+        self.asking[frame][self.frame] = None
         if frame not in self.frames:
             self.frames[frame] = Found(dict(frame.given))
             self.waiting[frame] = None
         return self.frames[frame]
 
     def _wake(self, key: object) -> None:
-        self.waiting |= dict.fromkeys(self.asking.get(key, ()))
+        self.waiting |= self.asking.get(key, {})
 
     def _held(self, values: Values) -> int:
         """What containers hold."""
         for value in values:
-            self.asking[value].add(self.frame)
+            self.asking[value][self.frame] = None
         return _any(self.held.get(it, 0) for it in values)
 
     def _body(self, scope: int) -> list[ast.AST]:
@@ -266,7 +270,8 @@ class _Following:
                     return around
             inside = around
         place = self.program.order.get(id(node), 0)
-        return next((why for (first, last), why in found.spans.items() if first <= place <= last), None)
+        within = (why for (first, last), why in found.spans.items() if first <= place <= last)
+        return min(within, key=lambda why: self.program.order[id(why)], default=None)
 
     # How expressions differ
 
@@ -350,7 +355,7 @@ class _Following:
         scope = self.program.scope(name)
         everywhere = self.program.variable(name)
         for made in everywhere:
-            self.asking[id(made)].add(self.frame)
+            self.asking[id(made)][self.frame] = None
         parameter = next((it for it in _parameters(scope) if it.arg == name.id), None)
         if parameter is not None and parameter not in everywhere:  # of a function that no call is seen of
             return how | found.names.get(id(parameter), 0)
@@ -366,7 +371,7 @@ class _Following:
 
     def _field(self, node: ast.Attribute, frame: Frame) -> int:
         owners = self._owners(node.value, frame)
-        self.asking[node.attr].add(self.frame)
+        self.asking[node.attr][self.frame] = None
         known = self.fields.get(node.attr, {})
         if not owners:
             return _any(known.values()) if node.attr not in KEPT else 0
@@ -376,7 +381,7 @@ class _Following:
             how |= _any(known.get(it, 0) for it in (owner, *family))
             if isinstance(owner, Mod):
                 for made in self.program.exported(owner.path, node.attr):
-                    self.asking[id(made)].add(self.frame)
+                    self.asking[id(made)][self.frame] = None
                     how |= self.shared.get(id(made), 0)
         return how
 
@@ -436,7 +441,7 @@ class _Following:
         how = _any(self._how(it, frame, found) for it in node.args)
         name = node.args[1].value if isinstance(node.args[1], ast.Constant) else None
         for attribute in [name] if name is not None else list(self.fields):
-            self.asking[attribute].add(self.frame)
+            self.asking[attribute][self.frame] = None
             known = self.fields.get(str(attribute), {})
             how |= _any(it for owner, it in known.items() if owner is None or not owners or owner in owners)
         return how
@@ -825,7 +830,7 @@ class _Following:
             return
         for span in self._left_out(node, why):
             if self._is_work_within(span, frame):
-                self._obstacle(why, _asked(why), frame, found)
+                self.leaving[id(why), frame] = why
             elif span not in found.spans:
                 found.spans[span] = why
                 self.waiting[frame] = None
@@ -928,7 +933,7 @@ class _Following:
             SHARDED_ONLY,
         )
         follows = bool(self._how(asked, frame, found) & MANY)
-        (self.following if follows else self.first).setdefault(id(node), obstacle)
+        self.found[id(node)].append((follows, obstacle))
 
     def _said(self, node: ast.AST, frame: Frame, found: Found) -> str:
         """What differs in an expression, as it is written there."""
