@@ -899,7 +899,8 @@ class _Following:
             self._obstacle(why, _asked(why), frame, found)
         for value in self._deciding(node, frame):
             if self._how(value, frame, found) & ~SIZED:
-                self._obstacle(node, value, frame, found)
+                is_written = id(node) in self.program.file_of  # what a lambda returns is in no statement
+                self._obstacle(node if is_written else value, value, frame, found)
         if id(node) in self.fed and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             if self._how(node, frame, found) & SURELY:
                 value = kinds.tensor(self.reported.values.of(node), node)

@@ -218,7 +218,7 @@ def test_chunks_are_those_of_torch():
 
 
 def test_what_collates_a_stream_can_be_sent_to_workers():
-    collate = dealing._Collate(torch.stack, dealing.Cut(1, 2, True))
+    collate = dealing._Collate(torch.stack, dealing.Cut(1, 2, training=True, stands_in=True))
     total, given, batch = pickle.loads(pickle.dumps(collate))([torch.tensor(i) for i in range(5)])
     assert (total, given, batch.tolist()) == (5, True, [3, 4])
 
