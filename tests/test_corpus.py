@@ -24,7 +24,7 @@ def write(folder: Path, text: str, name: str = "a.py") -> list[Path]:
 
 def test_the_list_is_read() -> None:
     listed = list(entries(SCRIPTS.read_text()))
-    assert len(listed) == len(set(listed)) == 71
+    assert len(listed) == len(set(listed)) == 111
     assert Entry("Cysu/open-reid", "examples/softmax_loss.py") in listed
     assert len({entry.repository for entry in listed}) == 46
 

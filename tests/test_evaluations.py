@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from parity.harness import Lab
+from parity.harness import Lab, Run
 
 from dp2ddp.analyse import analyse
 from dp2ddp.convert import convert
@@ -185,6 +186,16 @@ def converted(text: str) -> tuple[str, list[str]]:
     return result.changes[0].after, whole
 
 
+def runs(lab: Lab, folder: Path, text: str, after: str) -> Iterator[tuple[Run, Run]]:
+    """A converted program on 2 and 3 processes, and the original on as many replicas with the same batches."""
+    for side, source in (("before", text), ("after", after)):
+        (folder / f"{side}.py").write_text(source)
+    for processes in (2, 3):
+        run = lab.run(folder / "after.py", processes=processes).ok()
+        plan = str(lab.plan(run))
+        yield run, lab.run(folder / "before.py", replicas=processes, plan=plan).ok()
+
+
 def test_dealt_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Path) -> None:
     """Counters, meters, lists, matrices; on 2 and 3 processes, of which some have fewer batches."""
     text = SETUP + DEALT + TRAIN + CALLS
@@ -192,12 +203,7 @@ def test_dealt_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Path)
     assert whole == []
     assert after.count("ddp.shard_batches(") == 5
     assert converted_again_is_the_same(after)
-    for side, source in (("before", text), ("after", after)):
-        (tmp_path / f"{side}.py").write_text(source)
-    for processes in (2, 3):
-        run = lab.run(tmp_path / "after.py", processes=processes).ok()
-        plan = str(lab.plan(run))
-        original = lab.run(tmp_path / "before.py", replicas=processes, plan=plan).ok()
+    for run, original in runs(lab, tmp_path, text, after):
         assert len(run.printed.splitlines()) == 12
         assert run.printed == original.printed
 
@@ -800,12 +806,7 @@ def test_divided_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Pat
     after, whole = converted(text)
     assert after.count("ddp.divide_batches(") == len(functions) and whole == []
     assert converted_again_is_the_same(after)
-    for side, source in (("before", text), ("after", after)):
-        (tmp_path / f"{side}.py").write_text(source)
-    for processes in (2, 3):
-        run = lab.run(tmp_path / "after.py", processes=processes).ok()
-        plan = str(lab.plan(run))
-        original = lab.run(tmp_path / "before.py", replicas=processes, plan=plan).ok()
+    for run, original in runs(lab, tmp_path, text, after):
         assert len(run.printed.splitlines()) > 2 * len(functions)
         assert run.printed == original.printed
 

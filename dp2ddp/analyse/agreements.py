@@ -25,7 +25,7 @@ from dp2ddp.analyse.effects import (
     is_inside,
     opens_for_writing,
 )
-from dp2ddp.analyse.link import Call, Mod
+from dp2ddp.analyse.link import Call, Mod, handed
 from dp2ddp.analyse.questions import ASKS, MAKES, all_pass
 from dp2ddp.facts import Agreement, Effect, Problem
 
@@ -203,7 +203,7 @@ class _Origins:
                 else:
                     yield value
         elif not names & STOPPING and all(name.startswith(PASSING) for name in names):
-            yield from (*node.args, *(keyword.value for keyword in node.keywords))
+            yield from handed(node)
             if isinstance(node.func, ast.Attribute):
                 yield node.func.value
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.analyse.autocast import DISABLING, Unfollowed
-from dp2ddp.analyse.context import LOOPS, Context, root_name
+from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, root_name
 from dp2ddp.analyse.link import APEX_WRAP, INITIALIZE, WRAP, Call, Ext, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 
@@ -50,7 +50,6 @@ WRAPPED = {APEX_WRAP, WRAP}
 # What torch's does not see through, or computes gradients beside backward().
 BESIDE = ("torch.utils.checkpoint.", "torch.autograd.grad", "torch.autograd.backward")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
-COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
 @dataclass(frozen=True)

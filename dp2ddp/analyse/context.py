@@ -28,6 +28,7 @@ from dp2ddp.analyse.link import (
     Values,
     closure,
     full_name,
+    handed,
 )
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
 from dp2ddp.source import SourceFile, parse
@@ -48,6 +49,7 @@ KEEPING = {
     "shutil.move",
 }
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 # What begins to iterate over an object, and what takes its next element.
 STEPS = ("__iter__", "__next__")
 
@@ -133,7 +135,7 @@ class Context:
     def closures(self) -> set[int]:
         """The functions whose loss an optimizer steps by, as often as it likes: ``optimizer.step(closure)``."""
         steps = (it.node for it in self.program.calls if getattr(it.node.func, "attr", "") == "step")
-        given = (it for step in steps for it in (*step.args, *(keyword.value for keyword in step.keywords)))
+        given = (it for step in steps for it in handed(step))
         functions = (
             value.func if isinstance(value, Bound) else value
             for expression in given

@@ -15,14 +15,13 @@ from functools import cached_property
 
 from dp2ddp.analyse import evaluating, meters
 from dp2ddp.analyse.conditions import is_call_of, is_rate, returned
-from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import LOADER, Bound, Call, Ext, Func, Inst, Mod, Scope
+from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
+from dp2ddp.analyse.link import LOADER, Bound, Call, Ext, Func, Inst, Mod, Scope, handed, is_runtime
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.questions import all_pass
 from dp2ddp.facts import NO_TIER, Agreement, Effect, Evaluation, Problem
 
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-COMPREHENSIONS = ast.ListComp | ast.SetComp | ast.GeneratorExp | ast.DictComp
 ENDING = {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"}
 # Methods that train, and what a state is kept by to be loaded again.
 TRAINING = {"backward", "step", "load_state_dict"}
@@ -36,7 +35,6 @@ NUMBERS = {"item", "mean", "sum", "max", "min", "avg", "val", "count", "global_a
 MAKING_NUMBERS = {f"builtins.{name}" for name in ("float", "int", "round", "sum", "max", "min", "abs", "len")}
 MAKING_NUMBERS |= {f"numpy.{name}" for name in ("mean", "nanmean", "sum", "median", "sqrt", "average", "exp")}
 NUMBER_MODULES = ("math.", "sklearn.metrics.", "statistics.", "scipy.stats.")
-RUNTIME = "dp2ddp.runtime."
 
 
 @dataclass(frozen=True)
@@ -339,7 +337,7 @@ class _Steering:
         asks = call is not None and bool(call.names & ASKING)
         if call is None or id(node) in self.forwards.calls or asks:
             return
-        if call.names and all(name.startswith(RUNTIME) for name in call.names):
+        if is_runtime(call.names):
             return
         if isinstance(node.func, ast.Attribute):
             if node.func.attr in SIZES:
@@ -446,7 +444,7 @@ class _Steering:
             for node in self._changes_in(scope).get(text, ()):
                 given = [node.value] if isinstance(node, ast.Assign | ast.AugAssign) else []
                 if isinstance(node, ast.Call):
-                    given = [*node.args, *(it.value for it in node.keywords)]
+                    given = handed(node)
                 within = below and scope is here
                 yield from (_Use(it, within) for it in given)
                 if given:

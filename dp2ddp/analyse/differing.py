@@ -16,7 +16,7 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds
 from dp2ddp.analyse.conditions import is_rate
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.decisions import ASKING, ENDING, KEEPING, SIZES, TRAINING, above
 from dp2ddp.analyse.effects import SAVES
 from dp2ddp.analyse.kinds import PLAIN, Kind, Unclear
@@ -34,6 +34,8 @@ from dp2ddp.analyse.link import (
     Scope,
     Value,
     Values,
+    handed,
+    is_runtime,
 )
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.metrics import Judged, Reporters
@@ -47,7 +49,6 @@ NUMBER = DRAWN | MEASURED
 CHOSEN = MEASURED | SURELY | MANY
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 LEAVING = ast.Break | ast.Continue | ast.Return | ast.Raise
-RUNTIME = "dp2ddp.runtime."
 # What changes gradients beside the methods that train, and whose objects say how it is done.
 CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
 KEPT = {"grad", "data"}
@@ -234,11 +235,10 @@ class _Following:
 
     def _is_parameter(self, node: ast.expr) -> bool:
         """Whether a loop over parameters gives a name that an expression begins with."""
-        while isinstance(node, ast.Attribute | ast.Subscript | ast.Call):
-            node = node.func if isinstance(node, ast.Call) else node.value
+        name = root_name(node)
         return any(
             "parameters(" in ast.unparse(around.iter)
-            for made in self.program.definitions(node)
+            for made in (self.program.definitions(name) if name is not None else ())
             for around in self.program.ancestors(made)
             if isinstance(around, ast.For | ast.comprehension) and made in ast.walk(around.target)
         )
@@ -406,13 +406,13 @@ class _Following:
         if id(node) in self._pulled:
             return DRAWN
         if call is None:
-            return _any(self._how(it, frame, found) for it in _given(node))
+            return _any(self._how(it, frame, found) for it in handed(node))
         names = call.names
         if names & {"builtins.getattr", "builtins.hasattr"} and len(node.args) > 1:
             return self._got(node, frame, found)
-        if names & ASKING - {"builtins.len", "builtins.range"} or _all_runtime(names):
+        if names & ASKING - {"builtins.len", "builtins.range"} or is_runtime(names):
             return 0
-        given = [self._how(it, frame, found) for it in _given(node)]
+        given = [self._how(it, frame, found) for it in handed(node)]
         if self.context.is_wrapped(call.callees):
             trains = frame.trains or id(node) in self._inside
             return MEASURED if trains or _any(given) & NUMBER else 0
@@ -504,23 +504,11 @@ class _Following:
 
     def _targets(self, callee: Value, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
         """The functions behind a callee, the object of each, and whether that is its first parameter."""
-        match callee:
-            case Func():
-                yield callee.scope, None, False
-            case Bound():
-                marks = getattr(self.program.scopes[callee.func.scope].node, "decorator_list", ())
-                yield callee.func.scope, callee.owner, "staticmethod" not in map(ast.unparse, marks)
-            case Cls():
-                made = Inst(callee, id(call.node))
-                yield from ((it, made, True) for it in self.program.methods(made, "__init__", call.node))
-            case Inst():
-                called = self.program.methods(callee, "__call__", call.node)
-                called = called or self.program.methods(callee, "forward", call.node)
-                yield from ((it, callee, True) for it in called)
-            case Made(name="functools.partial"):
-                for value in self.program.values(self._prepared(callee).args[0]):
-                    if isinstance(value, Func | Bound):
-                        yield from self._targets(value, call)
+        if isinstance(callee, Made) and callee.name == "functools.partial":
+            for value in self.program.values(self._prepared(callee).args[0]):
+                if isinstance(value, Func | Bound):
+                    yield from self._targets(value, call)
+        yield from self.program.targets(callee, call)
 
     def _prepared(self, partial: Made) -> ast.Call:
         return self.program.node(partial.site)  # type: ignore[return-value]
@@ -541,11 +529,11 @@ class _Following:
         self, node: ast.Call, frame: Frame, found: Found, chosen: bool, trains: bool
     ) -> Iterator[Entry]:
         """Functions that something outside the project is given, to call them with whatever else it is given."""
-        how = _any(self._how(it, frame, found) for it in _given(node))
+        how = _any(self._how(it, frame, found) for it in handed(node))
         method = getattr(node.func, "attr", "")
         hooks = method.startswith("register_") and method.endswith("hook")
         how, trains = (MEASURED, True) if hooks else (how, trains)
-        for given in _given(node):
+        for given in handed(node):
             for value in self.program.values(given):
                 for scope, owner, bound in self._targets(value, self.program.call(node)):  # type: ignore[arg-type]
                     if isinstance(value, Func | Bound):
@@ -778,7 +766,7 @@ class _Following:
         ):
             return
         chosen = frame.chosen or self._decider(node, found) is not None
-        how = _any(self._how(it, frame, found) for it in _given(node)) & ~SIZED
+        how = _any(self._how(it, frame, found) for it in handed(node)) & ~SIZED
         how |= CHOSEN if chosen else 0
         if "builtins.setattr" in call.names and len(node.args) == 3:
             self._set(node, how, frame)
@@ -911,14 +899,14 @@ class _Following:
         """What is set in an optimizer or a parameter, a schedule is told, or a closure returns."""
         call = self.program.call(node)
         if call is not None and (is_rate(self.context, node) or _makes(call)):
-            return _given(call.node)
+            return handed(call.node)
         if call is not None and _clips(call):
-            return _given(call.node)[1:]
+            return handed(call.node)[1:]
         match node:
             case ast.Assign(value=value) | ast.AugAssign(value=value):
                 return [value] if is_rate(self.context, node) or self._steered(node) else []
             case ast.Expr(value=ast.Call() as changing) if self._steered(node):
-                return _given(changing)
+                return handed(changing)
             case ast.Return(value=ast.expr() as value) if frame.scope in self.context.closures:
                 return [value]
             case ast.Call(func=ast.Attribute(attr="step"), args=args):
@@ -962,11 +950,6 @@ def _plainly(how: int) -> int:
     return CHOSEN if how & MANY else how & SURELY | (MEASURED if how & NUMBER else how)
 
 
-def _given(node: ast.Call) -> list[ast.expr]:
-    """What a call is given."""
-    return [*node.args, *(keyword.value for keyword in node.keywords)]
-
-
 def _parameters(scope: Scope) -> list[ast.arg]:
     """The parameters of a function."""
     if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -974,10 +957,6 @@ def _parameters(scope: Scope) -> list[ast.arg]:
     args = scope.node.args
     rest = (it for it in (args.vararg, args.kwarg) if it is not None)
     return [*args.posonlyargs, *args.args, *args.kwonlyargs, *rest]
-
-
-def _all_runtime(names: set[str]) -> bool:
-    return bool(names) and all(name.startswith(RUNTIME) for name in names)
 
 
 def _clips(call: Call) -> bool:

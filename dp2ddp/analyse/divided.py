@@ -21,7 +21,7 @@ from dp2ddp.analyse.evaluating import (
     draws_always,
 )
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Value
-from dp2ddp.analyse.link import Made, Scope
+from dp2ddp.analyse.link import Made, Scope, handed
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import HANDED_ON, NUMBER_BY_NUMBER, right_side
 from dp2ddp.facts import Division
@@ -47,6 +47,11 @@ class _Forward:
     call: ast.Call
     statement: ast.stmt
     before: tuple[ast.stmt | ast.expr, ...]
+
+    @property
+    def given(self) -> list[ast.expr]:
+        """What the model is given, also what is spread over its parameters."""
+        return [it.value if isinstance(it, ast.Starred) else it for it in handed(self.call)]
 
 
 class Divided(EvaluationLoop):
@@ -296,18 +301,15 @@ class Divided(EvaluationLoop):
 
     def _check_forward(self, forward: _Forward) -> None:
         """The model is given rows, and what all processes have alike and nn.DataParallel would not divide."""
-        call = forward.call
-        given = [it.value if isinstance(it, ast.Starred) else it for it in call.args]
-        given += [it.value for it in call.keywords]
-        for argument in given:
+        for argument in forward.given:
             self._check_computed(argument)
             mixed = not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(argument)))
             if (mixed or self._rows(argument) not in DEALT) and not self._is_constant(argument):
                 raise Whole(
                     argument, f"`{ast.unparse(argument)}` can't be shown to have a row for each sample"
                 )
-        if not any(self._looked_at(argument) for argument in given):
-            raise Whole(call, "its model is not given the batch")
+        if not any(self._looked_at(argument) for argument in forward.given):
+            raise Whole(forward.call, "its model is not given the batch")
 
     def _rows(self, node: ast.expr) -> Value:
         return kinds.tensor(self.around.samples.of(node), node)
@@ -318,8 +320,7 @@ class Divided(EvaluationLoop):
     def _check_functions(self, forward: _Forward) -> None:
         """What is called on the way to the outputs leaves nothing behind; what a forward keeps is not looked at."""
         entered: set[int] = set()
-        given = (*forward.call.args, *(it.value for it in forward.call.keywords))
-        for part in (*forward.before, *given):
+        for part in (*forward.before, *forward.given):
             for node in ast.walk(part):
                 if isinstance(node, ast.Call) and self._looked_at(node) and not self._is_forward(node):
                     entered |= self.program.entered(node)

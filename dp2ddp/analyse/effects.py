@@ -8,7 +8,7 @@ from pathlib import Path
 
 from dp2ddp.analyse.conditions import is_main_guard
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, Value, full_name
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, Value, full_name, handed
 from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
@@ -196,7 +196,7 @@ def _writes(context: Context, node: ast.AST) -> bool:
 
 def _in_own_folder(context: Context, call: Call) -> bool:
     """Whether a call is given a temporary folder or file, which every process has one of."""
-    given = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
+    given = handed(call.node)
     names = [node for argument in given for node in ast.walk(argument) if isinstance(node, ast.Name)]
     found = [context.program.values(name) for name in names]
     return any(values and all(_is_own_folder(context, it) for it in values) for values in found)

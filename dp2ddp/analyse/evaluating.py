@@ -158,26 +158,6 @@ class EvaluationLoop:
         self.context, self.program = around.context, around.program
         self.loop, self.node = loop, loop.node
         self.inside = {id(node) for node in ast.walk(loop.node)}
-        self._before, self._after = self._surroundings()
-
-    def _surroundings(self) -> tuple[list[ast.stmt], ast.stmt]:
-        """The statements right before the loop, and the one after which it is over: a ``with``, perhaps."""
-        last: ast.stmt = self.node
-        before: list[ast.stmt] = []
-        while True:
-            block = self.program.block(last)
-            place = block.index(last)
-            before = block[:place] + before
-            around = self.program.parent(last)
-            if not isinstance(around, ast.With) or place + 1 < len(block):
-                break
-            last = around
-        outer = last
-        while isinstance(around := self.program.parent(outer), ast.With):
-            block = self.program.block(around)
-            before = block[: block.index(around)] + before
-            outer = around
-        return before, last
 
     def _draw(self) -> ast.expr:
         """The loader in the loop's header."""

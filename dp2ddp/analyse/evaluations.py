@@ -82,6 +82,26 @@ class _InTurn(EvaluationLoop):
     def __init__(self, around: Surroundings, loop: BatchLoop) -> None:
         super().__init__(around, loop)
         self.kept: dict[str, _Kept] = {}
+        self._before, self._after = self._surroundings()
+
+    def _surroundings(self) -> tuple[list[ast.stmt], ast.stmt]:
+        """The statements right before the loop, and the one after which it is over: a ``with``, perhaps."""
+        last: ast.stmt = self.node
+        before: list[ast.stmt] = []
+        while True:
+            block = self.program.block(last)
+            place = block.index(last)
+            before = block[:place] + before
+            around = self.program.parent(last)
+            if not isinstance(around, ast.With) or place + 1 < len(block):
+                break
+            last = around
+        outer = last
+        while isinstance(around := self.program.parent(outer), ast.With):
+            block = self.program.block(around)
+            before = block[: block.index(around)] + before
+            outer = around
+        return before, last
 
     def fact(self) -> Evaluation:
         draw = self._draw()

@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, full_name
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, full_name, handed
 from dp2ddp.analyse.samples import LAYERS, OPTIONS, Frame, Samples
 
 
@@ -21,7 +21,7 @@ class Forwards(Samples):
 
     def _forward(self, call: Call, frame: Frame) -> Value:
         """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
-        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+        for given in handed(call.node):
             value = kinds.tensor(self._value(given, frame), given)
             if value not in (*DEALT, *PLAIN):
                 return value if isinstance(value, Unclear) else Unclear(given)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import entry
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import FUNCTION, SAME_OBJECT, Call, Cls, Inst, Program
+from dp2ddp.analyse.link import FUNCTION, SAME_OBJECT, Call, Cls, Inst, Program, handed
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
 
@@ -251,7 +251,7 @@ def _made(
             return None
         networks = {
             value
-            for argument in (*call.node.args, *(keyword.value for keyword in call.node.keywords))
+            for argument in handed(call.node)
             for value in program.values(argument)
             if isinstance(value, Inst) and value.cls == cls
         }

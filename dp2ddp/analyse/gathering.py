@@ -15,7 +15,7 @@ from dp2ddp.analyse import alike, kinds, losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made
+from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made, handed
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame
 
@@ -108,7 +108,7 @@ class Gathering(Forwards):
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
         rows = []
-        for given in (*call.node.args, *(keyword.value for keyword in call.node.keywords)):
+        for given in handed(call.node):
             spread = isinstance(given, ast.Starred)
             value = self._value(given.value if spread else given, frame)  # type: ignore[attr-defined]
             leaf = kinds.tensor(value, given)
@@ -144,7 +144,7 @@ class Gathering(Forwards):
         call = self.program.call(parent) if isinstance(parent, ast.Call) else None
         if call is None or not self.program.entered(call.node) or not self._is_at_home(call.node):
             return None
-        given = [*call.node.args, *(it.value for it in call.node.keywords)]
+        given = handed(call.node)
         rest = [it for it in given if it not in rows and not any(inner is use for inner in ast.walk(it))]
         fine = all(it in given for it in rows) and all(self._value(it, frame) in PLAIN for it in rest)
         alike_ = self._is_alike(call.node, frame) and self._is_function(call)
@@ -157,11 +157,7 @@ class Gathering(Forwards):
             if isinstance(around, ast.stmt):
                 return
             if isinstance(around, ast.Call | ast.BinOp | ast.Compare):
-                parts = (
-                    [*around.args, *(it.value for it in around.keywords)]
-                    if isinstance(around, ast.Call)
-                    else None
-                )
+                parts = handed(around) if isinstance(around, ast.Call) else None
                 parts = parts or [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr)]
                 yield from (it for it in parts if it is not inside)
             inside = around

@@ -1175,8 +1175,7 @@ class Program:
 
     def _entered(self, call: Call) -> set[int]:
         found: set[int] = set()
-        arguments = [*call.node.args, *(keyword.value for keyword in call.node.keywords)]
-        passed = [value for argument in arguments for value in self.values(argument)]
+        passed = [value for argument in handed(call.node) for value in self.values(argument)]
         outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
         for value in (*call.callees, *(passed if outside else ())):
             match value:
@@ -1202,6 +1201,22 @@ class Program:
             found |= {function.scope} if isinstance(function, Func) else set()
         return found
 
+    def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
+        """The functions behind a callee, the object of each, and whether that is its first parameter."""
+        match callee:
+            case Func():
+                yield callee.scope, None, False
+            case Bound():
+                marks = getattr(self.scopes[callee.func.scope].node, "decorator_list", ())
+                yield callee.func.scope, callee.owner, "staticmethod" not in map(ast.unparse, marks)
+            case Cls():
+                made = Inst(callee, id(call.node))
+                yield from ((it, made, True) for it in self.methods(made, "__init__", call.node))
+            case Inst():
+                called = self.methods(callee, "__call__", call.node)
+                called = called or self.methods(callee, "forward", call.node)
+                yield from ((it, callee, True) for it in called)
+
     def methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
         """The functions behind an object's method, at a place."""
         return {value.func.scope for value in self._member(owner, name, node) if isinstance(value, Bound)}
@@ -1217,6 +1232,16 @@ class Program:
                 for statement in self.scopes[index].body:
                     waiting |= self.called_scopes(statement) - found
         return found
+
+
+def handed(node: ast.Call) -> list[ast.expr]:
+    """All that a call is given, by place and by name."""
+    return [*node.args, *(keyword.value for keyword in node.keywords)]
+
+
+def is_runtime(names: set[str]) -> bool:
+    """Whether what is called is of the runtime, by all its names."""
+    return bool(names) and all(name.startswith("dp2ddp.runtime.") for name in names)
 
 
 def _asks_for_wrap(test: ast.expr) -> bool:

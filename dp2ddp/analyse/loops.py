@@ -275,7 +275,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         )
         if not shapes or not context.runs_in_training(call.node):
             continue
-        parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
+        parts = _sizes(call)
         if any(ast.unparse(part) in sizes for part in parts) and not _is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
@@ -291,7 +291,7 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
         if not context.runs_in_training(call.node):
             continue
         name = getattr(call.node.func, "attr", "")
-        parts = [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
+        parts = _sizes(call)
         if call.names & JOINING:
             parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
         elif name not in COPYING:
@@ -303,6 +303,11 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
                 "give the model one such row",
                 SHARDED_ONLY,
             )
+
+
+def _sizes(call: Call) -> list[ast.expr]:
+    """What a call is given by place, those in tuples and lists too."""
+    return [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
 
 
 def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:

@@ -14,7 +14,7 @@ from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
-from dp2ddp.analyse.link import Scope, Values
+from dp2ddp.analyse.link import Scope, Values, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
 from dp2ddp.analyse.samples import HANDED_ON, Samples, called
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
@@ -432,7 +432,7 @@ class _Followed:
 
     def given(self, node: ast.Call) -> str:
         """The first measured name that a call is given."""
-        given = (*node.args, *(keyword.value for keyword in node.keywords))
+        given = handed(node)
         return next((found for part in given if (found := self.mentioned(part))), "")
 
     def receivers(self, scope: int, returned: ast.expr) -> Iterator[tuple[Scope, set[int]]]:

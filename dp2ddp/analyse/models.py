@@ -20,7 +20,19 @@ from dp2ddp.analyse.conditions import (
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, root_name
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
-from dp2ddp.analyse.link import DDP_WRAPS, FUNCTION, WRAP, Call, Cls, Ext, Inst, Mod, Values, full_name
+from dp2ddp.analyse.link import (
+    DDP_WRAPS,
+    FUNCTION,
+    WRAP,
+    Call,
+    Cls,
+    Ext,
+    Inst,
+    Mod,
+    Values,
+    full_name,
+    handed,
+)
 from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
@@ -201,7 +213,7 @@ def _asked(context: Context, call: ast.Call, depth: int) -> Iterator[ast.expr]:
         if outside:
             yield function.value  # type: ignore[union-attr]
         else:
-            given = [*call.args, *(keyword.value for keyword in call.keywords)]
+            given = handed(call)
             yield from (
                 it for it in given if isinstance(it, ast.Name | ast.Attribute) and _is_model(context, it)
             )

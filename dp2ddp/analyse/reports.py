@@ -17,7 +17,7 @@ from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
-from dp2ddp.analyse.link import LOADER, Call
+from dp2ddp.analyse.link import LOADER, Call, handed, is_runtime
 from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame, Samples, right_side
@@ -28,7 +28,6 @@ FEEDING = {"update", "append", "extend", "add", "push"}
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
 STATISTICS = {f"torch.{name}" for name in ("mean", "median", "std", "var")}
-RUNTIME = "dp2ddp.runtime."
 
 
 @dataclass(frozen=True)
@@ -226,7 +225,7 @@ class _Finder(Gathering):
             case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDING:
                 if self._is_trained(holder):
                     return
-                for given in (*node.args, *(keyword.value for keyword in node.keywords)):
+                for given in handed(node):
                     if method == "update" or self._peeled(given) is not given or not self._is_tensor(given):
                         yield given
 
@@ -243,7 +242,7 @@ class _Finder(Gathering):
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is printed, logged or written, or decides."""
         if isinstance(node, ast.Call) and self._reporters.has(node):
-            yield from (*node.args, *(keyword.value for keyword in node.keywords))
+            yield from handed(node)
         else:
             yield from deciding(self.context, node)
 
@@ -607,9 +606,9 @@ class _Finder(Gathering):
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
         names = _names(self, node)
-        if names and all(name.startswith(RUNTIME) for name in names):
+        if is_runtime(names):
             return Kind.WHOLE
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        given = handed(node)
         if isinstance(node.func, ast.Attribute):
             given.append(node.func.value)
         call = self.program.call(node)

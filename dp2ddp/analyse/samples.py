@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -25,6 +25,7 @@ from dp2ddp.analyse.link import (
     Scope,
     Values,
     full_name,
+    handed,
 )
 from dp2ddp.facts import Problem
 
@@ -714,25 +715,9 @@ class Samples:
         found: dict[int, list[tuple[Call, bool]]] = {}
         for call in self.program.calls:
             for callee in call.callees:
-                for scope, bound in self._entered(call, callee):
+                for scope, _, bound in self.program.targets(callee, call):
                     found.setdefault(scope, []).append((call, bound))
         return found
-
-    def _entered(self, call: Call, callee: object) -> Iterator[tuple[int, bool]]:
-        match callee:
-            case Func():
-                yield callee.scope, False
-            case Bound():
-                scope = self.program.scopes[callee.func.scope]
-                decorators = getattr(scope.node, "decorator_list", ())
-                yield scope.index, "staticmethod" not in map(ast.unparse, decorators)
-            case Cls():
-                made = Inst(callee, id(call.node))
-                yield from ((scope, True) for scope in self.program.methods(made, "__init__", call.node))
-            case Inst():
-                called = self.program.methods(callee, "__call__", call.node)
-                called = called or self.program.methods(callee, "forward", call.node)
-                yield from ((scope, True) for scope in called)
 
     def _arguments(
         self, call: Call, scope: Scope, bound: bool, frame: Frame
@@ -793,7 +778,7 @@ class Samples:
         if call is None:
             return Unclear(node)
         names, function = call.names, node.func
-        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        given = handed(node)
         if any(name.endswith(SCALED) for name in names) and node.args:
             return self._value(node.args[0], frame)
         model = called(node)
@@ -806,7 +791,9 @@ class Samples:
             if owners and all(map(self.context.module_class, owners)):
                 return Every(Kind.SAME)
         callees = [it for it in call.callees if full_name(it) != "torch.nn.Module.forward"]  # overridden
-        entered = [target for callee in callees for target in self._entered(call, callee)]
+        entered = [
+            (scope, bound) for callee in callees for scope, _, bound in self.program.targets(callee, call)
+        ]
         if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
             return kinds.join([self._returned(call, *target, frame) for target in entered], node)
         outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)

@@ -98,7 +98,5 @@ def _plain(tensor: torch.Tensor) -> torch.Tensor:
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:
     """The same memory as a flat tensor of bytes, which every backend can send."""
-    flat = tensor.as_strided(
-        (tensor.numel(),), (1,)
-    )  # one element keeps the stride of what it was taken from
-    return flat.view(torch.uint8)
+    # one element keeps the stride of what it was taken from, which view() does not take
+    return tensor.as_strided((tensor.numel(),), (1,)).view(torch.uint8)
