@@ -66,8 +66,8 @@ def analyse(project: Project) -> Facts:
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
-    agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
-    early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
+    agreed = (*agreements.facts(context, origins), *alike.seeds(context))
+    early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
@@ -100,13 +100,12 @@ def analyse(project: Project) -> Facts:
             *metrics.obstacles(context, batch_loops, trained),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
-            *effects.obstacles(context, acts),
-            *effects.imported(context),
+            *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
             *stays,
             *precision.obstacles(context),
-            *alike.obstacles(context, acts),
+            *alike.obstacles(context),
             *checkpoints.obstacles(context),
         ),
     )

@@ -9,10 +9,11 @@ from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, data_parallel
+from .devices import use_devices
 from .gradients import sync_gradients
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
-from .process import barrier, main_process_first, print, save
+from .process import barrier, from_main_process, input, main_process_first, open, print, save
 from .ranks import (
     device,
     get_local_rank,
@@ -22,6 +23,7 @@ from .ranks import (
     is_main_process,
 )
 from .shard import divide_batches, shard, shard_batches
+from .stand_in import on_main_process
 from .start import init, launch
 
 take_local_rank()
@@ -34,12 +36,14 @@ __all__ = [
     "data_parallel",
     "device",
     "divide_batches",
+    "from_main_process",
     "gather",
     "get_local_rank",
     "get_local_world_size",
     "get_rank",
     "get_world_size",
     "init",
+    "input",
     "is_main_process",
     "launch",
     "local_batch_size",
@@ -47,6 +51,8 @@ __all__ = [
     "loss_weight",
     "main_process_first",
     "mean",
+    "on_main_process",
+    "open",
     "print",
     "save",
     "shard",
@@ -55,5 +61,6 @@ __all__ = [
     "strip_module_prefix",
     "sum",
     "sync_gradients",
+    "use_devices",
     "whole_batch",
 ]

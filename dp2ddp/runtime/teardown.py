@@ -54,7 +54,7 @@ def watch() -> None:
     """Care for this rank's end from now on."""
     global _pid, _failed, _code, _watcher
     _pid, _failed, _code = os.getpid(), False, None
-    if ranks.get_world_size() > 1:
+    if ranks.count() > 1:
         _stop.clear()
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
@@ -90,19 +90,19 @@ def fail(error: BaseException) -> None:
 
 
 def _name() -> str:
-    return f"rank {ranks.get_rank()} of {ranks.get_world_size()}"
+    return f"rank {ranks.own_rank()} of {ranks.count()}"
 
 
 def _watch_others() -> None:
     asked, ends = False, []
     while not _stop.wait(WATCH_PERIOD):
         try:
-            if not dist.is_initialized():
+            if not dist.is_initialized() and not ranks.has_begun():
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
                 answer = json.dumps([rendezvous.started(), lines.site_of_program()])
-                rendezvous.store().set(f"where/{ranks.get_rank()}", answer)
+                rendezvous.store().set(f"where/{ranks.own_rank()}", answer)
             ends += rendezvous.ends(len(ends))
             for report in ends:
                 if rendezvous.started() > report["sequence"]:
@@ -197,12 +197,14 @@ def listen() -> None:
 
 
 def _is_lost_connection(error: BaseException) -> bool:
-    """Whether an error looks like the consequence of another rank's end."""
+    """Whether an error is another rank's, which says it, or looks like the consequence of its end."""
+    if hasattr(error, "raised_on_rank"):
+        return True
     if not isinstance(error, RuntimeError):
         return False
     text = str(error).lower()
     signs = ("connection closed", "connection reset", "broken pipe", "gloo", "nccl")
-    ours = ("has ended, but rank", "in main_process_first()", "which needs every rank, but rank")
+    ours = ("has ended, but rank", "which needs every rank, but rank")
     return isinstance(error, dist.DistError) or any(sign in text for sign in signs + ours)
 
 
@@ -243,7 +245,7 @@ def _missing() -> list[str]:
     If there is none, how to find out more.
     """
     mine, store, answers = rendezvous.started(), rendezvous.store(), {}
-    others = set(range(ranks.get_world_size())) - {ranks.get_rank()}
+    others = set(range(ranks.count())) - {ranks.own_rank()}
     store.set("where", "")
     end = time.monotonic() + COURTESY
     while others - answers.keys() and time.monotonic() < end:
@@ -268,8 +270,11 @@ def _end() -> None:
     _pid = None
     together = False
     with suppress(RuntimeError):  # the store may be gone, and the agent with it
-        if not dist.is_initialized():  # the program left the group itself
-            if ranks.get_world_size() > 1 and not _failed:
+        if ranks.has_begun():
+            if ranks.count() > 1 and not _failed:
+                _wait_for_others()
+        elif not dist.is_initialized():  # the program left the group itself
+            if ranks.count() > 1 and not _failed:
                 rendezvous.report_end(sys.maxsize)
         elif dist.get_world_size() == 1:
             together = True
@@ -281,7 +286,7 @@ def _end() -> None:
     rendezvous.disconnect()
     if dist.is_initialized():
         _leave(together)
-    if _code is not None and ranks.get_world_size() > 1:
+    if _code is not None and ranks.count() > 1:
         _exit_at_once(_code)
 
 
@@ -298,7 +303,8 @@ def _wait_for_others() -> bool:
     """Report this rank's end and wait until all have; False if one needs this rank, or the store is gone."""
     rendezvous.report_end(rendezvous.started())
     pause = 0.005
-    while rendezvous.ended_count() < dist.get_world_size():
+    leaving = rendezvous.left_count if ranks.has_begun() else lambda: 0
+    while rendezvous.ended_count() + leaving() < ranks.count():
         if rendezvous.store().check(["needed"]):
             return False
         time.sleep(pause)

@@ -395,7 +395,7 @@ def _wait_for_line(process: subprocess.Popen) -> str:
     timer = threading.Timer(START, lambda: [jobs.end(pid) for pid in jobs.alive(process.mark)])
     timer.start()
     try:
-        return process.stdout.readline()
+        return jobs.line(process)
     finally:
         timer.cancel()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -41,6 +42,7 @@ def start(command: list, folder: Path, processes: int | None = 2, **env: object)
         clean.pop(name, None)
     clean["PYTHONPATH"] = str(ROOT)
     clean[MARK] = uuid.uuid4().hex
+    clean["DP2DDP_OUTPUT"] = "all"
     if processes is not None:
         clean["DP2DDP_PROCESSES"] = str(processes)
     clean |= {name: str(value) for name, value in env.items()}
@@ -74,7 +76,17 @@ def finish(process: subprocess.Popen, limit: float = 60) -> Result:
         time.sleep(0.05)
     for pid in left:
         end(pid)
-    return Result(process.returncode, out, err, seconds, left)
+    return Result(process.returncode, *map(_unlabelled, (out, err)), seconds, left)
+
+
+def line(process: subprocess.Popen) -> str:
+    """The next line that any of a job's ranks says."""
+    return _unlabelled(process.stdout.readline())
+
+
+def _unlabelled(text: str) -> str:
+    """What all ranks say, without their numbers."""
+    return re.sub(r"^\[rank \d+\] ", "", text, flags=re.MULTILINE)
 
 
 def run(command: list, folder: Path, processes: int | None = 2, limit: float = 60, **env: object) -> Result:
