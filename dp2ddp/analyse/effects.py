@@ -607,7 +607,12 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
                     continue
                 if inner.names & (FILE_FETCHES | UNPACKS):
                     return True
-                if data and (inner.names & SAVES or _writes(context, node) or _is_writer(context, node)):
+                if data and (
+                    inner.names & SAVES
+                    or _writes(context, node)
+                    or _is_writer(context, inner)
+                    or _is_open(context, inner)
+                ):
                     if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
                         return True
     return False

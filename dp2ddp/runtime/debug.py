@@ -84,7 +84,7 @@ def _wait_for_others(number: int, here: str, limit: float) -> tuple[dict[int, st
                 elsewhere |= {other: f"is at {there}"} if there != here else {}
             elif rendezvous.ended_before([other], "debug", number) is not None:
                 elsewhere[other] = f"has ended{_last(other)}"
-            else:
+            elif not rendezvous.has_left(other):
                 continue
             missing.remove(other)
         if elsewhere:

@@ -38,13 +38,14 @@ _inherited: dist.ProcessGroup | None = None
 
 # What is done at the first need, once `init` has begun: this rank's device is chosen, the process group is made.
 _choose: Callable[[], None] | None = None
-_form: Callable[[], None] | None = None
+_form: Callable[[str], None] | None = None
+_settling = False
 # How many ranks of each machine stay, as far as that is chosen; None for all.
 _limit: Callable[[], int | None] | None = None
 
 
 def wait_for_need(
-    choose: Callable[[], None], form: Callable[[], None], limit: Callable[[], int | None]
+    choose: Callable[[], None], form: Callable[[str], None], limit: Callable[[], int | None]
 ) -> None:
     """From now on a device is chosen by ``choose``, and the process group made by ``form``, when it is needed first.
 
@@ -52,7 +53,7 @@ def wait_for_need(
     """
     global _choose, _form, _limit, _chosen
     _choose, _form, _limit, _chosen = choose, form, limit, None
-    distributed_c10d._get_default_group = _settled_group
+    distributed_c10d.is_initialized = _is_initialized_when_needed
 
 
 def has_begun() -> bool:
@@ -60,22 +61,37 @@ def has_begun() -> bool:
     return _form is not None
 
 
-def settle() -> None:
-    """Make the process group, if that is still to be done: from now on it is settled which ranks train."""
-    global _form
+def settle(what: str) -> None:
+    """Make the process group, if that is still to be done: from now on it is settled which ranks train.
+
+    Args:
+        what: the collective that needs it, as a user knows it.
+    """
+    global _form, _settling
     if _form is not None and not is_helper():
         form, _form = _form, None
-        distributed_c10d._get_default_group = _group
-        if not dist.is_initialized():  # else the program has made one itself
-            form()
+        distributed_c10d.is_initialized = _is_initialized
+        if dist.is_initialized():  # the program has made one itself
+            return
+        _settling = True
+        try:
+            form(what)
+        finally:
+            _settling = False
 
 
-_group = distributed_c10d._get_default_group
+def is_settling() -> bool:
+    """Whether this rank waits for the others to make the process group."""
+    return _settling
 
 
-def _settled_group() -> dist.ProcessGroup:
-    settle()
-    return _group()
+# What torch's collectives ask, in their module; programs ask `torch.distributed.is_initialized`, and settle nothing.
+_is_initialized = distributed_c10d.is_initialized
+
+
+def _is_initialized_when_needed() -> bool:
+    settle("a collective of torch's own")
+    return _is_initialized()
 
 
 def get_rank() -> int:
@@ -295,7 +311,7 @@ def is_alone(what: str, *, settled: bool = True) -> bool:
     if is_helper():
         return True
     if settled:
-        settle()
+        settle(what)
     if has_group() or has_begun():
         return count() == 1
     if count() == 1:

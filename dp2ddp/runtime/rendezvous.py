@@ -134,11 +134,10 @@ def collect(name: str, value: object, timeout: timedelta = timedelta.max) -> lis
     end = time.monotonic() + timeout.total_seconds()
 
     def all_there() -> bool:
-        if not store().check([keys[rank] for rank in waiting]):
-            left = left_count()
-            waiting.difference_update(rank for rank in list(waiting) if _has_come(keys[rank], rank, left))
-            return not waiting
-        return True
+        if store().check([keys[rank] for rank in waiting]):
+            return True
+        waiting.difference_update([rank for rank in waiting if store().check([keys[rank]]) or has_left(rank)])
+        return not waiting
 
     def missing() -> str | None:
         gone = next((rank for rank in sorted(waiting) if ended_count() and ended(rank)), None)
@@ -151,15 +150,16 @@ def collect(name: str, value: object, timeout: timedelta = timedelta.max) -> lis
     return [json.loads(store().get(key)) if store().check([key]) else None for key in keys.values()]
 
 
-def _has_come(key: str, rank: int, left: int) -> bool:
-    return store().check([key]) or left > 0 and store().check([f"left/{rank}"])
-
-
 def report_leaving() -> None:
     """Tell the others that this rank leaves before it is settled who trains."""
     if _store is not None:
         store().set(f"left/{ranks.own_rank()}", "")
         store().add("left", 1)
+
+
+def has_left(rank: int) -> bool:
+    """Whether one of the ranks that were started has left before it was settled who trains."""
+    return left_count() > 0 and (ranks.has_begun() or ranks.is_settling()) and store().check([f"left/{rank}"])
 
 
 def left_count() -> int:
@@ -191,10 +191,10 @@ def claimed(key: str) -> bool:
 
 
 def started() -> int:
-    """How many collectives this rank has started in the default group, over all its backends."""
+    """How many collectives this rank has started in the default group, over all its backends: to make it is one."""
     group = dist.group.WORLD
     if group is None:
-        return 0
+        return int(ranks.is_settling())
     try:
         backends = {id(b): b for b in (group._get_backend(kind) for kind in group._device_types)}.values()
         return sum(backend._get_sequence_number_for_group() for backend in backends)

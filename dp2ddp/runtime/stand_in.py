@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Iterator
 from types import FunctionType
@@ -23,7 +24,16 @@ def on_main_process(make: Any) -> Any:
     Returns:
         ``make`` itself on rank 0 and in a plain process.
     """
-    return make if ranks.is_main_process() else StandIn(getattr(make, "__name__", type(make).__name__))
+    if ranks.is_main_process():
+        return make
+    if isinstance(make, type) and issubclass(make, logging.Handler):
+        return _dropping
+    return StandIn(getattr(make, "__name__", type(make).__name__))
+
+
+def _dropping(*_: Any, **__: Any) -> logging.Handler:
+    """A handler of log records that drops them: logging compares its level with theirs."""
+    return logging.NullHandler()
 
 
 class StandIn:
@@ -94,6 +104,9 @@ class StandIn:
         return f"<{self._stands_in_for}, on the main process only>"
 
     __repr__ = __str__
+
+    def __format__(self, _: str) -> str:
+        return str(self)
 
     def _decides(self, *_: Any) -> NoReturn:
         raise RuntimeError(

@@ -157,7 +157,7 @@ def init(
     elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
         agent.start(wanted)
     else:
-        ranks.wait_for_need(devices_.choose, lambda: _join_alone(wanted), devices_.limit)
+        ranks.wait_for_need(devices_.choose, lambda _: _join_alone(wanted), devices_.limit)
         devices_.begin(wanted)
 
 
@@ -169,16 +169,17 @@ def _enter(place: places.Place, wanted: Options) -> None:
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)
     _meet(place, limit)
-    ranks.wait_for_need(devices_.choose, lambda: _join(store, wanted), devices_.limit)
+    ranks.wait_for_need(devices_.choose, lambda what: _join(store, wanted, what), devices_.limit)
     devices_.begin(wanted)
     teardown.watch()
     if ranks.count() > 1:
         seeds.agree()
 
 
-def _join(store: dist.Store, wanted: Options) -> None:
-    """Join the process group with the ranks that stay."""
+def _join(store: dist.Store, wanted: Options, what: str) -> None:
+    """Join the process group with the ranks that stay, as ``what`` needs it."""
     own = ranks.device()
+    debug.meet(what)
     gpu = _gpu(own) if own.type == "cuda" else None
     started = rendezvous.collect("stays", [ranks.machine(), ranks.get_local_rank(), gpu])
     met = [it for it in started if it is not None]

@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -59,6 +59,7 @@ def watch() -> None:
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
         listen()
+        _leave_with_one_text()
     if ranks.has_own_agent():
         # loader workers that are killed leave sockets behind: these go with the agent's folder
         multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
@@ -97,7 +98,7 @@ def _watch_others() -> None:
     asked, ends = False, []
     while not _stop.wait(WATCH_PERIOD):
         try:
-            if not dist.is_initialized() and not ranks.has_begun():
+            if not (dist.is_initialized() or ranks.has_begun() or ranks.is_settling()):
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
@@ -152,6 +153,19 @@ def _is_running(pid: int) -> bool:
     except PermissionError:
         pass
     return True
+
+
+def _leave_with_one_text() -> None:
+    """Have a text that ranks end with, by ``sys.exit(text)``, said by the first of them alone."""
+    leave = sys.exit
+
+    def exit(status: Any = None, /) -> NoReturn:
+        if os.getpid() == _pid and status is not None and not isinstance(status, int):
+            with suppress(RuntimeError):  # the store is gone
+                status = status if rendezvous.claim(f"said {status}") else 1
+        leave(status)
+
+    sys.exit = exit
 
 
 def listen() -> None:

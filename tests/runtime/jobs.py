@@ -35,7 +35,9 @@ def write(folder: Path, body: str, name: str = "train.py") -> Path:
     return path
 
 
-def start(command: list, folder: Path, processes: int | None = 2, **env: object) -> subprocess.Popen:
+def start(
+    command: list, folder: Path, processes: int | None = 2, stdin: int = subprocess.DEVNULL, **env: object
+) -> subprocess.Popen:
     """Start ``python *command`` with a clean environment, as the leader of a session."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("DP2DDP_", "TORCHELASTIC", "OMP_"))}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED"):
@@ -50,7 +52,7 @@ def start(command: list, folder: Path, processes: int | None = 2, **env: object)
         [sys.executable, *map(str, command)],
         cwd=folder,
         env=clean,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -76,15 +78,15 @@ def finish(process: subprocess.Popen, limit: float = 60) -> Result:
         time.sleep(0.05)
     for pid in left:
         end(pid)
-    return Result(process.returncode, *map(_unlabelled, (out, err)), seconds, left)
+    return Result(process.returncode, *map(unlabelled, (out, err)), seconds, left)
 
 
 def line(process: subprocess.Popen) -> str:
     """The next line that any of a job's ranks says."""
-    return _unlabelled(process.stdout.readline())
+    return unlabelled(process.stdout.readline())
 
 
-def _unlabelled(text: str) -> str:
+def unlabelled(text: str) -> str:
     """What all ranks say, without their numbers."""
     return re.sub(r"^\[rank \d+\] ", "", text, flags=re.MULTILINE)
 
