@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from dp2ddp import legacy
-from dp2ddp.analyse import analyse, link
+from dp2ddp.analyse import analyse, link, wraps
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.facts import Facts, Tier
 from dp2ddp.facts import Script as Start
@@ -63,11 +63,19 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(_script(project, facts, it, exact) for it in scripts),
-        unreadable=project.unreadable,
+        unreadable=tuple(_unread(project)),
         idle=tuple(_idle(project, facts, scripts)),
         files=tuple(project.files),
         asked=project.asked,
     )
+
+
+def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
+    """What scripts need so that today's Python and libraries run them, and nothing else."""
+    project = link(read(paths)).project
+    needed = set().union(*(project.reaches(path) for path in project.named))
+    files = (file for path, file in project.files.items() if file.mends and path in needed)
+    return tuple(Change(file.path, file.written, file.text, file.encoding) for file in files)
 
 
 def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
@@ -160,6 +168,14 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
         yield Finding(
             UNREADABLE, _at(file.path, file.line), message, "correct the file first", Severity.ERROR
         )
+
+
+def _unread(project: Project) -> Iterable[Unreadable]:
+    """The files that cannot be read, but for those of an older Python that no program has to do with."""
+    texts = {file.path: file.text for file in (*project.files.values(), *project.unreadable)}
+    asked = project.named | {path for path, text in texts.items() if wraps(text)}
+    needed = {file.path for path in asked for file in project.unreadable_from(path)}
+    return (file for file in project.unreadable if not file.legacy or file.path in asked | needed)
 
 
 def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:

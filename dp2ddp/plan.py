@@ -221,8 +221,10 @@ def respelled(path: Path, mends: Iterable[Mend]) -> tuple[Respell, ...]:
     return tuple(Respell(Location(path, span), after) for span, after in spans)
 
 
-def in_lines(lines: Sequence[int]) -> str:
-    """Where the same stands, too: `` (and in lines 3 and 5)``."""
+def in_lines(lines: Sequence[int], named: int = 6) -> str:
+    """Where the same stands, too: `` (and in lines 3 and 5)``, `` (and in 7 lines more)``."""
+    if len(lines) > named:
+        return f" (and in {len(lines)} lines more)"
     *others, last = map(str, lines) if lines else ("",)
     listed = f"{', '.join(others)} and {last}" if others else last
     return f" (and in line{'s' * bool(others)} {listed})" if lines else ""

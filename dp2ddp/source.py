@@ -117,7 +117,7 @@ class Project:
     """All files of one run: the ones asked for and those that they import.
 
     ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
-    ``aliases`` says which file a path through a symbolic link is.
+    ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     """
 
     root: Path
@@ -125,6 +125,7 @@ class Project:
     unreadable: tuple[Unreadable, ...] = ()
     asked: tuple[Path, ...] = ()
     aliases: Mapping[Path, Path] = field(default_factory=dict)
+    named: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -264,15 +265,18 @@ class _Reader:
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
+        named: set[Path] = set()
         folders: list[Path] = []
         for name in paths:
             if str(name) == "-":
                 path = self.cwd / STDIN
                 self._keep(path, load(path, stdin or b""))
                 asked[path] = None
+                named.add(path)
                 folders.append(self.cwd)
                 continue
             path = Path(os.path.realpath(name))
+            named.add(path)
             folders.append(path if path.is_dir() else path.parent)
             for found in self._discover(path) if path.is_dir() else [path]:
                 self._load(found)
@@ -285,7 +289,8 @@ class _Reader:
         for path in list(self.files):
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
-        return Project(root, dict(sorted(self.files.items())), unreadable, tuple(asked), self.aliases)
+        files = dict(sorted(self.files.items()))
+        return Project(root, files, unreadable, tuple(asked), self.aliases, frozenset(named))
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:

@@ -153,7 +153,7 @@ def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:
 
 def _concerned(project: Project) -> list[SourceFile]:
     """The files that have to do with DataParallel, or with models that it wraps; the others need no linking."""
-    wrapping = {path for path, file in project.files.items() if _wraps(file.text)}
+    wrapping = {path for path, file in project.files.items() if wraps(file.text)}
     if not wrapping:
         return []
     loading = {path for path, file in project.files.items() if _loads(file.text)}
@@ -165,7 +165,8 @@ def _concerned(project: Project) -> list[SourceFile]:
     return [file for path, file in project.files.items() if path in found]
 
 
-def _wraps(text: str) -> bool:
+def wraps(text: str) -> bool:
+    """Whether a text has to do with DataParallel."""
     return "DataParallel" in text or "data_parallel" in text
 
 

@@ -2,7 +2,7 @@
 
 ``REMOVED`` is the whole list. A mend changes some characters of one line, so that the program runs, and says the same
 as it did with the version that it was written for; all the analysis then sees the mended program. What still runs is
-left alone, with a warning or not, and so is what stands under a question for the version, or in an attempt that may fail.
+left alone, with a warning or not, and so is what a question for the version decides about, or an attempt that may fail.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from dp2ddp.source import SourceFile, Span, span_of
 
 @dataclass(frozen=True)
 class Removed:
-    """Something that fails, ``since`` a version, and what is written ``instead``.
+    """Something that fails, ``since`` a version, and what is written ``instead``, if anything.
 
     ``what``: its full name, or the form that ``find`` knows. ``instead`` of a name is a full name too, or words for a
     person.
@@ -149,8 +149,7 @@ def _next(search: _Search, node: ast.AST) -> Found | None:
     match node:
         case ast.Call(func=ast.Attribute(value=iterator, attr="next"), args=[], keywords=[]):
             call = search.program.call(node)
-            names = call.names if call is not None else set()
-            if not names or len(names) != len(call.callees) or not names <= NEXT:  # type: ignore[union-attr]
+            if call is None or not call.names <= NEXT or not all(map(full_name, call.callees)):
                 return None
             if _draws(search.context, iterator):
                 file, start, _ = search.whole(iterator)
@@ -295,8 +294,8 @@ def _verbose(search: _Search, node: ast.AST) -> Found | None:
     others = [*call.node.args, *(it.value for it in call.node.keywords)]
     before = [it for it in others if search.program.order[id(it)] < search.program.order[id(given.value)]]
     if not before:
-        return given.value, None
-    return given.value, search.span(search.behind(before[-1], given.value), "", r"\s*,\s*verbose\s*=\s*\w+")
+        return given, None
+    return given, search.span(search.behind(before[-1], given.value), "", r"\s*,\s*verbose\s*=\s*\w+")
 
 
 def _function(search: _Search, node: ast.AST) -> Found | None:
@@ -333,8 +332,8 @@ REMOVED = (
     Removed("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
     Removed("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
     Removed("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
-    Removed("what torch's Sampler is given", "PyTorch 2.10", "nothing", _source),
-    Removed("`verbose=` of a scheduler", "PyTorch 2.7", "nothing", _verbose),
+    Removed("what torch's Sampler is given", "PyTorch 2.10", "", _source),
+    Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
     Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
     *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
     *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
@@ -541,6 +540,7 @@ def find(context: Context) -> tuple[Outdated, ...]:
     if not context.scripts:
         return ()
     search = _Search(context)
+    taken: list[tuple[Path, Mend]] = []
     groups: dict[tuple[Path, Removed, bool], list[tuple[ast.AST, list[Mend]]]] = {}
     for node in context.program.nodes.values():
         for row, (place, mends) in _rows(search, node):
@@ -548,8 +548,15 @@ def find(context: Context) -> tuple[Outdated, ...]:
                 if not context.program.is_placed(place):
                     place, mends = context.program.statement(place), None
                 path = context.program.file(node).path
+                if any(_overlap(one, it) for one in mends or () for other, it in taken if other == path):
+                    mends = None
+                taken += [(path, mend) for mend in mends or ()]
                 groups.setdefault((path, row, mends is not None), []).append((place, mends or []))
     return tuple(_fact(context, row, found) for (_, row, _), found in groups.items())
+
+
+def _overlap(one: Mend, other: Mend) -> bool:
+    return one.line == other.line and one.start < other.end and other.start < one.end
 
 
 def _rows(search: _Search, node: ast.AST) -> Iterator[tuple[Removed, Found]]:

@@ -1,9 +1,9 @@
 """Something is used that PyTorch, or what comes with it, no longer has: the program did not run before either.
 
 Where one safe edit says the same today it is made first, and all else sees the mended program: ``loss.data[0]`` is
-``loss.item()``, ``iterator.next()`` of a loader is ``next(iterator)``, ``correct[:k].view(-1)`` of a transposed tensor is
-``correct[:k].reshape(-1)``, ``np.float`` is ``float``. What needs a person is named. What still runs stays as it is, with
-a warning of PyTorch's own or not.
+``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``, ``correct[:k].view(-1)`` of what was transposed
+``correct[:k].reshape(-1)``, ``np.float`` ``float``. What needs a person is named. What still runs stays as it is,
+with a warning of PyTorch's own or not.
 
 ``dp2ddp verify`` compares with the original as it is after these mends alone.
 """
@@ -45,7 +45,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         message = fact.what + in_lines(fact.lines)
         if fact.mends:
             edits = respelled(fact.path, fact.mends)
-            yield finding(fact.at, f"{message}: it becomes {fact.instead}", "", edits, Severity.WARNING)
+            done = f"it becomes {fact.instead}" if fact.instead else "it is left out"
+            yield finding(fact.at, f"{message}: {done}", "", edits, Severity.WARNING)
         else:
-            help = f"the program does not run before either; what takes its place: {fact.instead}"
-            yield finding(fact.at, message, help)
+            advice = f"; what takes its place: {fact.instead}" if fact.instead else ""
+            yield finding(fact.at, message, f"the program does not run before either{advice}")
