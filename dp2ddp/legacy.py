@@ -119,7 +119,6 @@ def reason(error: SyntaxError | ValueError, text: str) -> str:
 
 _PYTHON_2 = {
     r"^Missing parentheses in call to '?(print|exec)": "print and exec are functions since Python 3",
-    r"^\s*print\s*>>": "print is a function since Python 3",
     r"^\s*(?:\w.*:\s*)?(?:print|exec)\s+[^=\s(.]": "print and exec are functions since Python 3",
     r"^\s*except\s+[^:]+,\s*\w+\s*:": "since Python 3 it is `except … as name`",
     r"^multiple exception types must be parenthesized": "since Python 3 it is `except … as name`",

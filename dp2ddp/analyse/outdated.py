@@ -311,6 +311,14 @@ def _function(search: _Search, node: ast.AST) -> Found | None:
     return None
 
 
+def _redirected(search: _Search, node: ast.AST) -> Found | None:
+    """``print >> log, x``."""
+    match node:
+        case ast.BinOp(op=ast.RShift(), left=ast.Name(id="print")) if search.is_free("print", node):
+            return node, None
+    return None
+
+
 # The list
 
 
@@ -335,6 +343,7 @@ REMOVED = (
     Removed("what torch's Sampler is given", "PyTorch 2.10", "", _source),
     Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
     Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
+    Removed("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
     *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
     *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
     *_renames(
