@@ -29,7 +29,6 @@ KEYWORD, NOW = "async", "non_blocking"
 
 TO_PYTHON_3 = "python -m pip install fissix && python -m fissix -w -n"
 """The command that mends a file of Python 2, without the file's name."""
-EXPAND = "expand -i -t 8"
 
 LINES = re.compile("\r\n|\r|\n")
 _TOKEN = re.compile(
@@ -108,7 +107,9 @@ def reason(error: SyntaxError | ValueError, text: str) -> str:
     number = getattr(error, "lineno", None) or 0
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     if isinstance(error, TabError):
-        return f"tabs are mixed with spaces, and it can't be told how deep this line is; {EXPAND} takes a tab for 8"
+        tab = next((tab for tab, tree in _readings(text, list(_tokens(text))).items() if tree), TAB)
+        command = f"expand -i -t {tab} FILE > new && mv new FILE"
+        return f"tabs are mixed with spaces, which Python 3 can't compare; `{command}` takes a tab for {tab} columns"
     if re.search(rf"\b{KEYWORD}\b", re.sub(r"#.*", "", line)):
         return f"`{KEYWORD}` is a keyword since Python 3.7, and a name here: give it another one"
     for pattern, what in _PYTHON_2.items():
@@ -322,9 +323,8 @@ class _Names:
 
 def _indentation(text: str, tokens: Sequence[_Token]) -> list[Mend]:
     """Other indentation for the lines that Python 3 can't compare with those of their block."""
-    levels = list(_levels(text, tokens))
-    found = list(_aligned(levels))
-    if not found or not _is_one_reading(text, tokens, levels):
+    found = list(_aligned(list(_levels(text, tokens))))
+    if not found or not _is_one_reading(text, tokens):
         return []
     starts = _starts(text)
     return [_indented(starts, *one) for one in found]
@@ -373,15 +373,21 @@ def _columns(indent: str, tab: int = TAB) -> int:
     return len(indent.expandtabs(tab))
 
 
-def _is_one_reading(text: str, tokens: Sequence[_Token], levels: Sequence[tuple[int, str]]) -> bool:
+def _is_one_reading(text: str, tokens: Sequence[_Token]) -> bool:
     """Whether blocks are the same with narrower tabs, or are no blocks at all then: else nobody knows what is meant."""
+    readings = _readings(text, tokens)
+    return readings[OTHER_TAB] in ("", readings[TAB])
+
+
+def _readings(text: str, tokens: Sequence[_Token]) -> dict[int, str]:
+    """What a text says with tabs of so many columns; nothing where that is no Python."""
     starts, keywords = _starts(text), _keywords(text, tokens) or ()
-    trees = []
+    levels = list(_levels(text, tokens))
+    found = {}
     for tab in (TAB, OTHER_TAB):
         expanded = [_indented(starts, start, was, " " * _columns(was, tab)) for start, was in levels]
         try:
-            trees.append(ast.dump(ast.parse(mended(text, [*expanded, *keywords]))))
+            found[tab] = ast.dump(ast.parse(mended(text, [*expanded, *keywords])))
         except (SyntaxError, ValueError, RecursionError, MemoryError):
-            trees.append("")
-    first, other = trees
-    return other in ("", first)
+            found[tab] = ""
+    return found

@@ -134,7 +134,11 @@ def test_tabs_that_could_mean_two_things_are_left() -> None:
     text = "def f():\n    for x in y:\n        a(x)\n\tb(x)\n"
     file = load(PATH, text.encode())
     assert isinstance(file, Unreadable) and file.legacy
-    assert (file.line, "expand -i -t 8" in file.reason) == (4, True)
+    assert (file.line, "`expand -i -t 8 FILE > new && mv new FILE`" in file.reason) == (4, True)
+    never_ran = load(
+        PATH, text.replace("        a", "    \ta").replace("\tb", "    b").encode() + b"\tc(x)\n"
+    )
+    assert isinstance(never_ran, Unreadable)
 
 
 # Python 2
