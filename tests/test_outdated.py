@@ -251,6 +251,19 @@ FORMS = {
         DOUBLE,
         said=True,
     ),
+    "a name of Python 2": Case(
+        "one of Python 2's own names",
+        "for i in xrange(2):\n    isinstance(i, long)",
+        "for i in range(2):\n    isinstance(i, int)",
+        NameError,
+    ),
+    "a function of Python 2": Case(
+        "one of Python 2's own names",
+        "reduce(max, [1, 2])",
+        "from functools import reduce\nreduce(max, [1, 2])",
+        NameError,
+        said=True,
+    ),
     "print": Case(
         "a redirected print",
         "print >> None, 'a'",
@@ -365,6 +378,9 @@ STILL = {
     "in the answer to one": "try:\n    loss.item()\nexcept AttributeError:\n    loss.data[0]",
     "for another version": "if torch.__version__ < '0.4':\n    loss.data[0]",
     "for another version that is named": "loss.data[0] if int(version[0]) < 1 else loss.item()",
+    "a name of Python 2 that is given": "xrange = range\nxrange(2)",
+    "a name of Python 2 in an attempt": "try:\n    raw_input\nexcept NameError:\n    pass",
+    "a name of Python 2 after a question": "import sys\nsys.version_info[0] == 2 and isinstance(loss, unicode)",
     "for what has it": "if hasattr(np, 'float'):\n    np.float",
 }
 STILL_HEAD = (

@@ -33,6 +33,8 @@ NOTHING_YET = -2
 """What is made from itself alone, as far as is known."""
 DEPTH = 40
 ROUNDS = 4
+FUEL = 2000
+"""How much is looked at for one question."""
 
 
 class Dimensions:
@@ -44,6 +46,7 @@ class Dimensions:
         self._known: dict[int, int | None] = {}
         self._running: dict[int, int | None] = {}
         self._assumed: set[int] = set()
+        self._fuel = FUEL
         self._scalars = self._backward()
 
     def of(self, node: ast.AST) -> int | None:
@@ -54,7 +57,8 @@ class Dimensions:
         if key in self._running:
             self._assumed.add(key)
             return self._running[key]
-        if len(self._running) > DEPTH:
+        self._fuel = FUEL if not self._running else self._fuel - 1
+        if len(self._running) > DEPTH or self._fuel < 0:
             return None
         value: int | None = NOTHING_YET
         others, found = self._assumed, None

@@ -319,6 +319,31 @@ def _redirected(search: _Search, node: ast.AST) -> Found | None:
     return None
 
 
+PYTHON_2 = {
+    **{
+        "xrange": "range",
+        "raw_input": "input",
+        "unicode": "str",
+        "basestring": "str",
+        "long": "int",
+        "unichr": "chr",
+    },
+    **dict.fromkeys(("reduce", "reload", "execfile", "cmp", "apply", "buffer", "intern", "file")),
+}
+
+
+def _builtin(search: _Search, node: ast.AST) -> Found | None:
+    """``xrange(10)``, where nothing gives it that name."""
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in PYTHON_2:
+        return None
+    path = search.program.file(node).path
+    scopes = [it for it in search.program.scopes if it.file.path == path]
+    if search.program.values(node) or any(node.id in it.names or it.stars for it in scopes):
+        return None
+    now = PYTHON_2[node.id]
+    return node, search.span(search.whole(node), now) if now and search.is_free(now, node) else None
+
+
 # The list
 
 
@@ -344,6 +369,7 @@ REMOVED = (
     Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
     Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
     Removed("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
+    Removed("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
     *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
     *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
     *_renames(
@@ -500,8 +526,10 @@ def _from(file: SourceFile, node: ast.ImportFrom, module: str) -> list[Mend] | N
 
 # The search
 
-VERSIONS = ("__version__", "version_info", "version")
-ATTEMPTED = frozenset("ImportError ModuleNotFoundError AttributeError IndexError TypeError Exception".split())
+VERSIONS = ("__version__", "version_info", "version", "PY2", "PY3")
+ATTEMPTED = frozenset("""
+    ImportError ModuleNotFoundError AttributeError NameError IndexError TypeError Exception
+    """.split())
 
 
 def _is_guarded(search: _Search, node: ast.AST) -> bool:
@@ -510,6 +538,10 @@ def _is_guarded(search: _Search, node: ast.AST) -> bool:
     for around in search.program.ancestors(node):
         if isinstance(around, ast.If | ast.IfExp) and inside is not around.test:
             if _asks_for_version(search, around.test):
+                return True
+        if isinstance(around, ast.BoolOp):
+            before = around.values[: around.values.index(inside)]  # type: ignore[arg-type]
+            if any(_asks_for_version(search, it) for it in before):
                 return True
         if isinstance(around, ast.Try) and len(around.body) == 1 and any(map(_catches, around.handlers)):
             return True
@@ -528,7 +560,7 @@ def _catches(handler: ast.ExceptHandler) -> bool:
 
 def _asks_for_version(search: _Search, test: ast.AST, depth: int = 0) -> bool:
     for node in ast.walk(test):
-        if isinstance(node, ast.Attribute) and node.attr in VERSIONS:
+        if getattr(node, "attr", getattr(node, "id", "")) in VERSIONS:
             return True
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
             return True
