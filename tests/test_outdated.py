@@ -378,6 +378,8 @@ STILL = {
     "in the answer to one": "try:\n    loss.item()\nexcept AttributeError:\n    loss.data[0]",
     "for another version": "if torch.__version__ < '0.4':\n    loss.data[0]",
     "for another version that is named": "loss.data[0] if int(version[0]) < 1 else loss.item()",
+    "a table of some other kind": "tables(inputs).mean()[0]",
+    "what several things come out of": "nn.AdaptiveLogSoftmaxWithLoss(4, 4, [2])(outputs, targets)[0]",
     "a name of Python 2 that is given": "xrange = range\nxrange(2)",
     "a name of Python 2 in an attempt": "try:\n    raw_input\nexcept NameError:\n    pass",
     "a name of Python 2 after a question": "import sys\nsys.version_info[0] == 2 and isinstance(loss, unicode)",
@@ -386,7 +388,9 @@ STILL = {
 STILL_HEAD = (
     ACCURACY.replace("VIEW", "view")
     + "\nclass Bar:\n    def next(self):\n        pass\n\nversion = torch.__version__.split('.')\n\n"
-    + "def nobody_calls_it():\n    return np.float\n"
+    + "def nobody_calls_it():\n    return np.float\n\n"
+    + "def tables(rows):\n    class Table:\n        def mean(self):\n            return [1.0]\n\n"
+    + "    return {'a': Table()}['a']\n"
 )
 
 

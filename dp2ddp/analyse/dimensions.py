@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dp2ddp.analyse import losses
 from dp2ddp.analyse.conditions import OPTIONS
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Call, Const, Func, Scope, full_name, handed
+from dp2ddp.analyse.link import LOADER, Call, Const, Func, Scope, full_name, handed
 
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
@@ -27,12 +27,18 @@ ARITHMETIC = frozenset("""
 REDUCING = frozenset("""
     sum mean prod max min std var norm median all any argmax argmin logsumexp nansum nanmean count_nonzero
     """.split())
+# Methods that only tensors have, and those of what makes one number that others have, too.
+OWN = frozenset("""
+    cuda cpu detach contiguous view expand expand_as unsqueeze float double half long eq ne gt ge lt le t topk norm
+    logsumexp requires_grad_ backward
+    """.split())
 PAIRS = {"max", "min", "median"}
 """Those that hand out two tensors where they are told a dimension."""
 NOTHING_YET = -2
 """What is made from itself alone, as far as is known."""
 DEPTH = 40
 ROUNDS = 4
+LEVELS = 8
 FUEL = 2000
 """How much is looked at for one question."""
 
@@ -93,6 +99,10 @@ class Dimensions:
                 return NUMBER
             case ast.Name():
                 return self._named(node)
+            case ast.Attribute(
+                attr="data", value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])
+            ):
+                return 0 if name in REDUCING else self.of(node.value)
             case ast.Attribute() if node.attr in KEEPING:
                 return self.of(node.value)
             case ast.Attribute():
@@ -229,14 +239,63 @@ class Dimensions:
         if names == {"torch.autograd.Variable"} and node.args:
             return self.of(node.args[0])
         if names and all(name.startswith("torch.") and name.count(".") == 1 for name in names):
-            return self._operation(last, node.args, node)
+            given = node.args
+            whole = len(given) == 1 and not node.keywords and last in REDUCING
+            return 0 if whole else self._operation(last, given, node)
         if returned := self._returned(node):
             return self._either(returned)
         if isinstance(function, ast.Attribute):
             return self._operation(function.attr, [function.value, *node.args], node)
         return None
 
+    def _is_tensor(self, node: ast.AST, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether something says that an expression is a tensor: tables have means, too."""
+        if id(node) in seen or len(seen) > LEVELS:
+            return False
+        if self.of(node) in (0, 1):
+            return True
+        inner: list[ast.AST | None] = []
+        match node:
+            case ast.Name():
+                definitions = self.program.definitions(node)
+                inner = [it for definition in definitions for it in self._behind(definition)]
+                if any(map(self._is_drawn, definitions)):
+                    return True
+            case ast.BinOp():
+                inner = [node.left, node.right]
+            case ast.Subscript() | ast.Attribute(attr="data" | "grad"):
+                inner = [node.value]
+            case ast.Compare():
+                inner = [node.left]
+            case ast.UnaryOp():
+                inner = [node.operand]
+            case ast.Call():
+                call = self.program.call(node)
+                if call is None or any(name.startswith("torch.") for name in call.names):
+                    return call is not None
+                if any(map(self.context.module_class, self.program.values(node.func))):
+                    return True
+                returned = self._returned(node)
+                inner = [*returned]
+                if isinstance(node.func, ast.Attribute) and not returned:
+                    if node.func.attr in OWN:
+                        return True
+                    inner = [node.func.value]
+        return any(self._is_tensor(it, seen | {id(node)}) for it in inner if it is not None)
+
+    def _is_drawn(self, definition: ast.AST) -> bool:
+        """Whether a name is given something of what a loader hands out."""
+        if isinstance(definition, ast.arg):
+            return False
+        statement = self.program.statement(definition)
+        source = statement.iter if isinstance(statement, ast.For) else None
+        return source is not None and bool(
+            self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        )
+
     def _loss(self, call: Call) -> int | None:
+        if any(name.endswith("AdaptiveLogSoftmaxWithLoss.__call__") for name in call.names):
+            return None
         kind, problem = losses.reduction(self.context, call)
         return 0 if kind in ("mean", "sum") or (problem is not None and kind == "mean") else None
 
@@ -278,7 +337,8 @@ class Dimensions:
         kept = keywords.get("keepdim", rest[1] if len(rest) > 1 else None)
         given = keywords.get("dim", keywords.get("axis", rest[0] if rest else None))
         if given is None:
-            return 0 if not rest and kept is None else None
+            whole = not rest and kept is None
+            return 0 if whole and (name in OWN or self._is_tensor(value)) else None
         if name == "norm" and "dim" not in keywords:
             return 0 if len(rest) == 1 else None
         number = given.operand if isinstance(given, ast.UnaryOp) else given
