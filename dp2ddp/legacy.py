@@ -100,21 +100,21 @@ def mends(text: str) -> tuple[Mend, ...]:
     return ordered([*(_keywords(text, tokens) or ()), *_indentation(text, tokens)])
 
 
-def reason(error: SyntaxError | ValueError, text: str) -> str:
-    """Why a text from before Python 3.7 can't be parsed, and what mends it; empty for other texts."""
+def reason(error: SyntaxError | ValueError, text: str, name: str = "FILE") -> str:
+    """Why a text from before Python 3.7 can't be parsed, and what mends the file; empty for other texts."""
     message = getattr(error, "msg", None) or str(error)
     lines = LINES.split(text)
     number = getattr(error, "lineno", None) or 0
     line = lines[number - 1] if 0 < number <= len(lines) else ""
     if isinstance(error, TabError):
         tab = next((tab for tab, tree in _readings(text, list(_tokens(text))).items() if tree), TAB)
-        command = f"expand -i -t {tab} FILE > new && mv new FILE"
+        command = f"expand -i -t {tab} {name} > new && mv new {name}"
         return f"tabs are mixed with spaces, which Python 3 can't compare; `{command}` takes a tab for {tab} columns"
     if re.search(rf"\b{KEYWORD}\b", re.sub(r"#.*", "", line)):
         return f"`{KEYWORD}` is a keyword since Python 3.7, and a name here: give it another one"
     for pattern, what in _PYTHON_2.items():
         if re.search(pattern, message) or re.search(pattern, line):
-            return f"Python 2 code: {what}; `{TO_PYTHON_3} FILE` rewrites it"
+            return f"Python 2 code: {what}; `{TO_PYTHON_3} {name}` rewrites it"
     return ""
 
 

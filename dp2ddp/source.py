@@ -10,6 +10,7 @@ import ast
 import io
 import os
 import re
+import shlex
 import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -237,7 +238,8 @@ def load(path: Path, data: bytes) -> SourceFile | Unreadable:
     try:
         return _parsed(path, text, encoding)
     except (SyntaxError, ValueError) as error:
-        line, old = getattr(error, "lineno", None), legacy.reason(error, text)
+        name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        line, old = getattr(error, "lineno", None), legacy.reason(error, text, shlex.quote(str(name)))
         return Unreadable(path, line, old or f"not valid Python: {_one_line(error)}", bool(old), text)
 
 

@@ -376,7 +376,7 @@ def test_old_python_that_a_program_needs_is_named_with_what_mends_it() -> None:
     assert done.returncode == 4 and tree() == before
     assert done.stderr.decode().splitlines()[0] == (
         "lib/data.py:9: DDP001 error: train.py cannot be converted without this file: Python 2 code: print and exec are "
-        "functions since Python 3; `python -m pip install fissix && python -m fissix -w -n FILE` rewrites it; correct the "
+        "functions since Python 3; `python -m pip install fissix && python -m fissix -w -n lib/data.py` rewrites it; correct the "
         "file first"
     )
 

@@ -134,7 +134,10 @@ def test_tabs_that_could_mean_two_things_are_left() -> None:
     text = "def f():\n    for x in y:\n        a(x)\n\tb(x)\n"
     file = load(PATH, text.encode())
     assert isinstance(file, Unreadable) and file.legacy
-    assert (file.line, "`expand -i -t 8 FILE > new && mv new FILE`" in file.reason) == (4, True)
+    assert (
+        file.line,
+        "`expand -i -t 8 /example/train.py > new && mv new /example/train.py`" in file.reason,
+    ) == (4, True)
     never_ran = load(
         PATH, text.replace("        a", "    \ta").replace("\tb", "    b").encode() + b"\tc(x)\n"
     )
@@ -165,7 +168,8 @@ def test_python_2_is_said_with_what_mends_it(line: str) -> None:
     assert isinstance(file, Unreadable) and file.legacy
     assert file.line == (4 if "except" in line else 2)
     assert re.search(
-        r"^Python 2 code: .*`python -m pip install fissix && python -m fissix -w -n FILE`", file.reason
+        r"^Python 2 code: .*`python -m pip install fissix && python -m fissix -w -n /example/train.py`",
+        file.reason,
     )
 
 
