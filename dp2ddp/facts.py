@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from dp2ddp.legacy import Mend
 from dp2ddp.plan import Anchor
 
 
@@ -423,6 +424,21 @@ class Obstacle(Fact):
 
 
 @dataclass(frozen=True)
+class Outdated(Fact):
+    """Something that today's Python or libraries don't run: ``what``, since when, and what is written ``instead``.
+
+    ``mends`` have been made before anything else, and are of the file as it is on disk; without any it is left to a
+    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down.
+    """
+
+    what: str
+    instead: str
+    mends: tuple[Mend, ...] = ()
+    syntax: bool = False
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project."""
 
@@ -446,6 +462,7 @@ class Facts:
     numbers: tuple[Number, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
+    outdated: tuple[Outdated, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
 
     @property
