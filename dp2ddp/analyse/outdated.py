@@ -16,8 +16,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.analyse.conditions import is_main_guard
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dimensions import Dimensions
 from dp2ddp.analyse.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
 from dp2ddp.facts import Outdated
