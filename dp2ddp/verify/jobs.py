@@ -47,6 +47,7 @@ def ranks_environment(count: int) -> list[dict[str, str]]:
         "GROUP_RANK": "0",
         "TORCHELASTIC_RUN_ID": "verify",
         "TORCHELASTIC_RESTART_COUNT": "0",
+        "DP2DDP_PROCESSES": str(count),  # all of them, whichever devices the program chooses
     }
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     group |= {"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}
