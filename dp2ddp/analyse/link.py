@@ -12,7 +12,7 @@ import ast
 import builtins
 import sys
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -164,6 +164,22 @@ Values = frozenset[Value]
 NOTHING: Values = frozenset()
 
 
+class Ordered(frozenset[Value]):
+    """Values that are gone through in the order of the source, not by where they lie in memory."""
+
+    order: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, values: Collection[Value]) -> Ordered:
+        """Distinct values in the order in which they are given."""
+        made = cls(values)
+        made.order = tuple(values)
+        return made
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.order)
+
+
 @dataclass
 class Scope:
     """A module, class or function body, with the names it binds."""
@@ -190,7 +206,7 @@ class Scope:
         """The class that a function is a method of."""
         return Cls(self.parent.index) if self.parent is not None and self.parent.is_class else None
 
-    @property
+    @cached_property
     def body(self) -> list[ast.stmt]:
         body = self.node.body  # type: ignore[attr-defined]
         return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]
@@ -222,14 +238,14 @@ class Call:
                 return before[position]
         return None
 
-    @property
-    def names(self) -> set[str]:
+    @cached_property
+    def names(self) -> frozenset[str]:
         """Full names of the callees outside the project; calling an object is calling its ``__call__``."""
-        return {
+        return frozenset(
             f"{name}.__call__" if isinstance(callee, Made) else name
             for callee in self.callees
             if (name := full_name(callee))
-        }
+        )
 
 
 def full_name(value: Value) -> str:
@@ -244,14 +260,14 @@ def full_name(value: Value) -> str:
 
 def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values:
     """Values with all that ``after`` leads to from them."""
-    found: set[Value] = set()
+    found: dict[Value, None] = {}
     waiting = list(values)
     while waiting:
         value = waiting.pop()
         if value not in found:
-            found.add(value)
+            found[value] = None
             waiting += after(value)
-    return frozenset(found)
+    return Ordered.of(found)
 
 
 class Program:
@@ -279,6 +295,13 @@ class Program:
         self._changed = False
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
+        self._kept: dict[tuple[int, ...], list[int]] = {}
+        self._asked_for_wraps = False
+        self._found: dict[int, list[ast.AST]] = {}
+        self._running: dict[int, tuple[ast.AST, ...]] = {}
+        self._entering: dict[int, frozenset[int]] = {}
+        self._entering_of: dict[int, frozenset[int]] = {}
+        self._entering_deep: dict[frozenset[int], frozenset[int]] = {}
         for file in self.files:
             self._collect(file.tree, file, None)
         self._link()
@@ -296,43 +319,50 @@ class Program:
         self.by_node[id(node)] = scope
         return scope
 
-    def _walk(self, node: ast.AST, scope: Scope, file: SourceFile) -> None:
-        for child in ast.iter_child_nodes(node):
-            self.parents[id(child)] = node
-            self.nodes[id(child)] = child
-            self.order[id(child)] = len(self.order)
-            self.scope_of[id(child)] = scope
-            self.file_of[id(child)] = file
-            inner = scope
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-                if not isinstance(child, ast.Lambda):
-                    scope.names.add(child.name)
-                inner = self._scope(child, file, scope)
-                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                    every = ast.walk(child.args)
-                    inner.names.update(arg.arg for arg in every if isinstance(arg, ast.arg))
-            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store | ast.Del):
-                scope.names.add(child.id)
-            elif isinstance(child, ast.Import | ast.ImportFrom):
-                for alias in child.names:
-                    scope.names.add(alias.asname or alias.name.partition(".")[0])
-            elif isinstance(child, ast.ExceptHandler) and child.name:
-                scope.names.add(child.name)
-            elif isinstance(child, ast.Global):
-                scope.globals.update(child.names)
-            elif isinstance(child, ast.Nonlocal):
-                scope.nonlocals.update(child.names)
-            self._walk(child, inner, file)
+    def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
+        waiting = [(child, tree, scope) for child in reversed([*ast.iter_child_nodes(tree)])]
+        while waiting:
+            node, parent, scope = waiting.pop()
+            self.parents[id(node)] = parent
+            self.nodes[id(node)] = node
+            self.order[id(node)] = len(self.order)
+            self.scope_of[id(node)] = scope
+            self.file_of[id(node)] = file
+            inner = self._bound_by(node, scope, file)
+            waiting += [(child, node, inner) for child in reversed([*ast.iter_child_nodes(node)])]
+
+    def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
+        """Note the names that a node binds. Returns the scope of what stands in it."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            if not isinstance(node, ast.Lambda):
+                scope.names.add(node.name)
+            inner = self._scope(node, file, scope)
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
+            return inner
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            scope.names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                scope.names.add(alias.asname or alias.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            scope.names.add(node.name)
+        elif isinstance(node, ast.Global):
+            scope.globals.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            scope.nonlocals.update(node.names)
+        return scope
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.parents.get(id(node))
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """What stands round a node, inside out."""
-        current = self.parent(node)
+        parents = self.parents
+        current = parents.get(id(node))
         while current is not None:
             yield current
-            current = self.parent(current)
+            current = parents.get(id(current))
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds a node."""
@@ -376,9 +406,16 @@ class Program:
 
     def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
         """A node and all below it that run with it: the bodies of functions are left out."""
-        yield node
-        for child in _run_with(node):
-            yield from self.descendants(child)
+        running, waiting = self._running, [node]
+        while waiting:
+            current = waiting.pop()
+            yield current
+            below = running.get(id(current))
+            if below is None:
+                below = tuple(_run_with(current))[::-1]
+                if id(current) in self.nodes:  # else it may go, and another one may be where it was
+                    running[id(current)] = below
+            waiting += below
 
     def body(self, scope: Scope) -> Iterator[ast.AST]:
         """All nodes that run when a module, class or function runs."""
@@ -395,7 +432,10 @@ class Program:
                 for statement in scope.body:
                     self._execute(statement, scope)
             if not self._changed:
-                return
+                break
+        for key, call in self._calls.items():
+            if len(call.callees) > 1:
+                self._calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
 
     def _grow(self, target: set[Value], values: Iterable[Value]) -> None:
         before = len(target)
@@ -705,9 +745,15 @@ class Program:
 
     def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
         definitions = self._definitions.get((owner.index, name), {})
-        nodes = {key: self._definition_nodes[key] for key in definitions}
-        kept = self.reaching(nodes.values(), use) if same else self.surviving(nodes.values())
-        return frozenset().union(*(definitions[id(node)] for node in kept))
+        key = (id(use), *definitions)
+        kept = self._kept.get(key)
+        if kept is None:
+            self._asked_for_wraps = False
+            nodes = [self._definition_nodes[key] for key in definitions]
+            kept = [id(it) for it in (self.reaching(nodes, use) if same else self.surviving(nodes))]
+            if not self._asked_for_wraps:  # else more may be known in the next round
+                self._kept[key] = kept
+        return frozenset().union(*(definitions[it] for it in kept))
 
     def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
         """The definitions of one name that can reach a use in the same body.
@@ -716,6 +762,7 @@ class Program:
         round a loop that holds both, and where nothing in that loop hides them again before the use.
         """
         around = [use, *self.ancestors(use)]
+        places = {id(node): place for place, node in enumerate(around)}
         loops = [node for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
         current = self.statement(use) if not isinstance(use, ast.stmt) else use
         kept: list[ast.AST] = []
@@ -724,14 +771,14 @@ class Program:
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
             comprehension = self._comprehension_of(node)
             if comprehension is not None:
-                if any(entry is comprehension for entry in around):
+                if id(comprehension) in places:
                     return [node]
                 continue
             holder = node if isinstance(node, ast.stmt) else self._holder(node)
             if self._is_later(node, holder, use, current):
                 later.append(node)
                 continue
-            if self._is_in_other_branch(holder, around):
+            if self._is_in_other_branch(holder, around, places):
                 continue
             if self._hides(holder, around):
                 kept, hiding = [], holder
@@ -783,11 +830,11 @@ class Program:
         leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
         return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
 
-    def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST]) -> bool:
+    def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST], places: dict[int, int]) -> bool:
         """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""
         inside = holder
         for outer in self.ancestors(holder):
-            place = next((i for i, entry in enumerate(around) if entry is outer), None)
+            place = places.get(id(outer))
             if place is not None:
                 if not isinstance(outer, ast.If) or around[place - 1] is outer.test:
                     return False
@@ -824,6 +871,7 @@ class Program:
     def _wraps(self, holder: ast.AST) -> bool:
         """``model = nn.DataParallel(model)``: under whatever condition it stands, it will always run."""
         value = holder.value if isinstance(holder, ast.Assign) else None
+        self._asked_for_wraps |= isinstance(value, ast.Call)
         while isinstance(value, ast.Call):
             if Ext(WRAP) in self._values.get(id(value.func), NOTHING):
                 return True
@@ -866,9 +914,7 @@ class Program:
                 if isinstance(value, Cls):
                     node = self.scopes[value.scope].node
                     for base in node.bases:  # type: ignore[attr-defined]
-                        found += [
-                            entry for entry in self._values.get(id(base), NOTHING) if entry not in found
-                        ]
+                        found += [entry for entry in self.values(base) if entry not in found]
             self._families[cls] = found
         return self._families[cls]
 
@@ -1051,7 +1097,36 @@ class Program:
 
     def values(self, node: ast.AST) -> Values:
         """What an expression may be."""
-        return self._values.get(id(node), NOTHING)
+        found = self._values.get(id(node), NOTHING)
+        if len(found) > 1 and not isinstance(found, Ordered):
+            found = self._values[id(node)] = self.ordered(found)
+        return found
+
+    def ordered(self, values: Iterable[Value]) -> Values:
+        """Values in an order that is the same in each run."""
+        distinct = [*values] if isinstance(values, Ordered) else sorted({*values}, key=self._place)
+        return Ordered.of(distinct)
+
+    def _place(self, value: Value) -> tuple[object, ...]:
+        """What values are sorted by."""
+        match value:
+            case Ext():
+                return 0, 0, value.name
+            case Mod():
+                return 1, 0, str(value.path)
+            case Func() | Cls():
+                return 2, value.scope, type(value).__name__
+            case Inst():
+                return 3, self.order.get(value.site, -1), str(value.cls.scope)
+            case Bound():
+                return 4, value.func.scope, "", *self._place(value.owner)
+            case Made():
+                return 5, self.order.get(value.site, -1), value.name
+            case Member():
+                return 6, 0, value.name, *self._place(value.owner)
+            case Coll():
+                return 7, self.order.get(value.site, -1), ""
+        return 8, 0, repr(value)
 
     def call(self, node: ast.AST) -> Call | None:
         return self._calls.get(id(node))
@@ -1067,6 +1142,13 @@ class Program:
 
     def definitions(self, name: ast.AST) -> list[ast.AST]:
         """The statements whose assignment to a name (or ``self.x``) can reach its use."""
+        if id(name) not in self.nodes:
+            return self._defining(name)
+        if id(name) not in self._found:
+            self._found[id(name)] = self._defining(name)
+        return list(self._found[id(name)])
+
+    def _defining(self, name: ast.AST) -> list[ast.AST]:
         if isinstance(name, ast.Name):
             scope: Scope | None = self._owner(self.scope(name), name.id)
             while scope is not None:
@@ -1104,7 +1186,7 @@ class Program:
 
     def parameter_values(self, scope: Scope, name: str) -> Values:
         """What a parameter may be given."""
-        return frozenset().union(*self._definitions.get((scope.index, name), {}).values())
+        return self.ordered(frozenset().union(*self._definitions.get((scope.index, name), {}).values()))
 
     def given(self, parameter: ast.arg) -> list[ast.expr]:
         """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
@@ -1115,6 +1197,21 @@ class Program:
         pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
         default = next((default for arg, default in pairs if arg is parameter), None)
         found: list[ast.expr | None] = []
+        for call, bound in self._passing.get(scope.index, ()):
+            if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
+                keyword.arg is None for keyword in call.node.keywords
+            ):
+                return []
+            position = every.index(parameter) - bound if parameter in every else None
+            if position == -1:
+                return []  # the object whose method it is
+            found.append(call.argument(parameter.arg, position) or default)
+        return list(dict.fromkeys(it for it in found if it is not None))
+
+    @cached_property
+    def _passing(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls that enter each function, in source order, and whether the first parameter is an object's."""
+        found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
                 func = callee.func if isinstance(callee, Bound) else callee
@@ -1127,29 +1224,21 @@ class Program:
                     entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
                         callee, Bound
                     )
-                if scope.index not in entered:
-                    continue
-                if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
-                    keyword.arg is None for keyword in call.node.keywords
-                ):
-                    return []
-                position = every.index(parameter) - bound if parameter in every else None
-                if position == -1:
-                    return []  # the object whose method it is
-                found.append(call.argument(parameter.arg, position) or default)
-        return list(dict.fromkeys(it for it in found if it is not None))
+                for index in entered:
+                    found[index].append((call, bound))
+        return found
 
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
         for base in self.bases(owner.cls):
             for name, entries in self._fields.get(base, {}).items():
-                yield name, frozenset().union(*entries.values())
+                yield name, self.ordered(frozenset().union(*entries.values()))
 
     def module_names(self, module: Scope) -> Iterator[tuple[str, Values]]:
         """The names of a module, with their values."""
         for (index, name), entries in self._definitions.items():
             if index == module.index:
-                yield name, frozenset().union(*entries.values())
+                yield name, self.ordered(frozenset().union(*entries.values()))
 
     def contents(self, values: Values) -> Values:
         """Values with all that they hold: elements of containers, at any depth."""
@@ -1162,15 +1251,19 @@ class Program:
                     new = set().union(*entries.values()) - found
                     found |= new
                     waiting += new
-        return frozenset(found)
+        return self.ordered(found)
 
-    def called_scopes(self, node: ast.AST) -> set[int]:
+    def called_scopes(self, node: ast.AST) -> frozenset[int]:
         """The functions that running a piece of code may enter directly."""
-        found: set[int] = set()
-        for inner in self.descendants(node):
-            call = self._calls.get(id(inner))
-            if call is not None:
-                found |= self._entered(call)
+        known = self._entering.get(id(node))
+        if known is not None:
+            return known
+        calls = (self._calls.get(id(inner)) for inner in self.descendants(node))
+        found: frozenset[int] = frozenset().union(
+            *(self._entered(call) for call in calls if call is not None)
+        )
+        if id(node) in self.nodes:
+            self._entering[id(node)] = found
         return found
 
     def _entered(self, call: Call) -> set[int]:
@@ -1221,17 +1314,25 @@ class Program:
         """The functions behind an object's method, at a place."""
         return {value.func.scope for value in self._member(owner, name, node) if isinstance(value, Bound)}
 
-    def entered(self, node: ast.AST) -> set[int]:
+    def entered(self, node: ast.AST) -> frozenset[int]:
         """The functions that running a piece of code may enter, at any depth."""
-        found: set[int] = set()
-        waiting = self.called_scopes(node)
-        while waiting:
-            index = waiting.pop()
-            if index not in found:
+        first = self.called_scopes(node)
+        if first not in self._entering_deep:
+            found: set[int] = set()
+            waiting = set(first)
+            while waiting:
+                index = waiting.pop()
                 found.add(index)
-                for statement in self.scopes[index].body:
-                    waiting |= self.called_scopes(statement) - found
-        return found
+                waiting |= self._entered_by(index) - found
+            self._entering_deep[first] = frozenset(found)
+        return self._entering_deep[first]
+
+    def _entered_by(self, index: int) -> frozenset[int]:
+        """The functions that a function may enter directly."""
+        if index not in self._entering_of:
+            every = map(self.called_scopes, self.scopes[index].body)
+            self._entering_of[index] = frozenset().union(*every)
+        return self._entering_of[index]
 
 
 def handed(node: ast.Call) -> list[ast.expr]:
@@ -1239,7 +1340,7 @@ def handed(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
-def is_runtime(names: set[str]) -> bool:
+def is_runtime(names: Set[str]) -> bool:
     """Whether what is called is of the runtime, by all its names."""
     return bool(names) and all(name.startswith("dp2ddp.runtime.") for name in names)
 
