@@ -160,7 +160,8 @@ Edit = (
 class Finding:
     """A fact about the code, with what is done about it.
 
-    ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person.
+    ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person. ``scripts`` are the
+    programs that it is about, once the plan is divided among them.
     """
 
     rule: str
@@ -170,6 +171,7 @@ class Finding:
     severity: Severity = Severity.NOTE
     safety: Safety = Safety.SAFE
     edits: tuple[Edit, ...] = ()
+    scripts: frozenset[Path] = frozenset()
 
     @property
     def is_left(self) -> bool:

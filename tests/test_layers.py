@@ -12,9 +12,19 @@ PACKAGE = Path(__file__).parents[1] / "dp2ddp"
 ALLOWED = {
     "": set(),
     "__main__": {"cli"},
-    "cli": {"", "config", "convert", "emit", "verify"},
+    "cli": {"", "config", "convert", "defects", "emit", "verify"},
     "config": set(),
-    "convert": {"analyse", "changes", "facts", "format", "plan", "rewrite", "rules", "source", "tiers"},
+    "convert": {
+        *{"analyse", "carry", "changes", "deep", "defects", "facts", "plan", "rules", "source", "tiers"},
+        "transactions",
+    },
+    "carry": {
+        *{"analyse", "changes", "defects", "format", "plan", "rewrite", "rules", "source", "tiers"},
+        "transactions",
+    },
+    "transactions": {"facts", "plan", "source"},
+    "deep": set(),
+    "defects": set(),
     "analyse": {"facts", "plan", "source"},
     "rules": {"facts", "plan", "tiers"},
     "tiers": {"facts", "plan"},
