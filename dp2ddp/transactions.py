@@ -1,7 +1,8 @@
 """Which programs are converted together, and what keeps them from it.
 
 What is written is whole: a program is converted with all that it needs, or not at all. Programs that share no line that
-changes are converted independently of each other; those that run the same changed line are converted together.
+changes are converted independently of each other; those that run the same changed line are converted together. But for
+lines that still do the same in a program of one process, ``ddp.save(…)``: one that stays as it is may run them, too.
 """
 
 from __future__ import annotations
@@ -49,7 +50,7 @@ def divided(plan: Plan, facts: Facts) -> tuple[Transaction, ...]:
     A finding about none of them belongs to no group: it makes another file ready for what they save, say.
     """
     groups = [Transaction(frozenset([script.path])) for script in facts.scripts]
-    for finding in plan.findings:
+    for finding in (it for it in plan.findings if it.ties):
         for place in map(_place, _inside(finding.edits)):
             touched = [it for it in groups if it.scripts & facts.running(place)]
             if len(touched) > 1:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
+import torch
 from test_cli import IDLE, KEPT, TRAIN, folder, run, tree, write  # noqa: F401 - a fixture
 
 import dp2ddp.carry
@@ -110,6 +113,26 @@ def test_programs_that_run_the_same_changed_line_are_converted_together(case: st
     write({name: text.replace(", **{})", ")") for name, text in files.items()})
     assert run("convert", ".", "--inplace").returncode == 0
     assert converted() == set(files)
+
+
+def test_a_changed_line_that_still_does_the_same_holds_nothing_back() -> None:
+    """The refused program runs it as before: it saves what it saved, in one process, with nn.DataParallel."""
+    write(
+        {
+            "first.py": program(TRAIN, "note").replace("note(model)", "note('first.pt', epoch)"),
+            "second.py": program(KEPT, "note")
+            .replace("note(model)", "note('second.pt', epoch)")
+            .replace(".cuda()", ""),
+            "shared.py": "import torch\n\n\ndef note(path, epoch):\n    torch.save({'epoch': epoch}, path)\n",
+        }
+    )
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 3
+    assert converted() == {"first.py", "shared.py"}
+    assert "ddp.save(" in Path("shared.py").read_text()
+    assert last(done.stderr).startswith("1 converted, 1 refused (second.py: 1 blocker); next: ")
+    subprocess.run([sys.executable, "second.py"], check=True, capture_output=True)
+    assert torch.load("second.pt") == {"epoch": 1}
 
 
 def test_a_program_that_cannot_be_analysed_holds_back_no_other(

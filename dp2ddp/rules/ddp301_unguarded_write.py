@@ -11,6 +11,8 @@ from dp2ddp.facts import Effect, Facts
 from dp2ddp.plan import AddImport, Edit, Enclose, Finding, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
+TIES = False
+
 EXAMPLES = (
     """\
 import os

@@ -15,6 +15,8 @@ from dp2ddp.facts import Agreement, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
+TIES = False
+
 EXAMPLES = (
     """\
 import os
