@@ -11,6 +11,7 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
@@ -258,6 +259,26 @@ def full_name(value: Value) -> str:
     return ""
 
 
+@dataclass(frozen=True)
+class _Definitions:
+    """What gives one name its values, in source order: ``nodes`` with their ``orders``; ``inside`` comprehensions."""
+
+    every: list[ast.AST]
+    nodes: list[ast.AST]
+    orders: list[int]
+    inside: dict[int, ast.AST]
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands round a place, inside out, with the place of each, the blocks that it is in, and the loops."""
+
+    nodes: list[ast.AST]
+    places: dict[int, int]
+    blocks: set[int]
+    loops: list[ast.AST]
+
+
 def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values:
     """Values with all that ``after`` leads to from them."""
     found: dict[Value, None] = {}
@@ -295,7 +316,10 @@ class Program:
         self._changed = False
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
-        self._kept: dict[tuple[int, ...], list[int]] = {}
+        self._blocks: dict[int, list[ast.stmt]] = {}
+        self._ends: dict[int, int] = {}
+        self._in_order: dict[tuple[int, str], _Definitions] = {}
+        self._kept: dict[tuple[int, int, str], tuple[int, list[int]]] = {}
         self._asked_for_wraps = False
         self._found: dict[int, list[ast.AST]] = {}
         self._running: dict[int, tuple[ast.AST, ...]] = {}
@@ -320,7 +344,8 @@ class Program:
         return scope
 
     def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
-        waiting = [(child, tree, scope) for child in reversed([*ast.iter_child_nodes(tree)])]
+        waiting = [(child, tree, scope) for child in reversed(self._children(tree))]
+        walked = []
         while waiting:
             node, parent, scope = waiting.pop()
             self.parents[id(node)] = parent
@@ -328,8 +353,25 @@ class Program:
             self.order[id(node)] = len(self.order)
             self.scope_of[id(node)] = scope
             self.file_of[id(node)] = file
+            walked.append(node)
             inner = self._bound_by(node, scope, file)
-            waiting += [(child, node, inner) for child in reversed([*ast.iter_child_nodes(node)])]
+            waiting += [(child, node, inner) for child in reversed(self._children(node))]
+        for node in reversed(walked):
+            end = self._ends.setdefault(id(node), self.order[id(node)])
+            around = id(self.parents[id(node)])
+            self._ends[around] = max(end, self._ends.get(around, end))
+
+    def _children(self, node: ast.AST) -> list[ast.AST]:
+        """What a node is made of; the blocks of statements among that are noted."""
+        found: list[ast.AST] = []
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += (it for it in value if isinstance(it, ast.AST))
+                if value and isinstance(value[0], ast.stmt):
+                    self._blocks.update((id(it), value) for it in value)
+        return found
 
     def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
         """Note the names that a node binds. Returns the scope of what stands in it."""
@@ -378,11 +420,7 @@ class Program:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
-        parent = self.parents[id(statement)]
-        for _, value in ast.iter_fields(parent):
-            if isinstance(value, list) and any(entry is statement for entry in value):
-                return value
-        raise LookupError(ast.dump(statement))
+        return self._blocks[id(statement)]
 
     def anchor(self, node: ast.AST) -> Anchor:
         file = self.file(node)
@@ -745,15 +783,33 @@ class Program:
 
     def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
         definitions = self._definitions.get((owner.index, name), {})
-        key = (id(use), *definitions)
-        kept = self._kept.get(key)
-        if kept is None:
+        known = self._sorted((owner.index, name))
+        key = id(use) if same else 0, owner.index, name
+        size, kept = self._kept.get(key, (0, []))
+        if size != len(definitions):
             self._asked_for_wraps = False
-            nodes = [self._definition_nodes[key] for key in definitions]
-            kept = [id(it) for it in (self.reaching(nodes, use) if same else self.surviving(nodes))]
+            kept = [id(it) for it in (self._reached(known, use) if same else self.surviving(known.every))]
             if not self._asked_for_wraps:  # else more may be known in the next round
-                self._kept[key] = kept
+                self._kept[key] = len(definitions), kept
         return frozenset().union(*(definitions[it] for it in kept))
+
+    def _sorted(self, key: tuple[int, str]) -> _Definitions:
+        """What gives a name of a scope its values, in source order."""
+        definitions = self._definitions.get(key, {})
+        known = self._in_order.get(key)
+        if known is None or len(known.every) != len(definitions):
+            known = self._in_order[key] = self._of(self._definition_nodes[it] for it in definitions)
+        return known
+
+    def _of(self, definitions: Iterable[ast.AST]) -> _Definitions:
+        every = sorted(definitions, key=lambda node: self.order.get(id(node), 0))
+        inside = {}
+        for node in every:
+            if (comprehension := self._comprehension_of(node)) is not None:
+                inside.setdefault(id(comprehension), node)
+        apart = [node for node in every if inside and self._comprehension_of(node) is not None]
+        nodes = [node for node in every if node not in apart] if apart else every
+        return _Definitions(every, nodes, [self.order.get(id(node), 0) for node in nodes], inside)
 
     def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
         """The definitions of one name that can reach a use in the same body.
@@ -761,51 +817,68 @@ class Program:
         An assignment in a block that also holds the use hides all that come before it; later ones count only
         round a loop that holds both, and where nothing in that loop hides them again before the use.
         """
-        around = [use, *self.ancestors(use)]
-        places = {id(node): place for place, node in enumerate(around)}
-        loops = [node for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+        return self._reached(self._of(definitions), use)
+
+    def _reached(self, known: _Definitions, use: ast.AST) -> list[ast.AST]:
+        around = self._around([use, *self.ancestors(use)])
+        if known.inside:
+            own = [known.inside[it] for it in around.places if it in known.inside]
+            if own:
+                return [min(own, key=lambda node: self.order[id(node)])]
         current = self.statement(use) if not isinstance(use, ast.stmt) else use
+        starts = isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith)
+        after = bisect_right(known.orders, self.order.get(id(use), 0))
         kept: list[ast.AST] = []
-        later: list[ast.AST] = []
+        again: list[ast.AST] = []
         hiding: ast.AST | None = None
-        for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
-            comprehension = self._comprehension_of(node)
-            if comprehension is not None:
-                if id(comprehension) in places:
-                    return [node]
+        for place in range(after - 1, -1, -1):
+            node = known.nodes[place]
+            holder = self._holder(node)
+            if holder is current and not starts:
+                again.append(node)  # `x = f(x)`: the right side is evaluated first
                 continue
-            holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if self._is_later(node, holder, use, current):
-                later.append(node)
+            if self._is_in_other_branch(holder, around):
                 continue
-            if self._is_in_other_branch(holder, around, places):
-                continue
-            if self._hides(holder, around):
-                kept, hiding = [], holder
-            kept.append(node)
             attempt = self._attempt(holder, around)
             if attempt is not None:
-                within = [it for it in kept if attempt in self.ancestors(it)]
-                if self._is_made_in_all(attempt, [self._holder(it) for it in within]):
-                    kept, hiding = within, attempt
+                first = bisect_right(known.orders, self.order[id(attempt)])
+                within = [it for it in known.nodes[first : place + 1] if self._holder(it) is not current]
+                if self._is_made_in_all(attempt, list(map(self._holder, within))):
+                    kept += reversed(within)
+                    hiding = attempt
+                    break
+            kept.append(node)
+            if self._hides(holder, around):
+                hiding = holder
+                break
         hidden = {id(outer) for outer in self.ancestors(hiding)} if hiding is not None else set()
-        for node in later:
-            holders = {id(outer) for outer in (node, *self.ancestors(node))}
-            if any(id(loop) in holders and id(loop) not in hidden for loop in loops):
-                kept.append(node)
+        loop = next((it for it in reversed(around.loops) if id(it) not in hidden), None)
+        kept.reverse()
+        if loop is not None:
+            first, end = self.order[id(loop)], self._ends[id(loop)]
+            kept += [it for it in reversed(again) if first < self.order[id(it)] <= end]
+            kept += known.nodes[after : bisect_right(known.orders, end)]
         return kept
 
     def surviving(self, definitions: Iterable[ast.AST]) -> list[ast.AST]:
         """The definitions of one name that may hold when the body that makes them has run."""
-        kept: list[ast.AST] = []
+        kept: dict[int, list[ast.AST]] = {}
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
             scope = self.scope_of.get(id(node))
-            holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if scope is not None and self._hides(holder, [holder, scope.node]):
-                kept = [old for old in kept if self.scope_of.get(id(old)) is not scope]
+            holder = self._holder(node)
+            own = kept.setdefault(-1 if scope is None else scope.index, [])
+            if scope is not None and self._hides(holder, self._around([holder, scope.node])):
+                own.clear()
             if self._comprehension_of(node) is None:
-                kept.append(node)
-        return kept
+                own.append(node)
+        found = [node for own in kept.values() for node in own]
+        return sorted(found, key=lambda node: self.order.get(id(node), 0)) if len(kept) > 1 else found
+
+    def _around(self, nodes: list[ast.AST]) -> _Around:
+        """What stands round a place, inside out."""
+        blocks = {id(self._blocks[id(node)]) for node in nodes if id(node) in self._blocks}
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+        return _Around(nodes, {id(node): place for place, node in enumerate(nodes)}, blocks, loops)
 
     def _comprehension_of(self, node: ast.AST) -> ast.AST | None:
         """The comprehension that a name is the variable of."""
@@ -816,13 +889,17 @@ class Program:
                 return self.parent(around)
         return None
 
-    def _attempt(self, holder: ast.AST, around: list[ast.AST]) -> ast.Try | None:
+    def _attempt(self, holder: ast.AST, around: _Around) -> ast.Try | None:
         """The ``try`` whose last handler an assignment stands in, before what stands inside ``around``."""
         handler = self.parent(holder)
         attempt = self.parent(handler) if isinstance(handler, ast.ExceptHandler) else None
-        if not isinstance(attempt, ast.Try) or handler is not attempt.handlers[-1] or attempt in around:
+        if (
+            not isinstance(attempt, ast.Try)
+            or handler is not attempt.handlers[-1]
+            or id(attempt) in around.places
+        ):
             return None
-        return attempt if any(other in around for other in self.block(attempt)) else None
+        return attempt if id(self.block(attempt)) in around.blocks else None
 
     def _is_made_in_all(self, attempt: ast.Try, holders: list[ast.AST]) -> bool:
         """Whether the body of a ``try`` and its handlers either assign or go elsewhere."""
@@ -830,43 +907,38 @@ class Program:
         leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
         return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
 
-    def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST], places: dict[int, int]) -> bool:
+    def _is_in_other_branch(self, holder: ast.AST, around: _Around) -> bool:
         """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""
         inside = holder
         for outer in self.ancestors(holder):
-            place = places.get(id(outer))
+            place = around.places.get(id(outer))
             if place is not None:
-                if not isinstance(outer, ast.If) or around[place - 1] is outer.test:
+                other = around.nodes[place - 1]
+                if not isinstance(outer, ast.If) or other is outer.test:
                     return False
-                here, there = (any(it is part for it in outer.body) for part in (inside, around[place - 1]))
-                loops = any(isinstance(it, ast.For | ast.While | ast.AsyncFor) for it in around[place:])
-                return here != there and not loops
+                here, there = (self._blocks.get(id(part)) is outer.body for part in (inside, other))
+                return here != there and not any(around.places[id(loop)] >= place for loop in around.loops)
             inside = outer
         return False
-
-    def _is_later(self, node: ast.AST, holder: ast.AST, use: ast.AST, current: ast.stmt) -> bool:
-        if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
-            return True  # `x = f(x)`: the right side is evaluated first
-        return self.order.get(id(node), 0) > self.order.get(id(use), 0)
 
     def _holder(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and id(node) in self.parents:
             node = self.parents[id(node)]
         return node
 
-    def _hides(self, holder: ast.AST, around: list[ast.AST]) -> bool:
+    def _hides(self, holder: ast.AST, around: _Around) -> bool:
         if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
             return False
         part, block = holder, self.parent(holder)
         while isinstance(block, ast.With | ast.AsyncWith) or (
             isinstance(block, ast.If) and self._wraps(holder)
         ):
-            if any(entry is block for entry in around):
+            if id(block) in around.places:
                 return True
             part, block = block, self.parent(block)
         if isinstance(block, ast.If | ast.Try | ast.For | ast.While):  # in the same branch, too
-            return any(entry is other for other in self.block(part) for entry in around)
-        return any(entry is block for entry in around[1:])
+            return id(self.block(part)) in around.blocks
+        return around.places.get(id(block), 0) > 0
 
     def _wraps(self, holder: ast.AST) -> bool:
         """``model = nn.DataParallel(model)``: under whatever condition it stands, it will always run."""
@@ -1154,9 +1226,9 @@ class Program:
             while scope is not None:
                 entries = self._definitions.get((scope.index, name.id))
                 if entries:
-                    nodes = [self._definition_nodes[key] for key in entries]
-                    own = scope is self.scope(name)
-                    return self.reaching(nodes, name) if own else nodes
+                    if scope is self.scope(name):
+                        return self._reached(self._sorted((scope.index, name.id)), name)
+                    return [self._definition_nodes[key] for key in entries]
                 scope = scope.parent
         if isinstance(name, ast.Attribute):
             found = []
@@ -1165,7 +1237,7 @@ class Program:
                 found += [self._definition_nodes[entry] for entry in self._field(key, name.attr)]
             # An earlier call may have set it, where the method that asks for it does not always do so before.
             near = [node for node in found if self.scope_of.get(id(node)) is self.scope(name)]
-            reached, around = self.reaching(near, name), [name, *self.ancestors(name)]
+            reached, around = self.reaching(near, name), self._around([name, *self.ancestors(name)])
             return reached if any(self._hides(self._holder(it), around) for it in reached) else found
         return []
 
