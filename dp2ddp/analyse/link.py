@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
@@ -259,14 +260,14 @@ def full_name(value: Value) -> str:
     return ""
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Definitions:
     """What gives one name its values, in source order: ``nodes`` with their ``orders``; ``inside`` comprehensions."""
 
-    every: list[ast.AST]
-    nodes: list[ast.AST]
-    orders: list[int]
-    inside: dict[int, ast.AST]
+    nodes: list[ast.AST] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    inside: dict[int, ast.AST] = field(default_factory=dict)
+    count: int = 0
 
 
 @dataclass(frozen=True)
@@ -788,7 +789,7 @@ class Program:
         size, kept = self._kept.get(key, (0, []))
         if size != len(definitions):
             self._asked_for_wraps = False
-            kept = [id(it) for it in (self._reached(known, use) if same else self.surviving(known.every))]
+            kept = [id(it) for it in (self._reached(known, use) if same else self.surviving(known.nodes))]
             if not self._asked_for_wraps:  # else more may be known in the next round
                 self._kept[key] = len(definitions), kept
         return frozenset().union(*(definitions[it] for it in kept))
@@ -796,20 +797,25 @@ class Program:
     def _sorted(self, key: tuple[int, str]) -> _Definitions:
         """What gives a name of a scope its values, in source order."""
         definitions = self._definitions.get(key, {})
-        known = self._in_order.get(key)
-        if known is None or len(known.every) != len(definitions):
-            known = self._in_order[key] = self._of(self._definition_nodes[it] for it in definitions)
+        known = self._in_order.setdefault(key, _Definitions())
+        if known.count < len(definitions):
+            self._add(known, (self._definition_nodes[it] for it in islice(definitions, known.count, None)))
         return known
 
-    def _of(self, definitions: Iterable[ast.AST]) -> _Definitions:
-        every = sorted(definitions, key=lambda node: self.order.get(id(node), 0))
-        inside = {}
-        for node in every:
-            if (comprehension := self._comprehension_of(node)) is not None:
-                inside.setdefault(id(comprehension), node)
-        apart = [node for node in every if inside and self._comprehension_of(node) is not None]
-        nodes = [node for node in every if node not in apart] if apart else every
-        return _Definitions(every, nodes, [self.order.get(id(node), 0) for node in nodes], inside)
+    def _add(self, known: _Definitions, definitions: Iterable[ast.AST]) -> _Definitions:
+        for node in definitions:
+            known.count += 1
+            order = self.order.get(id(node), 0)
+            comprehension = self._comprehension_of(node)
+            if comprehension is not None:
+                other = known.inside.setdefault(id(comprehension), node)
+                if self.order.get(id(other), 0) > order:
+                    known.inside[id(comprehension)] = node
+            else:
+                place = bisect_right(known.orders, order)
+                known.orders.insert(place, order)
+                known.nodes.insert(place, node)
+        return known
 
     def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
         """The definitions of one name that can reach a use in the same body.
@@ -817,7 +823,7 @@ class Program:
         An assignment in a block that also holds the use hides all that come before it; later ones count only
         round a loop that holds both, and where nothing in that loop hides them again before the use.
         """
-        return self._reached(self._of(definitions), use)
+        return self._reached(self._add(_Definitions(), definitions), use)
 
     def _reached(self, known: _Definitions, use: ast.AST) -> list[ast.AST]:
         around = self._around([use, *self.ancestors(use)])
@@ -831,13 +837,17 @@ class Program:
         kept: list[ast.AST] = []
         again: list[ast.AST] = []
         hiding: ast.AST | None = None
+        branches = self._other_branches(around)
+        branch = next(branches, None)
         for place in range(after - 1, -1, -1):
-            node = known.nodes[place]
+            node, at = known.nodes[place], known.orders[place]
             holder = self._holder(node)
             if holder is current and not starts:
                 again.append(node)  # `x = f(x)`: the right side is evaluated first
                 continue
-            if self._is_in_other_branch(holder, around):
+            while branch is not None and at < branch[0]:
+                branch = next(branches, None)
+            if branch is not None and at <= branch[1]:
                 continue
             attempt = self._attempt(holder, around)
             if attempt is not None:
@@ -907,19 +917,14 @@ class Program:
         leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
         return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
 
-    def _is_in_other_branch(self, holder: ast.AST, around: _Around) -> bool:
-        """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""
-        inside = holder
-        for outer in self.ancestors(holder):
-            place = around.places.get(id(outer))
-            if place is not None:
-                other = around.nodes[place - 1]
-                if not isinstance(outer, ast.If) or other is outer.test:
-                    return False
-                here, there = (self._blocks.get(id(part)) is outer.body for part in (inside, other))
-                return here != there and not any(around.places[id(loop)] >= place for loop in around.loops)
-            inside = outer
-        return False
+    def _other_branches(self, around: _Around) -> Iterator[tuple[int, int]]:
+        """The branches of conditions, by their order, that do not run where a place in the others does."""
+        outermost = around.places[id(around.loops[-1])] if around.loops else 0
+        for place in range(outermost + 1, len(around.nodes)):  # those in a loop may, in its next round
+            outer, inside = around.nodes[place], around.nodes[place - 1]
+            if isinstance(outer, ast.If) and inside is not outer.test:
+                if self._blocks.get(id(inside)) is not outer.body:
+                    yield self.order[id(outer.body[0])], self._ends[id(outer.body[-1])]
 
     def _holder(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and id(node) in self.parents:
