@@ -279,6 +279,11 @@ class _Around:
     blocks: set[int]
     loops: list[ast.AST]
 
+    @classmethod
+    def whole(cls, node: ast.AST, body: ast.AST) -> _Around:
+        """Where a body has run to its end, in none of its blocks; ``node`` is something in it."""
+        return cls([node, body], {id(node): 0, id(body): 1}, set(), [])
+
 
 def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values:
     """Values with all that ``after`` leads to from them."""
@@ -877,7 +882,7 @@ class Program:
             scope = self.scope_of.get(id(node))
             holder = self._holder(node)
             own = kept.setdefault(-1 if scope is None else scope.index, [])
-            if scope is not None and self._hides(holder, self._around([holder, scope.node])):
+            if scope is not None and self._hides(holder, _Around.whole(holder, scope.node)):
                 own.clear()
             if self._comprehension_of(node) is None:
                 own.append(node)
