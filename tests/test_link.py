@@ -102,7 +102,7 @@ BRANCHES = {
     ),
     "an attribute": (
         "class Holder:\n    def __init__(self):\n        if ready:\n            self.net = First()\n        else:\n"
-        "            self.net = Other()\n\n    def use(self):\n        return self.net\n",
+        "            self.net = Other()\n\n    def use(self):\n        return self.net\n\n\nHolder().use()\n",
         {"First", "Other"},
     ),
     "a name that is given anew": (
