@@ -320,6 +320,12 @@ class Program:
         self.misplaced: list[ast.stmt] = []
         """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
+        self._running_scope: int | None = None
+        self._readers: dict[object, set[int]] = defaultdict(set)
+        """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
+        self._stale: set[int] = set()
+        """The functions that have read what has changed since."""
+        self._base_nodes: set[int] = set()
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
         self._blocks: dict[int, list[ast.stmt]] = {}
@@ -385,6 +391,8 @@ class Program:
             if not isinstance(node, ast.Lambda):
                 scope.names.add(node.name)
             inner = self._scope(node, file, scope)
+            if isinstance(node, ast.ClassDef):
+                self._base_nodes.update(map(id, node.bases))
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
             return inner
@@ -469,27 +477,57 @@ class Program:
     # Linking
 
     def _link(self) -> None:
+        """Run every function again and again until nothing new comes of it: first those that read what has changed."""
         for _ in range(50):
             self._changed = False
             self._families, self._subclasses = {}, {}  # more bases may be known now
             for scope in self.scopes:
-                for statement in scope.body:
-                    self._execute(statement, scope)
+                self._run(scope)
             if not self._changed:
                 break
+            while self._stale:
+                stale, self._stale = sorted(self._stale), set()
+                for index in stale:
+                    self._run(self.scopes[index])
+        self._running_scope = None
+        self._readers.clear()
         for key, call in self._calls.items():
             if len(call.callees) > 1:
                 self._calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
 
-    def _grow(self, target: set[Value], values: Iterable[Value]) -> None:
+    def _run(self, scope: Scope) -> None:
+        self._stale.discard(scope.index)
+        self._running_scope = scope.index
+        for statement in scope.body:
+            self._execute(statement, scope)
+
+    def _read(self, key: object) -> None:
+        """Note what the function that is run depends on."""
+        if self._running_scope is not None:
+            self._readers[key].add(self._running_scope)
+
+    def _wrote(self, key: object) -> None:
+        if key in self._readers:
+            self._stale |= self._readers[key]
+
+    def _grow(self, target: set[Value], values: Iterable[Value], key: object) -> None:
         before = len(target)
         target.update(values)
-        self._changed |= len(target) != before
+        if len(target) != before:
+            self._changed = True
+            self._wrote(key)
 
     def _define(self, scope: Scope, name: str, node: ast.AST, values: Iterable[Value]) -> None:
-        owner = self._owner(scope, name)
-        self._definition_nodes[id(node)] = node
-        self._grow(self._definitions[owner.index, name].setdefault(id(node), set()), values)
+        self._give((self._owner(scope, name).index, name), node, values)
+
+    def _give(self, key: tuple[int, str], node: ast.AST, values: Iterable[Value]) -> None:
+        """Have a node give a name of a scope some values."""
+        entries = self._definitions[key]
+        if id(node) not in entries:
+            self._definition_nodes[id(node)] = node
+            entries[id(node)] = set()
+            self._wrote(key)
+        self._grow(entries[id(node)], values, key)
 
     def _owner(self, scope: Scope, name: str) -> Scope:
         if name in scope.globals:
@@ -544,7 +582,8 @@ class Program:
                 self._execute_all(node.body, scope)
             case ast.Return():
                 if node.value is not None:
-                    self._grow(self._returns[scope.index], self._evaluate(node.value, scope))
+                    values = self._evaluate(node.value, scope)
+                    self._grow(self._returns[scope.index], values, ~scope.index)
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -577,6 +616,7 @@ class Program:
             if source and source not in scope.stars:
                 scope.stars.append(source)
                 self._changed = True
+                self._wrote(("*", scope.index))
             return
         full = f"{node.module}.{alias.name}" if node.module else alias.name
         submodule = self.project.resolve(path, full, node.level)
@@ -594,11 +634,13 @@ class Program:
         module = self.modules.get(path)
         if module is None or path in seen:
             return NOTHING
+        self._read((module.index, name))
         if (module.index, name) in self._definitions:
             return frozenset().union(*self._definitions[module.index, name].values())
         return self._starred(module, name, seen | {path})
 
     def _starred(self, module: Scope, name: str, seen: frozenset[Path]) -> Values:
+        self._read(("*", module.index))
         for source in reversed(module.stars):
             if isinstance(source, Path):
                 if values := self._global(source, name, seen):
@@ -633,14 +675,18 @@ class Program:
         if isinstance(owner, Inst):
             owner = owner.cls  # one set of fields for all objects of a class
         if isinstance(owner, Mod):
-            module = self.modules[owner.path]
-            self._definition_nodes[id(node)] = node
-            self._grow(self._definitions[module.index, name].setdefault(id(node), set()), values)
+            self._give((self.modules[owner.path].index, name), node, values)
         elif not isinstance(owner, Const | Ext | Func):
             self._definition_nodes[id(node)] = node
-            self._grow(self._fields[owner].setdefault(name, {}).setdefault(id(node), set()), values)
+            entries = self._fields[owner].setdefault(name, {})
+            before = len(entries), len(entries.get(id(node), ()))
+            self._grow(entries.setdefault(id(node), set()), values, (owner, name))
+            if before != (len(entries), len(entries[id(node)])):
+                self._wrote((owner, name))
+                self._wrote((owner, "[") if name.startswith("[") else None)
 
     def _field(self, owner: Value, name: str) -> dict[int, set[Value]]:
+        self._read((owner, name))
         return self._fields.get(owner, {}).get(name, {})
 
     def _item(self, values: Values, key: str) -> Values:
@@ -657,6 +703,7 @@ class Program:
         found: set[Value] = set()
         for value in self._behind(values):
             if isinstance(value, Coll):
+                self._read((value, "["))
                 for name, entries in self._fields.get(value, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
@@ -679,6 +726,7 @@ class Program:
         call = self._calls.get(made.site)
         if call is None or position >= len(call.node.args):
             return NOTHING
+        self._read(id(call.node.args[position]))
         return self._values.get(id(call.node.args[position]), NOTHING)
 
     def _evaluate(self, node: ast.expr, scope: Scope) -> Values:
@@ -687,6 +735,10 @@ class Program:
         if not values <= before:
             self._values[id(node)] = before | values
             self._changed = True
+            self._wrote(id(node))
+            if id(node) in self._base_nodes:
+                self._families, self._subclasses = {}, {}
+                self._wrote("bases")
         return self._values.get(id(node), NOTHING)
 
     def _compute(self, node: ast.expr, scope: Scope) -> Values:
@@ -749,7 +801,7 @@ class Program:
                 return self._evaluate(node.value, scope)
             case ast.Lambda():
                 inner = self.by_node[id(node)]
-                self._grow(self._returns[inner.index], self._evaluate(node.body, inner))
+                self._grow(self._returns[inner.index], self._evaluate(node.body, inner), ~inner.index)
                 return frozenset([Func(inner.index)])
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node, scope)
@@ -778,6 +830,7 @@ class Program:
         owner: Scope | None = self._owner(scope, name)
         direct = owner
         while owner is not None:
+            self._read((owner.index, name))
             if name in owner.names or (owner.index, name) in self._definitions:
                 if not (owner.is_class and owner is not direct):
                     return self._reaching(owner, name, node, same=owner is self.scope_of.get(id(node)))
@@ -955,6 +1008,7 @@ class Program:
         value = holder.value if isinstance(holder, ast.Assign) else None
         self._asked_for_wraps |= isinstance(value, ast.Call)
         while isinstance(value, ast.Call):
+            self._read(id(value.func))
             if Ext(WRAP) in self._values.get(id(value.func), NOTHING):
                 return True
             value = value.func.value if isinstance(value.func, ast.Attribute) else None
@@ -990,6 +1044,7 @@ class Program:
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
+        self._read("bases")
         if cls not in self._families:
             found: list[Value] = [cls]
             for value in found:
@@ -1019,6 +1074,8 @@ class Program:
             for entry in chosen or self.surviving(nodes):
                 found |= stored[id(entry)]
         for base in self.bases(cls):
+            if isinstance(base, Cls):
+                self._read((base.scope, name))
             if isinstance(base, Cls) and (base.scope, name) in self._definitions:
                 for values in self._definitions[base.scope, name].values():
                     found.update(self._method(value, owner) for value in values)
@@ -1173,6 +1230,7 @@ class Program:
                 collection = Coll(id(args.kwarg))
                 self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
                 self._define(inner, args.kwarg.arg, args.kwarg, [collection])
+        self._read(~func.scope)
         return frozenset(self._returns[func.scope])
 
     # Questions
