@@ -33,7 +33,9 @@ class Script:
 
     ``module``: its dotted name, if ``-m`` has to start it. ``tier``: how its processes share the work; ``reasons`` are
     the places that keep it from being sharded, ``dealt`` those where the runtime shards a loader, each with the reason
-    why no DistributedSampler does.
+    why no DistributedSampler does. ``edits``: how many places change, or would; ``left``: how many are left to a
+    person; ``blockers``: how many keep it from being converted. ``tied`` are the programs that are converted with it or
+    not at all, as they run changed lines, ``ties``, that it runs too.
     """
 
     path: Path
@@ -42,6 +44,12 @@ class Script:
     tier: str = "sharded"
     reasons: tuple[Location, ...] = ()
     dealt: tuple[tuple[Location, str], ...] = ()
+    converted: bool = False
+    edits: int = 0
+    left: int = 0
+    blockers: int = 0
+    tied: tuple[Path, ...] = ()
+    ties: tuple[Location, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -54,7 +62,7 @@ class Idle:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The result of one run. No changes: there was nothing to do, or ``errors`` say why nothing is done."""
+    """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not."""
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()

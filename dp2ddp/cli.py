@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from dp2ddp import __version__
 from dp2ddp.config import Config
+from dp2ddp.defects import DEBUG, INTERNAL
 
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
@@ -21,15 +22,15 @@ if TYPE_CHECKING:
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
-DEFECT = "this is a defect of dp2ddp and nothing is changed; DP2DDP_DEBUG=1 shows where it comes from"
+DEFECT = f"this is a defect of dp2ddp and nothing is changed; {DEBUG}=1 shows where it comes from"
 
 CODES = """\
 exit codes:
   0  done, or nothing to do
   1  --check, and something would change
   2  wrong usage
-  3  an error kept a script, or with --force a part of it, from being converted
-  4  a file cannot be read or parsed
+  3  a script was refused, or with --force a part of it; the others are converted
+  4  a file cannot be read or parsed; what does not need it is converted
 """
 
 VERDICTS = """\
@@ -62,10 +63,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except Exception as error:
-        if os.environ.get("DP2DDP_DEBUG"):
+        if os.environ.get(DEBUG):
             traceback.print_exc()
         words = " ".join(f"{type(error).__name__}: {error}".split())
-        _say(f"dp2ddp: DDP000 error: {words}; {DEFECT}")
+        _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
         return KEPT
     return code
 
@@ -239,12 +240,18 @@ def _emit(conversion: Conversion, config: Config) -> int:
         return UNREADABLE if conversion.unreadable else KEPT
     if config.diff:
         _show(conversion, config)
-    sys.stderr.write(report(conversion, written=writes, moved=moved))
+    sys.stderr.write(report(conversion, written=writes, moved=moved, command=_writing(config)))
     if conversion.unreadable:
         return UNREADABLE
     if conversion.errors:
         return KEPT
     return WOULD_CHANGE if config.check and conversion.changes else DONE
+
+
+def _writing(config: Config) -> str:
+    """The command that writes what was shown."""
+    asked = [name for name in ("exact", "force", "mark") if getattr(config, name)]
+    return shlex.join(["dp2ddp", "convert", *config.paths, *(f"--{name}" for name in asked), "--inplace"])
 
 
 def _show(conversion: Conversion, config: Config) -> None:

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.legacy import Mend
 from dp2ddp.plan import Anchor
+from dp2ddp.source import Location
 
 
 class Tier(Enum):
@@ -439,10 +441,21 @@ class Outdated(Fact):
 
 
 @dataclass(frozen=True)
+class Lines:
+    """The lines of a function, or of what runs only where a file is started itself, and the programs that run them."""
+
+    path: Path
+    first: int
+    last: int
+    scripts: frozenset[Path]
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project."""
 
     scripts: tuple[Script, ...] = ()
+    lines: tuple[Lines, ...] = ()
     wraps: tuple[Wrap, ...] = ()
     functional: tuple[Functional, ...] = ()
     bare: tuple[Bare, ...] = ()
@@ -468,8 +481,24 @@ class Facts:
     @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
-        groups = (getattr(self, name) for name in self.__dataclass_fields__)
+        groups = (getattr(self, name) for name in self.__dataclass_fields__ if name != "lines")
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
+
+    def running(self, place: Location) -> frozenset[Path]:
+        """The programs that run what stands at a place: outside of functions, all that import the file."""
+        around = [it for it in self._lines.get(place.path, ()) if it.first <= place.span.line <= it.last]
+        return max(around, key=lambda it: it.first).scripts if around else self.reaching(place.path)
+
+    def reaching(self, path: Path) -> frozenset[Path]:
+        """The programs that import a file, or are it."""
+        return frozenset(script.path for script in self.scripts if path in script.reaches)
+
+    @cached_property
+    def _lines(self) -> dict[Path, list[Lines]]:
+        found: dict[Path, list[Lines]] = {}
+        for lines in self.lines:
+            found.setdefault(lines.path, []).append(lines)
+        return found
 
     def tiers(self, fact: Fact) -> frozenset[Tier]:
         """The tiers of the programs that run a place."""

@@ -170,7 +170,9 @@ Edit = (
 class Finding:
     """A fact about the code, with what is done about it.
 
-    ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person.
+    ``message`` states the fact, ``help`` says what to do. No edits: it is left to a person. ``scripts`` are the
+    programs that it is about, once the plan is divided among them; ``ties`` says whether its edits can only be made if
+    all of them are converted.
     """
 
     rule: str
@@ -180,6 +182,8 @@ class Finding:
     severity: Severity = Severity.NOTE
     safety: Safety = Safety.SAFE
     edits: tuple[Edit, ...] = ()
+    scripts: frozenset[Path] = frozenset()
+    ties: bool = True
 
     @property
     def is_left(self) -> bool:
@@ -189,13 +193,17 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rule:
-    """One pattern of code: its explanation, the check that finds it in Facts, and programs that have it."""
+    """One pattern of code: its explanation, the check that finds it in Facts, and programs that have it.
+
+    ``ties``: its edits make a line something else to a program that is not converted.
+    """
 
     code: str
     name: str
     explanation: str
     check: Callable[..., Iterator[Finding]]
     examples: tuple[str, ...]
+    ties: bool = True
 
 
 def finding(

@@ -147,6 +147,14 @@ class Project:
         changed = {path: self.files[path].mended(found) for path, found in mends.items()}
         return replace(self, files={**self.files, **changed})
 
+    def only(self, paths: Iterable[Path]) -> Project:
+        """The same project as if only these of its files had been asked for."""
+        asked = tuple(paths)
+        reached = frozenset().union(*(self._finder.reach(path) for path in asked))
+        files = {path: file for path, file in self.files.items() if path in reached}
+        unreadable = tuple(file for file in self.unreadable if file.path in reached)
+        return replace(self, files=files, unreadable=unreadable, asked=asked)
+
     def resolve(self, importer: Path, module: str, level: int = 0) -> Path | None:
         """The file of this project that ``importer`` gets for a module, if it is one of them.
 

@@ -276,7 +276,7 @@ def finding(line: int, severity: Severity, *, edited: bool = False, rule: str = 
 def test_the_whole_batch_tier_names_what_forced_it(places: list[tuple[str, int]], words: str) -> None:
     here = Path.cwd()
     reasons = tuple(Location(here / name, Span(line, 0, line, 1)) for name, line in places)
-    script = Script(here / "train.py", frozenset(), tier="whole batch", reasons=reasons)
+    script = Script(here / "train.py", frozenset(), tier="whole batch", reasons=reasons, converted=True)
     said = report(
         Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
     )
@@ -289,7 +289,7 @@ def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
         (Location(here / "data.py", Span(8, 0, 8, 1)), "an IterableDataset has no sampler"),
         (Location(here / "train.py", Span(9, 0, 9, 1)), "it has a sampler of its own"),
     )
-    script = Script(here / "train.py", frozenset(), dealt=dealt)
+    script = Script(here / "train.py", frozenset(), dealt=dealt, converted=True)
     said = report(
         Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
     )
@@ -301,6 +301,7 @@ def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
 
 def test_a_report_counts_names_and_says_how_to_start() -> None:
     here = Path.cwd()
+    tie = Location(here / "third.py", Span(7, 0, 7, 1))
     conversion = Conversion(
         changes=(Change(here / "train.py", "", "x\n"),),
         findings=(
@@ -309,7 +310,11 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
             finding(3, Severity.WARNING),
             finding(4, Severity.NOTE),
         ),
-        scripts=(Script(here / "train.py", frozenset({here / "train.py"})),),
+        scripts=(
+            Script(here / "second.py", frozenset(), blockers=2, edits=3),
+            Script(here / "third.py", frozenset(), edits=1, tied=(here / "second.py",), ties=(tie,)),
+            Script(here / "train.py", frozenset(), converted=True, edits=2, left=1),
+        ),
         unreadable=(Unreadable(here / "broken.py", 7, "not valid Python: no"),),
         idle=(Idle(here / "eval.py", "no DataParallel"), Idle(here / "done.py", "already converted")),
         asked=(here / "train.py",),
@@ -319,11 +324,15 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "train.py:2: DDP999 warning: it is so; do this",
         "train.py:3: DDP999 warning: it is so; do this",
         "train.py:4: DDP999 note: it is so; do this",
-        "train.py: 3 sites found, 2 rewritten, 1 left to you",
+        "second.py: refused: 2 blockers, 3 edits ready",
+        "third.py: refused: 1 edit ready; it changes together with second.py, as both run line 7",
+        "train.py: 2 edits, 1 left to you",
         "  sharded: every process draws its part of each batch",
         "  start it with: python train.py ...  (one process per GPU)",
         "             or: torchrun --nproc-per-node N train.py ...",
         "eval.py: nothing to do (no DataParallel)",
         "done.py: nothing to do (already converted)",
         "wrote: train.py",
+        "1 converted, 2 refused (second.py: 2 blockers; third.py: changes together with second.py); "
+        "next: start it as said above",
     ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
@@ -84,3 +85,39 @@ def test_the_other_branch_of_a_condition_reaches_a_place_only_round_a_loop() -> 
     assert inner(attempt.format("pass")) == ["First", "Other"]
     loop = "for _ in range(2):\n" + "".join(f"    {line}\n" for line in choice.splitlines())
     assert inner(loop) == ["First", "Other"]
+
+
+BRANCHES = {
+    "a name of the module": (
+        "if ready:\n    net = First()\nelse:\n    net = Other()\n\n\ndef use():\n    return net\n",
+        {"First", "Other"},
+    ),
+    "a name that a condition may change": (
+        "net = First()\nif ready:\n    net = Other()\n\n\ndef use():\n    return net\n",
+        {"First", "Other"},
+    ),
+    "a name that an error may change": (
+        "try:\n    net = First()\nexcept OSError:\n    net = Other()\n\n\ndef use():\n    return net\n",
+        {"First", "Other"},
+    ),
+    "an attribute": (
+        "class Holder:\n    def __init__(self):\n        if ready:\n            self.net = First()\n        else:\n"
+        "            self.net = Other()\n\n    def use(self):\n        return self.net\n\n\nHolder().use()\n",
+        {"First", "Other"},
+    ),
+    "a name that is given anew": (
+        "net = First()\nwith ready:\n    net = Other()\n\n\ndef use():\n    return net\n",
+        {"Other"},
+    ),
+}
+
+
+@pytest.mark.parametrize("name", BRANCHES)
+def test_a_name_is_what_any_branch_makes_it_to_another_function(name: str) -> None:
+    text, classes = BRANCHES[name]
+    path = Path("/example/a.py")
+    project = Project.of({path: f"class First:\n    pass\n\n\nclass Other:\n    pass\n\n\n{text}"})
+    program = Program(project, project.files.values())
+    returned = next(node for node in program.nodes.values() if isinstance(node, ast.Return))
+    found = program.values(returned.value)
+    assert {program.scopes[it.cls.scope].node.name for it in found if isinstance(it, Inst)} == classes

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,9 +31,9 @@ from dp2ddp.analyse import (
     questions,
     reports,
 )
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.link import Program
-from dp2ddp.facts import Facts, Gather, Loader, Obstacle, Outdated
+from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.source import Project, SourceFile
 
@@ -105,6 +106,7 @@ def analyse(linked: Linked) -> Facts:
     left = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
+        lines=tuple(_lines(context)),
         wraps=wrapped,
         functional=tuple(functional.collect(context)),
         bare=tuple(trained.values()),
@@ -142,6 +144,19 @@ def analyse(linked: Linked) -> Facts:
         ),
     )
     return replace(facts, obstacles=(*facts.obstacles, *_misplaced(context)))
+
+
+def _lines(context: Context) -> Iterator[Lines]:
+    """Every function, and what runs only in the program that a file is, with the programs that run it."""
+    program = context.program
+    for scope in program.scopes:
+        if isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef):
+            first, last = scope.body[0].lineno, scope.body[-1].end_lineno or 0
+            yield Lines(scope.file.path, first, last, context.run_by(scope.body[0]))
+        for statement in scope.body if scope.is_module else ():
+            if isinstance(statement, ast.If) and is_main_guard(statement.test):
+                first, last = statement.body[0].lineno, statement.body[-1].end_lineno or 0
+                yield Lines(scope.file.path, first, last, context.run_by(statement))
 
 
 def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:

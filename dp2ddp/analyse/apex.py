@@ -20,6 +20,7 @@ from dp2ddp.analyse.autocast import Regions, Unfollowed
 from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.link import (
     INITIALIZE,
+    NOTHING,
     WRAP,
     Bound,
     Call,
@@ -30,6 +31,7 @@ from dp2ddp.analyse.link import (
     Scope,
     Value,
     Values,
+    closure,
     full_name,
 )
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
@@ -590,12 +592,16 @@ class _Use:
 
     def _bare(self, values: Values) -> Values:
         """Models as they are before they are wrapped."""
-        found: set[Value] = set()
-        for value in values:
+
+        def inside(value: Value) -> ast.expr | None:
             is_wrap = isinstance(value, Made) and value.name == WRAP
-            module = self.context.given.get(value.site) if is_wrap else None
-            found |= {value} if module is None else self._bare(self.program.values(module) - {value})
-        return frozenset(found)
+            return self.context.given.get(value.site) if is_wrap else None  # type: ignore[union-attr]
+
+        def behind(value: Value) -> Values:
+            module = inside(value)
+            return NOTHING if module is None else self.program.values(module)
+
+        return frozenset(value for value in closure(values, behind) if inside(value) is None)
 
     # How the scaler comes to where it is needed
 

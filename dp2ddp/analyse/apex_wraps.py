@@ -255,7 +255,7 @@ class _Use:
         """torch's wants parameters to train, and averages the gradients of those that do when it wraps them."""
         module = call.argument("module", 0)
         models = self.program.values(module) if module is not None else frozenset()
-        later = self._later(call.node, frozenset())
+        later = self._later(call.node, set())
         for node, owner, value in self._switches:
             off = isinstance(value, ast.Constant) and value.value is False
             if not off and id(node) in later:
@@ -290,7 +290,7 @@ class _Use:
                 return model
         return parameter
 
-    def _later(self, node: ast.AST, seen: frozenset[int]) -> set[int]:
+    def _later(self, node: ast.AST, seen: set[int]) -> set[int]:
         """Identities of all that may run after a node: what follows it, in loops round it and after its calls, too."""
         found: set[int] = set()
         statement = self.program.statement(node)
@@ -305,8 +305,10 @@ class _Use:
                 return found
             statement = self.program.statement(around)
         scope = self.program.by_node[id(statement)].index
-        for call in self.context.callers.get(scope, ()) if scope not in seen else ():
-            found |= self._later(call, seen | {scope})
+        if scope not in seen:
+            seen.add(scope)
+            for call in self.context.callers.get(scope, ()):
+                found |= self._later(call, seen)
         return found
 
     # What else is asked of it
@@ -351,8 +353,9 @@ class _Use:
                 break
         scope = self.program.scope(node)
         if scope.index not in seen:
+            seen.add(scope.index)
             for call in self.context.callers.get(scope.index, []):
-                yield from self._rounds(call, seen | {scope.index})
+                yield from self._rounds(call, seen)
 
     @cached_property
     def _forwards(self) -> list[Call]:

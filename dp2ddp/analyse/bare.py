@@ -128,12 +128,12 @@ def _parts(context: Context, samples: Samples, values: Values) -> Values:
             waiting += [it for it in held if context.module_class(it)]
         elif isinstance(value, Made) and value.name in CONTAINERS:
             waiting += (it for element in samples.held(value) or () for it in context.program.values(element))
-    return frozenset(it for it in found if context.module_class(it))  # type: ignore[arg-type]
+    return context.program.ordered(it for it in found if context.module_class(it))  # type: ignore[arg-type]
 
 
 def _inner(context: Context, parts: Values) -> Values:
     """Those of some modules that hold nothing that is wrapped."""
-    return frozenset(
+    return context.program.ordered(
         part
         for part in parts
         if not isinstance(part, Inst)

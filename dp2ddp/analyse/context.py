@@ -339,7 +339,7 @@ class Context:
 
     def _inside(self, sites: Iterable[int]) -> Values:
         modules = (self.given[site] for site in sites if site in self.given)
-        return frozenset().union(*map(self.program.values, modules))
+        return self.program.ordered(frozenset().union(*map(self.program.values, modules)))
 
     def is_wrapped(self, values: Values) -> bool:
         """Whether an expression may be a model that DataParallel wraps in a program that trains it."""

@@ -87,6 +87,10 @@ class Found:
     parts: tuple[int, ...] | None = None
     changed: dict[int, int] = field(default_factory=dict)
     fails: bool = False
+    known: dict[int, tuple[int, int]] = field(default_factory=dict)
+    """How expressions differ, with the state of knowledge in which that was found."""
+    entered: dict[int, tuple[int, list[Entry]]] = field(default_factory=dict)
+    """What calls enter, likewise."""
 
 
 @dataclass(frozen=True)
@@ -124,6 +128,8 @@ class _Following:
         self.shared: dict[object, int] = {}  # definitions, as other functions see them
         self.foreign: dict[object, int] = {}  # and those whose values others change
         self.bodies: dict[int, list[ast.AST]] = {}
+        self.state = 0
+        """Counts what is found: what was asked in the same state has the same answer."""
         self.leaving: dict[tuple[int, Frame], ast.AST] = {}
         """What leaves out work in a frame: looked at when all that differs is found."""
         self.found: dict[int, list[tuple[bool, Obstacle]]] = defaultdict(list)
@@ -159,7 +165,12 @@ class _Following:
         return self.frames[frame]
 
     def _wake(self, key: object) -> None:
+        self.state += 1
         self.waiting |= self.asking.get(key, {})
+
+    def _again(self, frame: Frame) -> None:
+        self.state += 1
+        self.waiting[frame] = None
 
     def _held(self, values: Values) -> int:
         """What containers hold."""
@@ -212,8 +223,9 @@ class _Following:
         method = getattr(call.node.func, "attr", "")
         if method in TRAINING or method in ("zero_grad", "requires_grad_"):
             return not self.program.called_scopes(node)
-        kept = any("state_dict" in ast.unparse(it) for it in call.node.args)
-        if call.names & (SAVES | ENDING) or (call.names & KEEPING and kept) or _clips(call) or _makes(call):
+        if call.names & (SAVES | ENDING) or _clips(call) or _makes(call):
+            return True
+        if call.names & KEEPING and any("state_dict" in ast.unparse(it) for it in call.node.args):
             return True
         return self.context.is_wrapped(call.callees)
 
@@ -278,6 +290,13 @@ class _Following:
     def _how(self, node: ast.AST | None, frame: Frame, found: Found) -> int:
         if node is None or id(node) in self.reported.whole:
             return 0
+        state, how = found.known.get(id(node), (-1, 0))
+        if state != self.state:
+            how = self._computed(node, frame, found)
+            found.known[id(node)] = self.state, how
+        return how
+
+    def _computed(self, node: ast.AST, frame: Frame, found: Found) -> int:
         match node:
             case ast.Constant() | ast.Lambda():
                 return 0
@@ -427,7 +446,7 @@ class _Following:
             return DRAWN
         if method in SIZES:
             return 0
-        entries = list(self._entries(node, frame, found))
+        entries = self._entries(node, frame, found)
         how = _any(self._of(it.frame).returned for it in entries)
         if not entries or self._is_outside(call):
             own = [it for it in given if not it & SIZED] + [DRAWN for it in given if it & SIZED]
@@ -470,7 +489,14 @@ class _Following:
 
     # What a call enters
 
-    def _entries(self, node: ast.Call, frame: Frame, found: Found) -> Iterator[Entry]:
+    def _entries(self, node: ast.Call, frame: Frame, found: Found) -> list[Entry]:
+        state, entries = found.entered.get(id(node), (-1, []))
+        if state != self.state:
+            entries = list(self._entering(node, frame, found))
+            found.entered[id(node)] = self.state, entries
+        return entries
+
+    def _entering(self, node: ast.Call, frame: Frame, found: Found) -> Iterator[Entry]:
         call = self.program.call(node)
         if call is None or self.context.is_wrapped(call.callees):
             return
@@ -693,7 +719,7 @@ class _Following:
             return [DRAWN, *[0] * (count - 1)]
         if isinstance(value, ast.Call) and id(value) not in self.reported.whole:
             call = self.program.call(value)
-            entries = list(self._entries(value, frame, found)) if call and not self._is_outside(call) else []
+            entries = self._entries(value, frame, found) if call and not self._is_outside(call) else []
             handed = [self._of(it.frame).parts for it in entries]
             if handed and all(it is not None and len(it) == count for it in handed):
                 return [_any(it) for it in zip(*handed, strict=True)]  # type: ignore[arg-type]
@@ -821,7 +847,7 @@ class _Following:
                 self.leaving[id(why), frame] = why
             elif span not in found.spans:
                 found.spans[span] = why
-                self.waiting[frame] = None
+                self._again(frame)
 
     def _is_work_within(self, span: tuple[int, int], frame: Frame) -> bool:
         """Whether leaving decides already, and nothing more is to be said of what comes after it."""
@@ -864,7 +890,7 @@ class _Following:
     def _add(self, found: set[int], node: ast.AST) -> None:
         if id(node) not in found:
             found.add(id(node))
-            self.waiting[self.frame] = None
+            self._again(self.frame)
 
     def _grow(self, found: dict, key: object, how: int, asked: object = None) -> None:
         """Have more differ, and look again at what asked for it; by default that has the same key."""

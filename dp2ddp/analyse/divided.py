@@ -523,8 +523,9 @@ class Divided(EvaluationLoop):
             if id(use) in self.inside
         }
 
-    def _is_part(self, use: ast.Name, seen: frozenset[ast.AST] = frozenset()) -> bool:
+    def _is_part(self, use: ast.Name, seen: set[ast.AST] | None = None) -> bool:
         """Whether a name is an element of the batch, as the loader hands it out or on another device."""
+        seen = set() if seen is None else seen
         for made in self._reaching(use):
             if made not in self._places:
                 return False
@@ -536,8 +537,10 @@ class Divided(EvaluationLoop):
             moved = _moved(right_side(statement, made))
             if moved is None:
                 return False
-            if made not in seen and not self._is_part(moved, seen | {made}):
-                return False
+            if made not in seen:
+                seen.add(made)
+                if not self._is_part(moved, seen):
+                    return False
         return True
 
     def _check_tensors(self, use: ast.Name, forward: _Forward) -> None:

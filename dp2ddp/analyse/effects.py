@@ -715,7 +715,7 @@ def rereads(context: Context) -> tuple[Reread, ...]:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
-        for statement in _places(context, call.node, writes, frozenset()):
+        for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
@@ -747,7 +747,7 @@ def _fetches_by_shell(call: Call) -> bool:
     )
 
 
-def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[int]) -> Iterator[ast.stmt]:
+def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> Iterator[ast.stmt]:
     """The statements before which all processes must wait: after one that writes, outside conditions."""
     program = context.program
     inside: ast.stmt = program.statement(node)
@@ -763,9 +763,10 @@ def _places(context: Context, node: ast.AST, writes: set[int], seen: frozenset[i
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if scope not in seen:
+                seen.add(scope)
                 for call in context.callers.get(scope, ()):
                     if context.runs_in_training(call):
-                        yield from _places(context, call, writes, seen | {scope})
+                        yield from _places(context, call, writes, seen)
             return
         if not isinstance(parent, ast.stmt):
             return

@@ -323,7 +323,8 @@ class EvaluationLoop:
                     given.append(node.value)
             elif isinstance(node, ast.For) and node is not self.node and name.id in _stored(node.target):
                 given.append(node.iter)
-        return any(self._is_older(root, seen | {name.id}) for value in given for root in _looks_at(value))
+        seen.add(name.id)
+        return any(self._is_older(root, seen) for value in given for root in _looks_at(value))
 
     def _check_discarded(self, call: ast.Call) -> None:
         """A method whose result nobody looks at is called for what else it does."""
@@ -388,9 +389,13 @@ class EvaluationLoop:
                 self._check_discarded(node.value)
         self._check_node(node, in_forward)
 
-    def _is_given(self, name: ast.Name, scope: Scope, seen: frozenset[int] = frozenset()) -> bool:
+    def _is_given(self, name: ast.Name, scope: Scope, seen: set[int] | None = None) -> bool:
         """Whether a name in a function may stand for something that was there before, or for a part of it."""
-        for made in self.program.definitions(name) if id(name) not in seen else ():
+        seen = set() if seen is None else seen
+        if id(name) in seen:
+            return False
+        seen.add(id(name))
+        for made in self.program.definitions(name):
             if isinstance(made, ast.arg):
                 return True
             statement = self.program.statement(made)
@@ -399,7 +404,7 @@ class EvaluationLoop:
                     return True
             elif isinstance(statement, ast.Assign | ast.For):
                 value = statement.value if isinstance(statement, ast.Assign) else statement.iter
-                if any(self._is_given(root, scope, seen | {id(name)}) for root in _looks_at(value)):
+                if any(self._is_given(root, scope, seen) for root in _looks_at(value)):
                     return True
         return False
 

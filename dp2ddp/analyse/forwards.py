@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
@@ -33,10 +34,11 @@ class Forwards(Samples):
 
     def unseen(self, node: ast.expr) -> ast.Call | None:
         """What a model's forward calls of its own to make a value, where nothing is known of that."""
-        waiting: list[tuple[ast.expr, Inst | None]] = [(node, None)]
+        waiting: deque[tuple[ast.expr, Inst | None]] = deque([(node, None)])
         seen: set[int] = set()
+        walked: set[int] = set()
         while waiting:
-            part, model = waiting.pop(0)
+            part, model = waiting.popleft()
             if id(part) in seen:
                 continue
             seen.add(id(part))
@@ -51,8 +53,9 @@ class Forwards(Samples):
                     return part
                 case ast.Name():
                     waiting += ((it, model) for it in self._sources(part))
-                case _:
-                    inner = (it for it in ast.walk(part) if isinstance(it, ast.Call | ast.Name))
+                case _ if id(part) not in walked:
+                    inner = [it for it in ast.walk(part) if isinstance(it, ast.Call | ast.Name)]
+                    walked.update(map(id, inner))
                     waiting += ((it, model) for it in inner)
         return None
 
@@ -98,11 +101,15 @@ class Forwards(Samples):
 
     def _models(self, callee: object) -> Iterator[object]:
         """The models that a wrapped one is made of."""
-        for value in self.context.inside(callee):
-            if not self.context.is_wrapped(frozenset([value])):
-                yield value
-            elif value != callee:
-                yield from self._models(value)
+        waiting, seen = [callee], {callee}
+        while waiting:
+            inner = [it for it in self.context.inside(waiting.pop()) if it not in seen]
+            seen.update(inner)
+            for value in inner:
+                if self.context.is_wrapped(frozenset([value])):
+                    waiting.append(value)
+                else:
+                    yield value
 
     def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
         """What a model hands out to one call, by each place of its forward that returns."""
@@ -155,14 +162,18 @@ class _Inside(Samples):
         return Kind.ROWS if layers else Kind.OUTPUT
 
 
-def is_layer(program: Program, value: object) -> bool:
-    """Whether an object is a layer of torch.nn, or several in order, that hands out a row for each sample."""
+def is_layer(program: Program, value: object, asked: frozenset[object] = frozenset()) -> bool:
+    """Whether an object is a layer of torch.nn, or several in order, that hands out a row for each sample.
+
+    ``asked``: those that it is part of.
+    """
     if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
         return False
     call = program.call(program.node(value.site))
     if value.name == "torch.nn.Sequential" and call is not None and call.node.args:
         last = program.values(call.node.args[-1])
-        return bool(last) and all(is_layer(program, it) for it in last)
+        behind = asked | {value}
+        return bool(last) and all(is_layer(program, it, behind) for it in last if it not in asked)
     return value.name.removeprefix("torch.nn.") in LAYERS
 
 

@@ -213,11 +213,11 @@ class Gathering(Forwards):
         return any(
             alike.draws(call)
             for inner in ast.walk(test)
-            for source in (inner, *self._sources(inner))
+            for source in (inner, *self._given_parts(inner))
             if (call := self.program.call(source)) is not None
         )
 
-    def _sources(self, node: ast.AST) -> list[ast.AST]:
+    def _given_parts(self, node: ast.AST) -> list[ast.AST]:
         """All parts of what a name may be given."""
         held = [
             self.program.statement(it) for it in self.program.definitions(node) if not isinstance(it, ast.arg)

@@ -11,10 +11,12 @@ from __future__ import annotations
 import ast
 import builtins
 import sys
+from bisect import bisect_right
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
@@ -164,6 +166,22 @@ Values = frozenset[Value]
 NOTHING: Values = frozenset()
 
 
+class Ordered(frozenset[Value]):
+    """Values that are gone through in the order of the source, not by where they lie in memory."""
+
+    order: tuple[Value, ...]
+
+    @classmethod
+    def of(cls, values: Collection[Value]) -> Ordered:
+        """Distinct values in the order in which they are given."""
+        made = cls(values)
+        made.order = tuple(values)
+        return made
+
+    def __iter__(self) -> Iterator[Value]:
+        return iter(self.order)
+
+
 @dataclass
 class Scope:
     """A module, class or function body, with the names it binds."""
@@ -190,7 +208,7 @@ class Scope:
         """The class that a function is a method of."""
         return Cls(self.parent.index) if self.parent is not None and self.parent.is_class else None
 
-    @property
+    @cached_property
     def body(self) -> list[ast.stmt]:
         body = self.node.body  # type: ignore[attr-defined]
         return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]
@@ -222,14 +240,14 @@ class Call:
                 return before[position]
         return None
 
-    @property
-    def names(self) -> set[str]:
+    @cached_property
+    def names(self) -> frozenset[str]:
         """Full names of the callees outside the project; calling an object is calling its ``__call__``."""
-        return {
+        return frozenset(
             f"{name}.__call__" if isinstance(callee, Made) else name
             for callee in self.callees
             if (name := full_name(callee))
-        }
+        )
 
 
 def full_name(value: Value) -> str:
@@ -242,16 +260,41 @@ def full_name(value: Value) -> str:
     return ""
 
 
+@dataclass
+class _Definitions:
+    """What gives one name its values, in source order: ``nodes`` with their ``orders``; ``inside`` comprehensions."""
+
+    nodes: list[ast.AST] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    inside: dict[int, ast.AST] = field(default_factory=dict)
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class _Around:
+    """What stands round a place, inside out, with the place of each, the blocks that it is in, and the loops."""
+
+    nodes: list[ast.AST]
+    places: dict[int, int]
+    blocks: set[int]
+    loops: list[ast.AST]
+
+    @classmethod
+    def whole(cls, node: ast.AST, body: ast.AST) -> _Around:
+        """Where a body has run to its end, in none of its blocks; ``node`` is something in it."""
+        return cls([node, body], {id(node): 0, id(body): 1}, set(), [])
+
+
 def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values:
     """Values with all that ``after`` leads to from them."""
-    found: set[Value] = set()
+    found: dict[Value, None] = {}
     waiting = list(values)
     while waiting:
         value = waiting.pop()
         if value not in found:
-            found.add(value)
+            found[value] = None
             waiting += after(value)
-    return frozenset(found)
+    return Ordered.of(found)
 
 
 class Program:
@@ -277,8 +320,24 @@ class Program:
         self.misplaced: list[ast.stmt] = []
         """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
+        self._running_scope: int | None = None
+        self._readers: dict[object, set[int]] = defaultdict(set)
+        """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
+        self._stale: set[int] = set()
+        """The functions that have read what has changed since."""
+        self._base_nodes: set[int] = set()
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
+        self._blocks: dict[int, list[ast.stmt]] = {}
+        self._ends: dict[int, int] = {}
+        self._in_order: dict[tuple[int, str], _Definitions] = {}
+        self._kept: dict[tuple[int, int, str], tuple[int, list[int]]] = {}
+        self._asked_for_wraps = False
+        self._found: dict[int, list[ast.AST]] = {}
+        self._running: dict[int, tuple[ast.AST, ...]] = {}
+        self._entering: dict[int, frozenset[int]] = {}
+        self._entering_of: dict[int, frozenset[int]] = {}
+        self._entering_deep: dict[frozenset[int], frozenset[int]] = {}
         for file in self.files:
             self._collect(file.tree, file, None)
         self._link()
@@ -296,43 +355,70 @@ class Program:
         self.by_node[id(node)] = scope
         return scope
 
-    def _walk(self, node: ast.AST, scope: Scope, file: SourceFile) -> None:
-        for child in ast.iter_child_nodes(node):
-            self.parents[id(child)] = node
-            self.nodes[id(child)] = child
-            self.order[id(child)] = len(self.order)
-            self.scope_of[id(child)] = scope
-            self.file_of[id(child)] = file
-            inner = scope
-            if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
-                if not isinstance(child, ast.Lambda):
-                    scope.names.add(child.name)
-                inner = self._scope(child, file, scope)
-                if isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-                    every = ast.walk(child.args)
-                    inner.names.update(arg.arg for arg in every if isinstance(arg, ast.arg))
-            elif isinstance(child, ast.Name) and isinstance(child.ctx, ast.Store | ast.Del):
-                scope.names.add(child.id)
-            elif isinstance(child, ast.Import | ast.ImportFrom):
-                for alias in child.names:
-                    scope.names.add(alias.asname or alias.name.partition(".")[0])
-            elif isinstance(child, ast.ExceptHandler) and child.name:
-                scope.names.add(child.name)
-            elif isinstance(child, ast.Global):
-                scope.globals.update(child.names)
-            elif isinstance(child, ast.Nonlocal):
-                scope.nonlocals.update(child.names)
-            self._walk(child, inner, file)
+    def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
+        waiting = [(child, tree, scope) for child in reversed(self._children(tree))]
+        walked = []
+        while waiting:
+            node, parent, scope = waiting.pop()
+            self.parents[id(node)] = parent
+            self.nodes[id(node)] = node
+            self.order[id(node)] = len(self.order)
+            self.scope_of[id(node)] = scope
+            self.file_of[id(node)] = file
+            walked.append(node)
+            inner = self._bound_by(node, scope, file)
+            waiting += [(child, node, inner) for child in reversed(self._children(node))]
+        for node in reversed(walked):
+            end = self._ends.setdefault(id(node), self.order[id(node)])
+            around = id(self.parents[id(node)])
+            self._ends[around] = max(end, self._ends.get(around, end))
+
+    def _children(self, node: ast.AST) -> list[ast.AST]:
+        """What a node is made of; the blocks of statements among that are noted."""
+        found: list[ast.AST] = []
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += (it for it in value if isinstance(it, ast.AST))
+                if value and isinstance(value[0], ast.stmt):
+                    self._blocks.update((id(it), value) for it in value)
+        return found
+
+    def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
+        """Note the names that a node binds. Returns the scope of what stands in it."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            if not isinstance(node, ast.Lambda):
+                scope.names.add(node.name)
+            inner = self._scope(node, file, scope)
+            if isinstance(node, ast.ClassDef):
+                self._base_nodes.update(map(id, node.bases))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
+            return inner
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            scope.names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                scope.names.add(alias.asname or alias.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            scope.names.add(node.name)
+        elif isinstance(node, ast.Global):
+            scope.globals.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            scope.nonlocals.update(node.names)
+        return scope
 
     def parent(self, node: ast.AST) -> ast.AST | None:
         return self.parents.get(id(node))
 
     def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
         """What stands round a node, inside out."""
-        current = self.parent(node)
+        parents = self.parents
+        current = parents.get(id(node))
         while current is not None:
             yield current
-            current = self.parent(current)
+            current = parents.get(id(current))
 
     def statement(self, node: ast.AST) -> ast.stmt:
         """The innermost statement that holds a node."""
@@ -348,11 +434,7 @@ class Program:
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
         """The list of statements that a statement stands in."""
-        parent = self.parents[id(statement)]
-        for _, value in ast.iter_fields(parent):
-            if isinstance(value, list) and any(entry is statement for entry in value):
-                return value
-        raise LookupError(ast.dump(statement))
+        return self._blocks[id(statement)]
 
     def anchor(self, node: ast.AST) -> Anchor:
         file = self.file(node)
@@ -377,9 +459,16 @@ class Program:
 
     def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
         """A node and all below it that run with it: the bodies of functions are left out."""
-        yield node
-        for child in _run_with(node):
-            yield from self.descendants(child)
+        running, waiting = self._running, [node]
+        while waiting:
+            current = waiting.pop()
+            yield current
+            below = running.get(id(current))
+            if below is None:
+                below = tuple(_run_with(current))[::-1]
+                if id(current) in self.nodes:  # else it may go, and another one may be where it was
+                    running[id(current)] = below
+            waiting += below
 
     def body(self, scope: Scope) -> Iterator[ast.AST]:
         """All nodes that run when a module, class or function runs."""
@@ -389,24 +478,57 @@ class Program:
     # Linking
 
     def _link(self) -> None:
+        """Run every function again and again until nothing new comes of it: first those that read what has changed."""
         for _ in range(50):
             self._changed = False
             self._families, self._subclasses = {}, {}  # more bases may be known now
             for scope in self.scopes:
-                for statement in scope.body:
-                    self._execute(statement, scope)
+                self._run(scope)
             if not self._changed:
-                return
+                break
+            while self._stale:
+                stale, self._stale = sorted(self._stale), set()
+                for index in stale:
+                    self._run(self.scopes[index])
+        self._running_scope = None
+        self._readers.clear()
+        for key, call in self._calls.items():
+            if len(call.callees) > 1:
+                self._calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
 
-    def _grow(self, target: set[Value], values: Iterable[Value]) -> None:
+    def _run(self, scope: Scope) -> None:
+        self._stale.discard(scope.index)
+        self._running_scope = scope.index
+        for statement in scope.body:
+            self._execute(statement, scope)
+
+    def _read(self, key: object) -> None:
+        """Note what the function that is run depends on."""
+        if self._running_scope is not None:
+            self._readers[key].add(self._running_scope)
+
+    def _wrote(self, key: object) -> None:
+        if key in self._readers:
+            self._stale |= self._readers[key]
+
+    def _grow(self, target: set[Value], values: Iterable[Value], key: object) -> None:
         before = len(target)
         target.update(values)
-        self._changed |= len(target) != before
+        if len(target) != before:
+            self._changed = True
+            self._wrote(key)
 
     def _define(self, scope: Scope, name: str, node: ast.AST, values: Iterable[Value]) -> None:
-        owner = self._owner(scope, name)
-        self._definition_nodes[id(node)] = node
-        self._grow(self._definitions[owner.index, name].setdefault(id(node), set()), values)
+        self._give((self._owner(scope, name).index, name), node, values)
+
+    def _give(self, key: tuple[int, str], node: ast.AST, values: Iterable[Value]) -> None:
+        """Have a node give a name of a scope some values."""
+        entries = self._definitions[key]
+        if id(node) not in entries:
+            self._definition_nodes[id(node)] = node
+            entries[id(node)] = set()
+            self._wrote(key)
+        self._grow(entries[id(node)], values, key)
 
     def _owner(self, scope: Scope, name: str) -> Scope:
         if name in scope.globals:
@@ -461,7 +583,8 @@ class Program:
                 self._execute_all(node.body, scope)
             case ast.Return():
                 if node.value is not None:
-                    self._grow(self._returns[scope.index], self._evaluate(node.value, scope))
+                    values = self._evaluate(node.value, scope)
+                    self._grow(self._returns[scope.index], values, ~scope.index)
             case _:
                 for child in ast.iter_child_nodes(node):
                     if isinstance(child, ast.expr):
@@ -494,6 +617,7 @@ class Program:
             if source and source not in scope.stars:
                 scope.stars.append(source)
                 self._changed = True
+                self._wrote(("*", scope.index))
             return
         full = f"{node.module}.{alias.name}" if node.module else alias.name
         submodule = self.project.resolve(path, full, node.level)
@@ -511,11 +635,13 @@ class Program:
         module = self.modules.get(path)
         if module is None or path in seen:
             return NOTHING
+        self._read((module.index, name))
         if (module.index, name) in self._definitions:
             return frozenset().union(*self._definitions[module.index, name].values())
         return self._starred(module, name, seen | {path})
 
     def _starred(self, module: Scope, name: str, seen: frozenset[Path]) -> Values:
+        self._read(("*", module.index))
         for source in reversed(module.stars):
             if isinstance(source, Path):
                 if values := self._global(source, name, seen):
@@ -550,14 +676,18 @@ class Program:
         if isinstance(owner, Inst):
             owner = owner.cls  # one set of fields for all objects of a class
         if isinstance(owner, Mod):
-            module = self.modules[owner.path]
-            self._definition_nodes[id(node)] = node
-            self._grow(self._definitions[module.index, name].setdefault(id(node), set()), values)
+            self._give((self.modules[owner.path].index, name), node, values)
         elif not isinstance(owner, Const | Ext | Func):
             self._definition_nodes[id(node)] = node
-            self._grow(self._fields[owner].setdefault(name, {}).setdefault(id(node), set()), values)
+            entries = self._fields[owner].setdefault(name, {})
+            before = len(entries), len(entries.get(id(node), ()))
+            self._grow(entries.setdefault(id(node), set()), values, (owner, name))
+            if before != (len(entries), len(entries[id(node)])):
+                self._wrote((owner, name))
+                self._wrote((owner, "[") if name.startswith("[") else None)
 
     def _field(self, owner: Value, name: str) -> dict[int, set[Value]]:
+        self._read((owner, name))
         return self._fields.get(owner, {}).get(name, {})
 
     def _item(self, values: Values, key: str) -> Values:
@@ -574,6 +704,7 @@ class Program:
         found: set[Value] = set()
         for value in self._behind(values):
             if isinstance(value, Coll):
+                self._read((value, "["))
                 for name, entries in self._fields.get(value, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
@@ -596,6 +727,7 @@ class Program:
         call = self._calls.get(made.site)
         if call is None or position >= len(call.node.args):
             return NOTHING
+        self._read(id(call.node.args[position]))
         return self._values.get(id(call.node.args[position]), NOTHING)
 
     def _evaluate(self, node: ast.expr, scope: Scope) -> Values:
@@ -604,6 +736,10 @@ class Program:
         if not values <= before:
             self._values[id(node)] = before | values
             self._changed = True
+            self._wrote(id(node))
+            if id(node) in self._base_nodes:
+                self._families, self._subclasses = {}, {}
+                self._wrote("bases")
         return self._values.get(id(node), NOTHING)
 
     def _compute(self, node: ast.expr, scope: Scope) -> Values:
@@ -666,7 +802,7 @@ class Program:
                 return self._evaluate(node.value, scope)
             case ast.Lambda():
                 inner = self.by_node[id(node)]
-                self._grow(self._returns[inner.index], self._evaluate(node.body, inner))
+                self._grow(self._returns[inner.index], self._evaluate(node.body, inner), ~inner.index)
                 return frozenset([Func(inner.index)])
             case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
                 return self._comprehension(node, scope)
@@ -695,6 +831,7 @@ class Program:
         owner: Scope | None = self._owner(scope, name)
         direct = owner
         while owner is not None:
+            self._read((owner.index, name))
             if name in owner.names or (owner.index, name) in self._definitions:
                 if not (owner.is_class and owner is not direct):
                     return self._reaching(owner, name, node, same=owner is self.scope_of.get(id(node)))
@@ -706,9 +843,38 @@ class Program:
 
     def _reaching(self, owner: Scope, name: str, use: ast.AST, same: bool) -> Values:
         definitions = self._definitions.get((owner.index, name), {})
-        nodes = {key: self._definition_nodes[key] for key in definitions}
-        kept = self.reaching(nodes.values(), use) if same else self.surviving(nodes.values())
-        return frozenset().union(*(definitions[id(node)] for node in kept))
+        known = self._sorted((owner.index, name))
+        key = id(use) if same else 0, owner.index, name
+        size, kept = self._kept.get(key, (0, []))
+        if size != len(definitions):
+            self._asked_for_wraps = False
+            kept = [id(it) for it in (self._reached(known, use) if same else self.surviving(known.nodes))]
+            if not self._asked_for_wraps:  # else more may be known in the next round
+                self._kept[key] = len(definitions), kept
+        return frozenset().union(*(definitions[it] for it in kept))
+
+    def _sorted(self, key: tuple[int, str]) -> _Definitions:
+        """What gives a name of a scope its values, in source order."""
+        definitions = self._definitions.get(key, {})
+        known = self._in_order.setdefault(key, _Definitions())
+        if known.count < len(definitions):
+            self._add(known, (self._definition_nodes[it] for it in islice(definitions, known.count, None)))
+        return known
+
+    def _add(self, known: _Definitions, definitions: Iterable[ast.AST]) -> _Definitions:
+        for node in definitions:
+            known.count += 1
+            order = self.order.get(id(node), 0)
+            comprehension = self._comprehension_of(node)
+            if comprehension is not None:
+                other = known.inside.setdefault(id(comprehension), node)
+                if self.order.get(id(other), 0) > order:
+                    known.inside[id(comprehension)] = node
+            else:
+                place = bisect_right(known.orders, order)
+                known.orders.insert(place, order)
+                known.nodes.insert(place, node)
+        return known
 
     def reaching(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
         """The definitions of one name that can reach a use in the same body.
@@ -716,50 +882,72 @@ class Program:
         An assignment in a block that also holds the use hides all that come before it; later ones count only
         round a loop that holds both, and where nothing in that loop hides them again before the use.
         """
-        around = [use, *self.ancestors(use)]
-        loops = [node for node in around if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+        return self._reached(self._add(_Definitions(), definitions), use)
+
+    def _reached(self, known: _Definitions, use: ast.AST) -> list[ast.AST]:
+        around = self._around([use, *self.ancestors(use)])
+        if known.inside:
+            own = [known.inside[it] for it in around.places if it in known.inside]
+            if own:
+                return [min(own, key=lambda node: self.order[id(node)])]
         current = self.statement(use) if not isinstance(use, ast.stmt) else use
+        starts = isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith)
+        after = bisect_right(known.orders, self.order.get(id(use), 0))
         kept: list[ast.AST] = []
-        later: list[ast.AST] = []
+        again: list[ast.AST] = []
         hiding: ast.AST | None = None
-        for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
-            comprehension = self._comprehension_of(node)
-            if comprehension is not None:
-                if any(entry is comprehension for entry in around):
-                    return [node]
+        branches = self._other_branches(around)
+        branch = next(branches, None)
+        for place in range(after - 1, -1, -1):
+            node, at = known.nodes[place], known.orders[place]
+            holder = self._holder(node)
+            if holder is current and not starts:
+                again.append(node)  # `x = f(x)`: the right side is evaluated first
                 continue
-            holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if self._is_later(node, holder, use, current):
-                later.append(node)
+            while branch is not None and at < branch[0]:
+                branch = next(branches, None)
+            if branch is not None and at <= branch[1]:
                 continue
-            if self._is_in_other_branch(holder, around):
-                continue
-            if self._hides(holder, around):
-                kept, hiding = [], holder
-            kept.append(node)
             attempt = self._attempt(holder, around)
             if attempt is not None:
-                within = [it for it in kept if attempt in self.ancestors(it)]
-                if self._is_made_in_all(attempt, [self._holder(it) for it in within]):
-                    kept, hiding = within, attempt
+                first = bisect_right(known.orders, self.order[id(attempt)])
+                within = [it for it in known.nodes[first : place + 1] if self._holder(it) is not current]
+                if self._is_made_in_all(attempt, list(map(self._holder, within))):
+                    kept += reversed(within)
+                    hiding = attempt
+                    break
+            kept.append(node)
+            if self._hides(holder, around):
+                hiding = holder
+                break
         hidden = {id(outer) for outer in self.ancestors(hiding)} if hiding is not None else set()
-        for node in later:
-            holders = {id(outer) for outer in (node, *self.ancestors(node))}
-            if any(id(loop) in holders and id(loop) not in hidden for loop in loops):
-                kept.append(node)
+        loop = next((it for it in reversed(around.loops) if id(it) not in hidden), None)
+        kept.reverse()
+        if loop is not None:
+            first, end = self.order[id(loop)], self._ends[id(loop)]
+            kept += [it for it in reversed(again) if first < self.order[id(it)] <= end]
+            kept += known.nodes[after : bisect_right(known.orders, end)]
         return kept
 
     def surviving(self, definitions: Iterable[ast.AST]) -> list[ast.AST]:
         """The definitions of one name that may hold when the body that makes them has run."""
-        kept: list[ast.AST] = []
+        kept: dict[int, list[ast.AST]] = {}
         for node in sorted(definitions, key=lambda node: self.order.get(id(node), 0)):
             scope = self.scope_of.get(id(node))
-            holder = node if isinstance(node, ast.stmt) else self._holder(node)
-            if scope is not None and self._hides(holder, [holder, scope.node]):
-                kept = [old for old in kept if self.scope_of.get(id(old)) is not scope]
+            holder = self._holder(node)
+            own = kept.setdefault(-1 if scope is None else scope.index, [])
+            if scope is not None and self._hides(holder, _Around.whole(holder, scope.node)):
+                own.clear()
             if self._comprehension_of(node) is None:
-                kept.append(node)
-        return kept
+                own.append(node)
+        found = [node for own in kept.values() for node in own]
+        return sorted(found, key=lambda node: self.order.get(id(node), 0)) if len(kept) > 1 else found
+
+    def _around(self, nodes: list[ast.AST]) -> _Around:
+        """What stands round a place, inside out."""
+        blocks = {id(self._blocks[id(node)]) for node in nodes if id(node) in self._blocks}
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+        return _Around(nodes, {id(node): place for place, node in enumerate(nodes)}, blocks, loops)
 
     def _comprehension_of(self, node: ast.AST) -> ast.AST | None:
         """The comprehension that a name is the variable of."""
@@ -770,13 +958,17 @@ class Program:
                 return self.parent(around)
         return None
 
-    def _attempt(self, holder: ast.AST, around: list[ast.AST]) -> ast.Try | None:
+    def _attempt(self, holder: ast.AST, around: _Around) -> ast.Try | None:
         """The ``try`` whose last handler an assignment stands in, before what stands inside ``around``."""
         handler = self.parent(holder)
         attempt = self.parent(handler) if isinstance(handler, ast.ExceptHandler) else None
-        if not isinstance(attempt, ast.Try) or handler is not attempt.handlers[-1] or attempt in around:
+        if (
+            not isinstance(attempt, ast.Try)
+            or handler is not attempt.handlers[-1]
+            or id(attempt) in around.places
+        ):
             return None
-        return attempt if any(other in around for other in self.block(attempt)) else None
+        return attempt if id(self.block(attempt)) in around.blocks else None
 
     def _is_made_in_all(self, attempt: ast.Try, holders: list[ast.AST]) -> bool:
         """Whether the body of a ``try`` and its handlers either assign or go elsewhere."""
@@ -784,48 +976,40 @@ class Program:
         leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
         return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
 
-    def _is_in_other_branch(self, holder: ast.AST, around: list[ast.AST]) -> bool:
-        """Whether an assignment stands in one branch of a condition, and what stands inside ``around`` in the other."""
-        inside = holder
-        for outer in self.ancestors(holder):
-            place = next((i for i, entry in enumerate(around) if entry is outer), None)
-            if place is not None:
-                if not isinstance(outer, ast.If) or around[place - 1] is outer.test:
-                    return False
-                here, there = (any(it is part for it in outer.body) for part in (inside, around[place - 1]))
-                loops = any(isinstance(it, ast.For | ast.While | ast.AsyncFor) for it in around[place:])
-                return here != there and not loops
-            inside = outer
-        return False
-
-    def _is_later(self, node: ast.AST, holder: ast.AST, use: ast.AST, current: ast.stmt) -> bool:
-        if holder is current and not isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith):
-            return True  # `x = f(x)`: the right side is evaluated first
-        return self.order.get(id(node), 0) > self.order.get(id(use), 0)
+    def _other_branches(self, around: _Around) -> Iterator[tuple[int, int]]:
+        """The branches of conditions, by their order, that do not run where a place in the others does."""
+        outermost = around.places[id(around.loops[-1])] if around.loops else 0
+        for place in range(outermost + 1, len(around.nodes)):  # those in a loop may, in its next round
+            outer, inside = around.nodes[place], around.nodes[place - 1]
+            if isinstance(outer, ast.If) and inside is not outer.test:
+                if self._blocks.get(id(inside)) is not outer.body:
+                    yield self.order[id(outer.body[0])], self._ends[id(outer.body[-1])]
 
     def _holder(self, node: ast.AST) -> ast.AST:
         while not isinstance(node, ast.stmt) and id(node) in self.parents:
             node = self.parents[id(node)]
         return node
 
-    def _hides(self, holder: ast.AST, around: list[ast.AST]) -> bool:
+    def _hides(self, holder: ast.AST, around: _Around) -> bool:
         if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
             return False
         part, block = holder, self.parent(holder)
         while isinstance(block, ast.With | ast.AsyncWith) or (
             isinstance(block, ast.If) and self._wraps(holder)
         ):
-            if any(entry is block for entry in around):
+            if id(block) in around.places:
                 return True
             part, block = block, self.parent(block)
         if isinstance(block, ast.If | ast.Try | ast.For | ast.While):  # in the same branch, too
-            return any(entry is other for other in self.block(part) for entry in around)
-        return any(entry is block for entry in around[1:])
+            return id(self.block(part)) in around.blocks
+        return around.places.get(id(block), 0) > 0
 
     def _wraps(self, holder: ast.AST) -> bool:
         """``model = nn.DataParallel(model)``: under whatever condition it stands, it will always run."""
         value = holder.value if isinstance(holder, ast.Assign) else None
+        self._asked_for_wraps |= isinstance(value, ast.Call)
         while isinstance(value, ast.Call):
+            self._read(id(value.func))
             if Ext(WRAP) in self._values.get(id(value.func), NOTHING):
                 return True
             value = value.func.value if isinstance(value.func, ast.Attribute) else None
@@ -861,15 +1045,14 @@ class Program:
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
+        self._read("bases")
         if cls not in self._families:
             found: list[Value] = [cls]
             for value in found:
                 if isinstance(value, Cls):
                     node = self.scopes[value.scope].node
                     for base in node.bases:  # type: ignore[attr-defined]
-                        found += [
-                            entry for entry in self._values.get(id(base), NOTHING) if entry not in found
-                        ]
+                        found += [entry for entry in self.values(base) if entry not in found]
             self._families[cls] = found
         return self._families[cls]
 
@@ -892,6 +1075,8 @@ class Program:
             for entry in chosen or self.surviving(nodes):
                 found |= stored[id(entry)]
         for base in self.bases(cls):
+            if isinstance(base, Cls):
+                self._read((base.scope, name))
             if isinstance(base, Cls) and (base.scope, name) in self._definitions:
                 for values in self._definitions[base.scope, name].values():
                     found.update(self._method(value, owner) for value in values)
@@ -1046,13 +1231,43 @@ class Program:
                 collection = Coll(id(args.kwarg))
                 self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
                 self._define(inner, args.kwarg.arg, args.kwarg, [collection])
+        self._read(~func.scope)
         return frozenset(self._returns[func.scope])
 
     # Questions
 
     def values(self, node: ast.AST) -> Values:
         """What an expression may be."""
-        return self._values.get(id(node), NOTHING)
+        found = self._values.get(id(node), NOTHING)
+        if len(found) > 1 and not isinstance(found, Ordered):
+            found = self._values[id(node)] = self.ordered(found)
+        return found
+
+    def ordered(self, values: Iterable[Value]) -> Values:
+        """Values in an order that is the same in each run."""
+        distinct = [*values] if isinstance(values, Ordered) else sorted({*values}, key=self._place)
+        return Ordered.of(distinct)
+
+    def _place(self, value: Value) -> tuple[object, ...]:
+        """What values are sorted by."""
+        match value:
+            case Ext():
+                return 0, 0, value.name
+            case Mod():
+                return 1, 0, str(value.path)
+            case Func() | Cls():
+                return 2, value.scope, type(value).__name__
+            case Inst():
+                return 3, self.order.get(value.site, -1), str(value.cls.scope)
+            case Bound():
+                return 4, value.func.scope, "", *self._place(value.owner)
+            case Made():
+                return 5, self.order.get(value.site, -1), value.name
+            case Member():
+                return 6, 0, value.name, *self._place(value.owner)
+            case Coll():
+                return 7, self.order.get(value.site, -1), ""
+        return 8, 0, repr(value)
 
     def call(self, node: ast.AST) -> Call | None:
         return self._calls.get(id(node))
@@ -1068,14 +1283,21 @@ class Program:
 
     def definitions(self, name: ast.AST) -> list[ast.AST]:
         """The statements whose assignment to a name (or ``self.x``) can reach its use."""
+        if id(name) not in self.nodes:
+            return self._defining(name)
+        if id(name) not in self._found:
+            self._found[id(name)] = self._defining(name)
+        return list(self._found[id(name)])
+
+    def _defining(self, name: ast.AST) -> list[ast.AST]:
         if isinstance(name, ast.Name):
             scope: Scope | None = self._owner(self.scope(name), name.id)
             while scope is not None:
                 entries = self._definitions.get((scope.index, name.id))
                 if entries:
-                    nodes = [self._definition_nodes[key] for key in entries]
-                    own = scope is self.scope(name)
-                    return self.reaching(nodes, name) if own else nodes
+                    if scope is self.scope(name):
+                        return self._reached(self._sorted((scope.index, name.id)), name)
+                    return [self._definition_nodes[key] for key in entries]
                 scope = scope.parent
         if isinstance(name, ast.Attribute):
             found = []
@@ -1084,7 +1306,7 @@ class Program:
                 found += [self._definition_nodes[entry] for entry in self._field(key, name.attr)]
             # An earlier call may have set it, where the method that asks for it does not always do so before.
             near = [node for node in found if self.scope_of.get(id(node)) is self.scope(name)]
-            reached, around = self.reaching(near, name), [name, *self.ancestors(name)]
+            reached, around = self.reaching(near, name), self._around([name, *self.ancestors(name)])
             return reached if any(self._hides(self._holder(it), around) for it in reached) else found
         return []
 
@@ -1105,7 +1327,7 @@ class Program:
 
     def parameter_values(self, scope: Scope, name: str) -> Values:
         """What a parameter may be given."""
-        return frozenset().union(*self._definitions.get((scope.index, name), {}).values())
+        return self.ordered(frozenset().union(*self._definitions.get((scope.index, name), {}).values()))
 
     def given(self, parameter: ast.arg) -> list[ast.expr]:
         """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
@@ -1116,6 +1338,21 @@ class Program:
         pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
         default = next((default for arg, default in pairs if arg is parameter), None)
         found: list[ast.expr | None] = []
+        for call, bound in self._passing.get(scope.index, ()):
+            if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
+                keyword.arg is None for keyword in call.node.keywords
+            ):
+                return []
+            position = every.index(parameter) - bound if parameter in every else None
+            if position == -1:
+                return []  # the object whose method it is
+            found.append(call.argument(parameter.arg, position) or default)
+        return list(dict.fromkeys(it for it in found if it is not None))
+
+    @cached_property
+    def _passing(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls that enter each function, in source order, and whether the first parameter is an object's."""
+        found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
                 func = callee.func if isinstance(callee, Bound) else callee
@@ -1128,29 +1365,21 @@ class Program:
                     entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
                         callee, Bound
                     )
-                if scope.index not in entered:
-                    continue
-                if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
-                    keyword.arg is None for keyword in call.node.keywords
-                ):
-                    return []
-                position = every.index(parameter) - bound if parameter in every else None
-                if position == -1:
-                    return []  # the object whose method it is
-                found.append(call.argument(parameter.arg, position) or default)
-        return list(dict.fromkeys(it for it in found if it is not None))
+                for index in entered:
+                    found[index].append((call, bound))
+        return found
 
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
         for base in self.bases(owner.cls):
             for name, entries in self._fields.get(base, {}).items():
-                yield name, frozenset().union(*entries.values())
+                yield name, self.ordered(frozenset().union(*entries.values()))
 
     def module_names(self, module: Scope) -> Iterator[tuple[str, Values]]:
         """The names of a module, with their values."""
         for (index, name), entries in self._definitions.items():
             if index == module.index:
-                yield name, frozenset().union(*entries.values())
+                yield name, self.ordered(frozenset().union(*entries.values()))
 
     def contents(self, values: Values) -> Values:
         """Values with all that they hold: elements of containers, at any depth."""
@@ -1163,15 +1392,19 @@ class Program:
                     new = set().union(*entries.values()) - found
                     found |= new
                     waiting += new
-        return frozenset(found)
+        return self.ordered(found)
 
-    def called_scopes(self, node: ast.AST) -> set[int]:
+    def called_scopes(self, node: ast.AST) -> frozenset[int]:
         """The functions that running a piece of code may enter directly."""
-        found: set[int] = set()
-        for inner in self.descendants(node):
-            call = self._calls.get(id(inner))
-            if call is not None:
-                found |= self._entered(call)
+        known = self._entering.get(id(node))
+        if known is not None:
+            return known
+        calls = (self._calls.get(id(inner)) for inner in self.descendants(node))
+        found: frozenset[int] = frozenset().union(
+            *(self._entered(call) for call in calls if call is not None)
+        )
+        if id(node) in self.nodes:
+            self._entering[id(node)] = found
         return found
 
     def _entered(self, call: Call) -> set[int]:
@@ -1222,17 +1455,25 @@ class Program:
         """The functions behind an object's method, at a place."""
         return {value.func.scope for value in self._member(owner, name, node) if isinstance(value, Bound)}
 
-    def entered(self, node: ast.AST) -> set[int]:
+    def entered(self, node: ast.AST) -> frozenset[int]:
         """The functions that running a piece of code may enter, at any depth."""
-        found: set[int] = set()
-        waiting = self.called_scopes(node)
-        while waiting:
-            index = waiting.pop()
-            if index not in found:
+        first = self.called_scopes(node)
+        if first not in self._entering_deep:
+            found: set[int] = set()
+            waiting = set(first)
+            while waiting:
+                index = waiting.pop()
                 found.add(index)
-                for statement in self.scopes[index].body:
-                    waiting |= self.called_scopes(statement) - found
-        return found
+                waiting |= self._entered_by(index) - found
+            self._entering_deep[first] = frozenset(found)
+        return self._entering_deep[first]
+
+    def _entered_by(self, index: int) -> frozenset[int]:
+        """The functions that a function may enter directly."""
+        if index not in self._entering_of:
+            every = map(self.called_scopes, self.scopes[index].body)
+            self._entering_of[index] = frozenset().union(*every)
+        return self._entering_of[index]
 
 
 def handed(node: ast.Call) -> list[ast.expr]:
@@ -1240,7 +1481,7 @@ def handed(node: ast.Call) -> list[ast.expr]:
     return [*node.args, *(keyword.value for keyword in node.keywords)]
 
 
-def is_runtime(names: set[str]) -> bool:
+def is_runtime(names: Set[str]) -> bool:
     """Whether what is called is of the runtime, by all its names."""
     return bool(names) and all(name.startswith("dp2ddp.runtime.") for name in names)
 

@@ -15,6 +15,7 @@ from dp2ddp.facts import SHARDED_ONLY, Loader, Problem, Workers
 from dp2ddp.plan import Anchor
 
 SAMPLERS = "torch.utils.data.distributed"
+DEPTH = 12
 POSITIONS = {
     "dataset": 0,
     "batch_size": 1,
@@ -107,17 +108,17 @@ def _displays(context: Context, call: Call) -> list[list[tuple[str, ast.expr]]] 
     return found
 
 
-def _sources(context: Context, node: ast.expr) -> list[ast.expr]:
+def _sources(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
     if isinstance(node, ast.Dict | ast.Call):
         return [node]
     if isinstance(node, ast.IfExp):
-        return _sources(context, node.body) + _sources(context, node.orelse)
+        return _sources(context, node.body, depth) + _sources(context, node.orelse, depth)
     found: list[ast.expr] = []
     for definition in context.program.definitions(node):
         statement = context.program.statement(definition) if not isinstance(definition, ast.arg) else None
-        if not isinstance(statement, ast.Assign) or _is_updated(context, node):
+        if not isinstance(statement, ast.Assign) or _is_updated(context, node) or depth > DEPTH:
             return []
-        found += _sources(context, statement.value)
+        found += _sources(context, statement.value, depth + 1)
     return found
 
 

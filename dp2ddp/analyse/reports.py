@@ -28,6 +28,8 @@ FEEDING = {"update", "append", "extend", "add", "push"}
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
 STATISTICS = {f"torch.{name}" for name in ("mean", "median", "std", "var")}
+STEPS = 2000
+"""How many expressions one question may lead to."""
 
 
 @dataclass(frozen=True)
@@ -95,6 +97,7 @@ class _Finder(Gathering):
         asked: tuple[ast.expr, ...],
     ) -> None:
         super().__init__(context, loops)
+        self._steps = STEPS
         self.combined = {id(part): Combined("sum", part) for part in asked}
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
@@ -533,6 +536,11 @@ class _Finder(Gathering):
 
     def _is_tensor(self, node: ast.expr, asked: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether an expression is a tensor, and no number of Python's; ``asked`` are definitions in question."""
+        if not asked:
+            self._steps = STEPS
+        self._steps -= 1
+        if self._steps < 0:
+            return False
         match node:
             case ast.Constant() | ast.Subscript(value=ast.Attribute(attr="shape")):
                 return False

@@ -93,6 +93,7 @@ GIVEN = "something of the batch"
 DEPTH = 120
 LEVELS = 12
 CALLS = 8
+NAMES = 8
 FUEL = 4000
 
 
@@ -122,6 +123,8 @@ class Samples:
         self._stored: dict[int, dict[str, list[ast.expr]]] = {}
         self._frames: dict[object, Frame] = {}
         self._assumed: set[tuple[int, Frame]] = set()
+        self._collecting: set[tuple[int, str]] = set()
+        self._applied: set[int] = set()
         self._fuel = FUEL
 
     def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
@@ -238,27 +241,34 @@ class Samples:
         options = bool(names) and all(name.startswith(OPTIONS) for name in names)
         return options and self.is_followed(node)
 
-    def is_followed(self, node: ast.AST | None, asked: frozenset[ast.AST] = frozenset()) -> bool:
-        """Whether all that an expression may be has a value; ``asked`` are the definitions in question."""
-        if node is None or not self.program.values(node):
-            return False
-        match node:
-            case ast.Name() | ast.Attribute():
-                found = [it for it in self.program.definitions(node) if it not in asked]
-                behind = asked.union(found)
-                return all(self.is_followed(it, behind) for one in found for it in self._behind(one))
-            case ast.IfExp():
-                return self.is_followed(node.body, asked) and self.is_followed(node.orelse, asked)
-            case ast.BoolOp():
-                return all(self.is_followed(it, asked) for it in node.values)
-            case ast.Call():
-                scopes = [self.program.scopes[index] for index in self.program.called_scopes(node)]
-                handed = [
-                    it for scope in scopes for it in self.program.body(scope) if isinstance(it, ast.Return)
-                ]
-                new = [it for it in handed if it not in asked and it.value is not None]
-                return all(self.is_followed(it.value, asked.union(new)) for it in new)
+    def is_followed(self, node: ast.AST | None) -> bool:
+        """Whether all that an expression may be has a value."""
+        waiting: list[ast.AST | None] = [node]
+        asked: set[ast.AST] = set()
+        while waiting:
+            part = waiting.pop()
+            if part is None or not self.program.values(part):
+                return False
+            match part:
+                case ast.Name() | ast.Attribute():
+                    found = [it for it in self.program.definitions(part) if it not in asked]
+                    asked.update(found)
+                    waiting += (it for one in found for it in self._behind(one))
+                case ast.IfExp():
+                    waiting += (part.body, part.orelse)
+                case ast.BoolOp():
+                    waiting += part.values
+                case ast.Call():
+                    returned = [it for it in self._returns(part) if it not in asked]
+                    asked.update(returned)
+                    waiting += (it.value for it in returned)
         return True
+
+    def _returns(self, call: ast.Call) -> list[ast.Return]:
+        """Where the functions that a call enters return something."""
+        scopes = [self.program.scopes[index] for index in self.program.called_scopes(call)]
+        nodes = (it for scope in scopes for it in self.program.body(scope))
+        return [it for it in nodes if isinstance(it, ast.Return) and it.value is not None]
 
     def _behind(self, definition: ast.AST) -> list[ast.expr]:
         """What a name may be given by a definition, where that is an expression of its own."""
@@ -449,18 +459,20 @@ class Samples:
             return Kind.ROWS
         return value if at in PLAIN else Unclear(node)
 
-    def _is_mask(self, index: ast.expr) -> bool:
+    def _is_mask(self, index: ast.expr, depth: int = 0) -> bool:
         """Whether an index is made of yes and no, one for each row or number."""
         match index:
             case ast.Compare() | ast.UnaryOp(op=ast.Invert()) | ast.UnaryOp(op=ast.Not()):
                 return True
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
-                return self._is_mask(index.left) and self._is_mask(index.right)
+                return self._is_mask(index.left, depth) and self._is_mask(index.right, depth)
             case ast.Call(func=ast.Attribute(attr=name, value=value)):
-                return name in ASKING or (name in KEEPING and self._is_mask(value))
-            case ast.Name() | ast.Attribute():
+                return name in ASKING or (name in KEEPING and self._is_mask(value, depth))
+            case ast.Name() | ast.Attribute() if depth < NAMES:
                 held = assigned(self.context, index)
-                return bool(held) and all(self._is_mask(value) for value in held if value is not index)
+                return bool(held) and all(
+                    self._is_mask(value, depth + 1) for value in held if value is not index
+                )
         return False
 
     def _is_list(self, node: ast.expr) -> bool:
@@ -912,15 +924,21 @@ class Samples:
             return Unclear(call.node)
         return kinds.elementwise(self._all(call.node.args, frame), call.node)
 
-    def is_layer(self, value: object) -> bool:
-        """Whether an object is a layer of torch.nn that treats every sample by itself, or several in order."""
+    def is_layer(self, value: object, asked: frozenset[object] = frozenset()) -> bool:
+        """Whether an object is a layer of torch.nn that treats every sample by itself, or several in order.
+
+        ``asked``: those that it is part of.
+        """
         if not isinstance(value, Made) or not value.name.startswith("torch.nn.") or value in self.altered:
             return False
         if value.name != "torch.nn.Sequential":
             return value.name.removeprefix("torch.nn.") in LAYERS
         held = self.held(value)
         inner = [self.program.values(it) for it in held or ()]
-        return held is not None and all(values and all(map(self.is_layer, values)) for values in inner)
+        behind = asked | {value}
+        return held is not None and all(
+            values and all(self.is_layer(it, behind) for it in values if it not in asked) for values in inner
+        )
 
     def held(self, made: Made) -> list[ast.expr] | None:
         """What a container of modules is made of; None where that can't be seen."""
@@ -963,9 +981,13 @@ class Samples:
         functions = self.program.values(function)
         if not functions or not all(isinstance(it, Func) for it in functions):
             return False
-        nodes = [it for one in functions for it in self.program.body(self.program.scopes[one.scope])]  # type: ignore[union-attr]
+        scopes = {one.scope for one in functions} - self._applied  # type: ignore[union-attr]
+        self._applied |= scopes  # one may well be applied by itself
+        nodes = [it for scope in sorted(scopes) for it in self.program.body(self.program.scopes[scope])]
         stored = (it for it in nodes if isinstance(it, ast.Attribute) and isinstance(it.ctx, ast.Store))
-        return all(it.attr in INITIALISED for it in stored) and not any(map(self._altering, nodes))
+        fine = all(it.attr in INITIALISED for it in stored) and not any(map(self._altering, nodes))
+        self._applied -= scopes
+        return fine
 
     def _elements(self, given: Iterable[ast.expr]) -> list[ast.expr] | None:
         """The elements of a display, those of the lists in it included; None where one can't be seen."""
@@ -993,6 +1015,9 @@ class Samples:
     def _collected(self, name: ast.Name) -> list[ast.expr] | None:
         """The elements of a list that a function makes, adds to and hands on, and does nothing else with."""
         scope = self.program.scope(name)
+        key = scope.index, name.id
+        if key in self._collecting:
+            return []  # `layers = layers + [layer]`
         given: list[ast.expr] = []
         for use in self.program.body(scope):
             if not isinstance(use, ast.Name) or use.id != name.id:
@@ -1014,8 +1039,12 @@ class Samples:
                     pass
                 case _:
                     return None
-        made = any(isinstance(it, ast.Starred) for it in given)
-        return self._elements(given) if made and name.id not in scope.globals else None
+        if not any(isinstance(it, ast.Starred) for it in given) or name.id in scope.globals:
+            return None
+        self._collecting.add(key)
+        found = self._elements(given)
+        self._collecting.discard(key)
+        return found
 
     def _makes_module(self, call: ast.Call) -> bool:
         found = self.program.call(call)

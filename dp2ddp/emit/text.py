@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from dp2ddp.changes import Conversion, Idle, Script
@@ -15,22 +15,29 @@ _NAMED = 10
 _REASONS = 3
 
 
-def report(conversion: Conversion, *, written: bool, moved: tuple[Path, Path] | None = None) -> str:
-    """Everything there is to say. ``moved``: the folder that was copied, and its converted copy."""
-    converted = bool(conversion.changes)
+def report(
+    conversion: Conversion, *, written: bool, moved: tuple[Path, Path] | None = None, command: str = ""
+) -> str:
+    """Everything there is to say.
+
+    Args:
+        conversion: what came of a run.
+        written: whether the files are changed now.
+        moved: the folder that was copied, and its converted copy.
+        command: what writes the files, where they are not.
+    """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
     lines += [_finding(finding) for finding in conversion.findings if _is_shown(finding)]
     for script in conversion.scripts:
-        lines += _script(script, conversion.findings, converted, _moved(script.path, moved))
+        lines += _script(script, _moved(script.path, moved))
     lines += _idle(conversion.idle)
     if not conversion.asked:
         lines.append("nothing to do: there is no Python file")
-    if converted:
+    if conversion.changes:
         names = [shown(_moved(change.path, moved)) for change in conversion.changes]
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
-    elif conversion.errors:
-        lines.append("nothing is converted: a training script changes as a whole or not at all")
+    lines += _outcome(conversion, written, moved, command)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -57,20 +64,64 @@ def _unreadable(file: Unreadable) -> str:
     return f"{place}: {file.reason}"
 
 
-def _script(script: Script, findings: Iterable[Finding], converted: bool, path: Path) -> list[str]:
-    own = [finding for finding in findings if finding.location.path in script.reaches]
-    left = sum(finding.is_left for finding in own)
-    found = sum(bool(finding.edits) for finding in own) + left
-    rewritten = found - left if converted else 0
-    sites = f"{found} site{'' if found == 1 else 's'} found"
-    lines = [f"{shown(script.path)}: {sites}, {rewritten} rewritten, {found - rewritten} left to you"]
-    if converted:
-        lines.append(f"  {_tier(script)}")
-    if converted and path.name != STDIN:
+def _script(script: Script, path: Path) -> list[str]:
+    """What becomes of a program, and how it is started then, at its new place."""
+    name, edits = shown(script.path), _count(script.edits, "edit")
+    if not script.converted:
+        blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
+        return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
+    lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {_tier(script)}"]
+    if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
         lines.append(f"  start it with: python {target} ...  (one process per GPU)")
         lines.append(f"             or: torchrun --nproc-per-node N {target} ...")
     return lines
+
+
+def _tie(script: Script) -> str:
+    """The programs that a refused one would be converted with, and why."""
+    if not script.tied:
+        return ""
+    others = ", ".join(map(shown, script.tied))
+    return f"; it changes together with {others}, as both run {_places(script, script.ties)}"
+
+
+def _outcome(
+    conversion: Conversion, written: bool, moved: tuple[Path, Path] | None, command: str
+) -> list[str]:
+    """One line for the whole run: how many programs are converted and refused, and what to do next."""
+    done = [script for script in conversion.scripts if script.converted]
+    refused = [script for script in conversion.scripts if not script.converted]
+    if not conversion.scripts:
+        return ["nothing is converted: see above"] if conversion.errors else []
+    parts = [f"{len(done)} converted"] if done else ["nothing is converted"]
+    if refused:
+        named = [f"{shown(it.path)}: {_why(it)}" for it in refused[:_NAMED]]
+        more = [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
+        parts.append(f"{len(refused)} refused ({'; '.join([*named, *more])})")
+    return [f"{', '.join(parts)}; next: {_next(done, written, moved, command)}"]
+
+
+def _why(script: Script) -> str:
+    if not script.blockers:
+        return f"changes together with {', '.join(map(shown, script.tied))}"
+    return _count(script.blockers, "blocker")
+
+
+def _next(done: list[Script], written: bool, moved: tuple[Path, Path] | None, command: str) -> str:
+    """What to run next."""
+    if not done:
+        return "follow what is said above and convert again, or convert the rest with --force"
+    first = shlex.quote(shown(done[0].path))
+    if moved is not None:
+        return f"dp2ddp verify {first} {shlex.quote(shown(_moved(done[0].path, moved)))}"
+    if written or done[0].path.name == STDIN or not command:
+        return f"start {'it' if len(done) == 1 else 'them'} as said above"
+    return f"dp2ddp verify {first}, then {command}"
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _tier(script: Script) -> str:

@@ -2,7 +2,8 @@
 
 A rule's file name gives its code and its name (``ddp101_single_process_program``: DDP101). The file holds the
 explanation (its docstring), ``check(facts)`` and ``EXAMPLES``: programs that the rule finds something in, which
-``dp2ddp explain`` shows converted and the tests run.
+``dp2ddp explain`` shows converted and the tests run. ``TIES = False``: what it writes does in one process what stood
+there, so that a program which is not converted may run it, too.
 """
 
 from __future__ import annotations
@@ -23,7 +24,12 @@ def _load() -> Mapping[str, Rule]:
         module = importlib.import_module(f"{__name__}.{info.name}")
         explanation = (module.__doc__ or "").strip()
         rules[code.upper()] = Rule(
-            code.upper(), name.replace("_", "-"), explanation, module.check, tuple(module.EXAMPLES)
+            code.upper(),
+            name.replace("_", "-"),
+            explanation,
+            module.check,
+            tuple(module.EXAMPLES),
+            getattr(module, "TIES", True),
         )
     return rules
 
@@ -33,5 +39,9 @@ RULES: Mapping[str, Rule] = _load()
 
 def check(facts: Facts) -> Plan:
     """Facts → Plan: what every rule finds, by file and line."""
-    found = [replace(finding, rule=rule.code) for rule in RULES.values() for finding in rule.check(facts)]
+    found = [
+        replace(finding, rule=rule.code, ties=rule.ties)
+        for rule in RULES.values()
+        for finding in rule.check(facts)
+    ]
     return Plan(tuple(sorted(found, key=lambda finding: (finding.location, finding.rule))))

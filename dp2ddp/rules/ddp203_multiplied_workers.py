@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Finding, Replace, finding, runtime_import
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

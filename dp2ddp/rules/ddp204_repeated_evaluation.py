@@ -20,6 +20,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runtime_import
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Effect, Facts
 from dp2ddp.plan import Edit, Enclose, Finding, Insert, Replace, finding, runtime_import
 
+TIES = False
+
 EXAMPLES = (
     """\
 import os

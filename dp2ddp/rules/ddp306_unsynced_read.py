@@ -11,6 +11,8 @@ from dp2ddp.facts import Facts
 from dp2ddp.plan import Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

@@ -25,6 +25,8 @@ from dp2ddp.plan import (
 )
 from dp2ddp.tiers import trouble
 
+TIES = False
+
 EXAMPLES = (
     """\
 import os

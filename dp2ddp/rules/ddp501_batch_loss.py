@@ -16,6 +16,8 @@ from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Anchor, Edit, Finding, Replace, SetArgument, finding, runtime_import
 from dp2ddp.tiers import trouble
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

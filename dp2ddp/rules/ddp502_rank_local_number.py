@@ -26,6 +26,8 @@ from dp2ddp.plan import (
     runtime_import,
 )
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

@@ -12,6 +12,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Facts
 from dp2ddp.plan import Finding, Severity, finding, in_lines, respelled
 
+TIES = False
+
 EXAMPLES = (
     """\
 import torch

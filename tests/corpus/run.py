@@ -29,9 +29,12 @@ FULLY, PARTLY, REFUSED, UNPARSED, IDLE, CRASHED = OUTCOMES = (
 _FINDING = re.compile(
     r"(?P<place>[^:\n]+(?::\d+)?): (?:(?P<rule>DDP\d+) (?P<severity>\w+): )?(?P<message>.+)"
 )
-_SITES = re.compile(r"(?P<script>.+): (\d+) sites? found, (\d+) rewritten, (\d+) left to you")
+_DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) left to you)?")
+_KEPT = re.compile(r"(?P<script>.+): refused: ((?P<left>\d+) blockers?, )?(?P<edits>\d+) edits? ready(; .*)?")
 _WHOLE = "; so every process draws whole batches"
-_TALK = re.compile(r" .*|nothing is converted: .*|(would write|wrote): .*|.*: nothing to do \(.*\)")
+_TALK = re.compile(
+    r" .*|(\d+ converted|nothing is converted)\W.*|(would write|wrote): .*|.*: nothing to do \(.*\)"
+)
 
 
 @dataclass(frozen=True)
@@ -194,7 +197,7 @@ def _faults(
 
 def _said(stderr: str) -> Iterator[Said]:
     for line in stderr.splitlines():
-        if not _SITES.fullmatch(line) and not _TALK.fullmatch(line):
+        if not any(pattern.fullmatch(line) for pattern in (_DONE, _KEPT, _TALK)):
             if match := _FINDING.fullmatch(line):
                 yield Said(
                     match["place"], match["rule"] or "", match["severity"] or "", match["message"].strip()
@@ -202,9 +205,14 @@ def _said(stderr: str) -> Iterator[Said]:
 
 
 def _sites(stderr: str) -> tuple[int, int]:
-    """Sites found, and left, of all scripts that the command names."""
-    counts = [match for line in stderr.splitlines() if (match := _SITES.fullmatch(line))]
-    return sum(int(match[2]) for match in counts), sum(int(match[4]) for match in counts)
+    """Sites found, and left, of all scripts that the command names; those of a refused one are all left."""
+    found = left = 0
+    for line in stderr.splitlines():
+        done, kept = _DONE.fullmatch(line), _KEPT.fullmatch(line)
+        if match := done or kept:
+            found += int(match["edits"]) + int(match["left"] or 0)
+            left += int(match["left"] or 0) + (int(match["edits"]) if kept else 0)
+    return found, left
 
 
 def _outcome(converted: bool, left: int, said: Iterable[Said]) -> str:
