@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside, opens_for_writing
+from dp2ddp.analyse.effects import READS, SAVES, all_pass, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
@@ -193,15 +193,3 @@ def _runs(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:
     """All nodes that running some statements may run."""
     nodes = context.program.nodes
     yield from (nodes[key] for part in block for key in context.runs(part) if key in nodes)
-
-
-def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
-    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
-    program = context.program
-    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards):
-        return False
-    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
-        return False
-    scope = program.scope(node).index
-    calls = context.callers.get(scope, ())
-    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))
