@@ -251,7 +251,8 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
                 return True
             begins = returned(context, node) or _first_part(node, call)
         case ast.Name() | ast.Attribute() if found := program.definitions(node):
-            begins = [source for it in found for source in _given_to(context, it)]
+            sources = [source for it in found for source in _given_to(context, it)]
+            begins = [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
         case ast.Attribute(value=inner) | ast.Subscript(value=inner):
             begins = [inner]
         case ast.BinOp(op=ast.Mod(), right=right):
@@ -273,7 +274,7 @@ def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
 
 
 def _given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
-    """What a name stands for where something gives it a value; itself where that is not known."""
+    """What a name stands for where something gives it a value; a literal where that is not known."""
     program = context.program
     if isinstance(definition, ast.arg):
         return program.given(definition)
@@ -283,7 +284,7 @@ def _given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
     statement = program.statement(definition)
     if isinstance(statement, ast.Assign) and definition in statement.targets:
         return [statement.value]
-    return [ast.Constant(None)]
+    return [ast.Constant(...)]
 
 
 def happens_once(context: Context, node: ast.AST) -> bool:

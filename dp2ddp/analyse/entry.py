@@ -529,10 +529,11 @@ def _above(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.ex
     given = {id(name): _given(context, name) for name in _names(context, expression)}
     if not given or None in given.values():
         return None
-    scopes = {program.scope(it) for value in given.values() for it in ast.walk(value) if id(it) in program.nodes}  # type: ignore[arg-type]
-    if len({it.index for it in scopes}) > 1:
+    nodes = [it for value in given.values() for it in ast.walk(value) if id(it) in program.nodes]  # type: ignore[arg-type]
+    scopes = {program.scope(it).index: program.scope(it) for it in nodes}
+    if len(scopes) > 1:
         return None
-    return _replaced(expression, given), next(iter(scopes), scope)  # type: ignore[arg-type]
+    return _replaced(expression, given), next(iter(scopes.values()), scope)  # type: ignore[arg-type]
 
 
 def _names(context: Context, expression: ast.expr) -> list[ast.Name]:
