@@ -52,7 +52,7 @@ SPLIT = {
     ),
     "lib/__init__.py": "",
     "lib/data.py": "import torch\nfrom torch.utils.data import TensorDataset\n\n\ndef dataset():\n"
-    '    print("making data")\n    return TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n',
+    '    torch.save(64, "size.pt")\n    return TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n',
 }
 
 TOOLS = [
@@ -212,7 +212,7 @@ def test_files_keep_their_form(form: str) -> None:
     assert (b"\r" in after) == (b"\r" in data)
     assert after.count(b"\n") == after.count(b"\r\n") or b"\r" not in data
     kept = [line for line in data.split(b"\n") if b'poch"' in line or b"optimizer" in line]
-    assert all(line.replace(b"print", b"ddp.print") in after for line in kept)
+    assert kept and all(line in after for line in kept)
     for tool in (["git", "apply"], ["patch", "-p1", "--quiet"]):
         if shutil.which(tool[0]):
             Path("train.py").write_bytes(data)
@@ -256,9 +256,9 @@ def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
     assert (done.returncode, Path("train.py").read_text()) == (3, KEPT)
     done = run("convert", "train.py", "--inplace", "--force", "--mark")
     assert done.returncode == 3
-    assert b"train.py: 8 sites found, 7 rewritten, 1 left to you" in done.stderr
+    assert b"train.py: 7 sites found, 6 rewritten, 1 left to you" in done.stderr
     after = Path("train.py").read_text().splitlines()
-    assert '        ddp.print("epoch", epoch)' in after
+    assert '        print("epoch", epoch)' in after
     place = next(index for index, line in enumerate(after) if "nn.DataParallel(" in line)
     assert after[place - 1] == "    # dp2ddp: DDP102 arguments come from a collection"
 
