@@ -60,6 +60,9 @@ WRITERS = frozenset("""
     logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
     cv2.VideoWriter imageio.get_writer pandas.ExcelWriter
     """.split())
+# What says how a program ended that was started so, and what it wrote.
+POPEN_ANSWERS = {f"subprocess.Popen.{it}" for it in ("communicate", "wait", "poll")}
+POPEN_ANSWERS |= {f"subprocess.Popen.stdout.{it}" for it in ("read", "readline", "readlines")}
 # What makes one where its mode says so, by the mode's position.
 OPENING = {
     "codecs.open": 1,
@@ -90,6 +93,8 @@ ASKING = (
 )
 # What is given two places, and writes to the second or to both.
 BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
+# What makes a folder or file of a process's own.
+OWN = ("tempfile.", "io.BytesIO", "io.StringIO")
 # What makes a path that begins with the first thing it is given.
 PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", "builtins.open", "io.open")
 BUILTIN_OPEN = {"builtins.open", "io.open"}
@@ -149,7 +154,7 @@ PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"
 
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
-    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS):
+    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS) or name.rpartition(".")[2].isupper():
         return False
     if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
         return True
@@ -240,14 +245,14 @@ def _in_own_folder(context: Context, call: Call) -> bool:
 
 
 def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
-    """Whether a path begins with a temporary folder, or a file is a temporary one: every process makes its own."""
+    """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
     program = context.program
     if depth > 8:
         return False
     match node:
         case ast.Call():
             call = program.call(node)
-            if call is not None and any(name.startswith("tempfile.") for name in call.names):
+            if call is not None and any(name.startswith(OWN) for name in call.names):
                 return True
             begins = returned(context, node) or _first_part(node, call)
         case ast.Name() | ast.Attribute() if found := program.definitions(node):
@@ -515,9 +520,10 @@ def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Eff
     elif _is_open(context, call):
         yield _open(context, call, what)
     elif _is_writer(context, call):
-        yield _effect(context, "writer", node.func, what)
+        if not _asked_at_once(context, node, guards):
+            yield _effect(context, "writer", node.func, what)
     elif _answers(context, call) and _all_come(context, node, guards):
-        yield _effect(context, "answer", node, what)
+        yield _effect(context, "answer", _whole_answer(context, node), what)
     elif _writes(context, node):
         yield _effect(context, "writer", node.func, what)
 
@@ -525,9 +531,27 @@ def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Eff
 def _answers(context: Context, call: Call) -> bool:
     """Whether a call acts on files or starts a program, and what comes out of it is used."""
     alone = isinstance(context.program.parent(call.node), ast.Expr)
-    asked = any(name.startswith("subprocess.Popen.") for name in call.names)
     acts = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
-    return not alone and acts and (asked or _writes(context, call.node))
+    return not alone and acts and (bool(call.names & POPEN_ANSWERS) or _writes(context, call.node))
+
+
+def _asked_at_once(context: Context, node: ast.Call, guards: list[Effect]) -> bool:
+    """Whether ``Popen(…)`` is part of ``Popen(…).communicate()``, and so all of it is the main process's."""
+    inner, around = node, context.program.parent(node)
+    while isinstance(around, ast.Attribute):
+        inner, around = around, context.program.parent(around)
+    call = context.program.call(around) if isinstance(around, ast.Call) and around.func is inner else None
+    return call is not None and _answers(context, call) and _all_come(context, call.node, guards)
+
+
+def _whole_answer(context: Context, node: ast.expr) -> ast.expr:
+    """``os.path.exists(path) or os.system(command) == 0`` for the call in it: the main process answers all of it."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.BoolOp | ast.Compare | ast.UnaryOp):
+        others = [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr) and it is not node]
+        if all(_only_asks(context, it) for it in others):
+            return _whole_answer(context, around)
+    return node
 
 
 def _all_come(context: Context, node: ast.AST, guards: list[Effect]) -> bool:

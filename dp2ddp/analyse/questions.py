@@ -32,22 +32,33 @@ def collect(
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    answers = {effect.at for effect in effects if effect.kind == "answer"}
     cached = caching(context)
     found = []
     for node in list(context.program.nodes.values()):
         if not isinstance(node, ast.If | ast.Assert) or not context.runs_in_training(node):
             continue
-        path = min(_asked(context, node.test) & made, default="")
-        if (
+        asked = _asked(context, node.test)
+        path = min(asked & made, default="")
+        if asked and answers & {context.program.anchor(it) for it in _expressions(node)}:
+            found.append(Question(**context.place(node.test), what=min(asked)))
+        elif (
             not path
             or is_inside(context, node, cached)
             or _before_the_start(context, node, scripts)
             or (_harmless(context, node, makers) and not _is_cache(context, node, makers))
         ):
             continue
-        problem = None if all_pass(context, node, guards) else _problem(path)
-        found.append(Question(**context.place(node.test), what=path, problem=problem))
+        else:
+            problem = None if all_pass(context, node, guards) else _problem(path)
+            found.append(Question(**context.place(node.test), what=path, problem=problem))
     return tuple(found)
+
+
+def _expressions(node: ast.If | ast.Assert) -> Iterator[ast.expr]:
+    """What stands in the blocks of a condition."""
+    for part in (*node.body, *node.orelse) if isinstance(node, ast.If) else ():
+        yield from (it for it in ast.walk(part) if isinstance(it, ast.expr) and hasattr(it, "lineno"))
 
 
 def _problem(path: str) -> Problem:
