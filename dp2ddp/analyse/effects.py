@@ -7,6 +7,7 @@ main process, and elsewhere it is a stand-in.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 
 from dp2ddp.analyse.alike import works
@@ -18,47 +19,58 @@ from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
     os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
-    shutil. subprocess. distutils. zipfile.ZipFile.extractall tarfile.open.extractall
-    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt scipy.io.savemat
-    pickle.dump cPickle.dump dill.dump joblib.dump json.dump yaml.dump yaml.safe_dump toml.dump
-    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torch.onnx.export torch.jit.save
-    imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave scipy.misc.imsave
-    matplotlib.image.imsave matplotlib.pyplot.imsave matplotlib.pyplot.savefig matplotlib.pyplot.show
-    logging.config.
+    os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
+    zipfile.ZipFile.extractall tarfile.open.extractall
+    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
+    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    torch.onnx.export torch.jit.save torch.export.save
+    cv2.imshow matplotlib.pyplot.show matplotlib.pyplot.draw matplotlib.pyplot.pause
+    requests.post requests.put smtplib.SMTP.sendmail smtplib.SMTP.send_message
     """.split())
+# What the last part of the name of a call begins with that writes, if another library has it.
+VERBS = re.compile(
+    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
+    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
+)
+# Where such names have another meaning, or are in the list.
+OTHER_VERBS = (
+    "builtins.",
+    "sys.",
+    "io.",
+    "os.",
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "tqdm.",
+    "logging.",
+    "dp2ddp.",
+)
 # Methods that write, by the class or function that makes the object and the method's name.
 WRITING_METHODS = {
-    "pathlib.": {
-        "mkdir",
-        "write_text",
-        "write_bytes",
-        "touch",
-        "unlink",
-        "rename",
-        "replace",
-        "rmdir",
-        "symlink_to",
-    },
-    "PIL.": {"save"},
-    "matplotlib.": {"savefig", "show", "save"},
-    "seaborn.": {"savefig"},
-    "pandas.": {"to_csv", "to_json", "to_pickle", "to_excel", "to_hdf", "to_parquet"},
-    "plotly.": {"write_html", "write_image", "show"},
+    "pathlib.": frozenset(
+        "mkdir write_text write_bytes touch unlink rename replace rmdir symlink_to chmod".split()
+    ),
+    "matplotlib.": {"show"},
+    "plotly.": {"show"},
+    "torch.jit.": {"save"},
 }
-# Methods that write whoever has them, if that is not one of the project's classes.
-WRITING_ANYWAY = {"save_pretrained", "to_json_file"}
+# Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
+WRITING_ANYWAY = frozenset("""
+    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
+    write_bytes write_html write_image write_videofile export_chrome_trace
+    """.split())
 # Modules that are trackers themselves.
-TRACKERS = ("wandb", "mlflow", "swanlab", "clearml", "tensorboard_logger", "trackio")
+TRACKERS = frozenset("""
+    wandb mlflow swanlab clearml trackio neptune comet_ml tensorboard_logger aim dvclive pycrayon
+    """.split())
 # What makes an object that writes whenever it is used.
 WRITERS = frozenset("""
     torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
     tensorboardX.SummaryWriter tensorboardX.FileWriter
     tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
-    comet_ml.Experiment comet_ml.OfflineExperiment comet_ml.ExistingExperiment comet_ml.start
-    neptune.init neptune.init_run neptune.new.init neptune.create_experiment
-    visdom.Visdom aim.Run subprocess.Popen
+    visdom.Visdom torchnet.logger.VisdomLogger torchnet.logger.VisdomPlotLogger cox.store.Store
     logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
-    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter
+    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter subprocess.Popen
     """.split())
 # What says how a program ended that was started so, and what it wrote.
 POPEN_ANSWERS = {f"subprocess.Popen.{it}" for it in ("communicate", "wait", "poll")}
@@ -89,8 +101,18 @@ ASKING = (
     "builtins.range",
     "builtins.enumerate",
     "builtins.zip",
-    "pathlib.Path.exists",
+    "builtins.sorted",
+    "builtins.list",
+    "builtins.str",
+    "os.listdir",
+    "os.access",
+    "glob.",
 )
+# Methods of strings, lists, dicts and paths that only ask.
+ASKING_METHODS = frozenset("""
+    startswith endswith format join split strip lower upper replace items keys values get
+    exists is_file is_dir glob iterdir with_suffix joinpath
+    """.split())
 # What is given two places, and writes to the second or to both.
 BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
 # What makes a folder or file of a process's own.
@@ -111,21 +133,10 @@ READS = {
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
 # What looks at a class or function and does not call it.
-LOOKS = {
-    f"builtins.{name}"
-    for name in (
-        "isinstance",
-        "issubclass",
-        "hasattr",
-        "getattr",
-        "callable",
-        "id",
-        "type",
-        "print",
-        "str",
-        "repr",
-    )
-}
+LOOKS = frozenset("""
+    builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
+    builtins.type builtins.print builtins.str builtins.repr
+    """.split())
 FETCHES = {
     "torch.hub.load",
     "torch.hub.load_state_dict_from_url",
@@ -160,6 +171,8 @@ def is_write(name: str) -> bool:
         return True
     owner, _, method = name.rpartition(".")
     if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
+        return True
+    if owner and VERBS.match(method) and not name.startswith(OTHER_VERBS):
         return True
     return is_of_writer(name)
 
@@ -202,7 +215,7 @@ def _writes(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     if call is None:
         return False
-    if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in WRITING_ANYWAY:
+    if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
         return not any(isinstance(callee, Func | Bound) for callee in call.callees)
     if call.names == {"logging.basicConfig"}:
         return call.argument("filename", 0) is not None
@@ -214,6 +227,20 @@ def _writes(context: Context, node: ast.AST) -> bool:
     ):
         return False
     return any(_is_plain_write(name) for name in call.names)
+
+
+def _writes_anyway(call: Call) -> bool:
+    """Whether a method writes, whoever has it: ``figure.savefig(…)``, ``picture.save("out.png")``."""
+    method = call.node.func.attr  # type: ignore[attr-defined]
+    known = call.names or not call.node.args
+    return method in WRITING_ANYWAY or (method == "save" and not known and _is_path(call.node.args[0]))
+
+
+def _is_path(node: ast.expr) -> bool:
+    """Whether an expression is, as it is written, the path of a file."""
+    words = [it.value for it in ast.walk(node) if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    joins = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("path.join", "Path"))
+    return joins or any(re.search(r"/|\.\w{2,4}$", word) for word in words)
 
 
 def _is_plain_write(name: str) -> bool:
@@ -464,7 +491,10 @@ def _only_asks(context: Context, test: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Call):
             call = context.program.call(node)
-            if call is None or not call.names or not all(name.startswith(ASKING) for name in call.names):
+            names = call.names if call is not None else set()
+            asks = isinstance(node.func, ast.Attribute) and node.func.attr in ASKING_METHODS
+            own = call is not None and any(isinstance(it, Func | Bound | Cls) for it in call.callees)
+            if own or not (asks or (names and all(name.startswith(ASKING) for name in names))):
                 return False
     return True
 

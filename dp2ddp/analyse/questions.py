@@ -12,6 +12,7 @@ from dp2ddp.analyse.effects import READS, SAVES, all_pass, caching, is_inside, o
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
+from dp2ddp.plan import Anchor
 
 ASKS = frozenset("""
     os.path.exists os.path.isdir os.path.isfile os.path.lexists
@@ -32,7 +33,7 @@ def collect(
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
-    answers = {effect.at for effect in effects if effect.kind == "answer"}
+    answers = [effect.at for effect in effects if effect.kind == "answer"]
     cached = caching(context)
     found = []
     for node in list(context.program.nodes.values()):
@@ -40,7 +41,7 @@ def collect(
             continue
         asked = _asked(context, node.test)
         path = min(asked & made, default="")
-        if asked and answers & {context.program.anchor(it) for it in _expressions(node)}:
+        if asked and isinstance(node, ast.If) and _holds(context, node, answers):
             found.append(Question(**context.place(node.test), what=min(asked)))
         elif (
             not path
@@ -55,10 +56,11 @@ def collect(
     return tuple(found)
 
 
-def _expressions(node: ast.If | ast.Assert) -> Iterator[ast.expr]:
-    """What stands in the blocks of a condition."""
-    for part in (*node.body, *node.orelse) if isinstance(node, ast.If) else ():
-        yield from (it for it in ast.walk(part) if isinstance(it, ast.expr) and hasattr(it, "lineno"))
+def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
+    """Whether one of some places stands in the blocks of a condition."""
+    path = context.program.file(node).path
+    lines = {it.span.line for it in places if it.path == path}
+    return any(part.lineno <= line <= part.end_lineno for part in (*node.body, *node.orelse) for line in lines)  # type: ignore[operator]
 
 
 def _problem(path: str) -> Problem:
