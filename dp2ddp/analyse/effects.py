@@ -167,7 +167,7 @@ def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
     if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS) or name.rpartition(".")[2].isupper():
         return False
-    if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
+    if is_listed(name):
         return True
     owner, _, method = name.rpartition(".")
     if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
@@ -175,6 +175,11 @@ def is_write(name: str) -> bool:
     if owner and VERBS.match(method) and not name.startswith(OTHER_VERBS):
         return True
     return is_of_writer(name)
+
+
+def is_listed(name: str) -> bool:
+    """Whether what a name stands for writes, whatever it is given."""
+    return name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
 
 
 def opens_for_writing(call: Call) -> bool:
@@ -226,7 +231,14 @@ def _writes(context: Context, node: ast.AST) -> bool:
         or _into_open_file(context, call)
     ):
         return False
-    return any(_is_plain_write(name) for name in call.names)
+    written = any(_is_plain_write(name) for name in call.names)
+    return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
+
+
+def _hands_text_back(context: Context, call: Call) -> bool:
+    """``text = yaml.dump(settings)``: what is named like a write, and makes something that the program uses."""
+    named = all(VERBS.match(name.rpartition(".")[2]) and not is_listed(name) for name in call.names)
+    return named and not isinstance(context.program.parent(call.node), ast.Expr)
 
 
 def _writes_anyway(call: Call) -> bool:
@@ -689,8 +701,9 @@ def _is_of_tracker(name: str) -> bool:
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """What comes out of a tracker and may be trained by: only the main process has it."""
+    """What a tracker would train, and what comes out of one and may be trained by: only the main process has it."""
     program = context.program
+    yield from _swept(context)
     names = {f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config")}
     for node in program.nodes.values():
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -705,6 +718,17 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     "where it is trained by, give all ranks its value: ddp.from_main_process(…)",
                     NO_TIER,
                 )
+
+
+def _swept(context: Context) -> Iterator[Obstacle]:
+    """``wandb.agent(sweep, function=main)``."""
+    for call in context.program.calls:
+        if any(map(_is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() runs the training, on the main process only",
+                "start each run of the sweep as a program of its own: `wandb agent …` on the command line",
+            )
 
 
 def covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
