@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 
 from tracked import note
 
@@ -22,6 +23,11 @@ class SummaryWriter:
     def add_scalar(self, tag: str, value: object, step: int = 0) -> None:
         """Note a number's name and step."""
         note(f"{self.logdir}: {tag} {step}")
+
+    def add_graph(self, model: Callable[[object], object], inputs: object) -> None:
+        """Run a model, as drawing its graph does."""
+        model(inputs)
+        note(f"{self.logdir}: graph")
 
     def close(self) -> None:
         """Note the end."""
