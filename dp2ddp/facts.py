@@ -312,14 +312,15 @@ class Agreement(Fact):
 
     ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it. ``measured``:
     by an evaluation, where each process runs the model for itself; with ``ddp.DataParallel`` all have the same outputs.
-    ``seeds``: ``at`` is a call that seeds a generator, or makes one, otherwise in each process: "main", "worker"
-    where it runs in a loader's worker, "torch" where it is ``torch.seed()``, which takes no number.
+    ``seeds``: ``at`` is a call of ``function`` that seeds a generator, or makes one, otherwise in each process: "main",
+    "worker" where it runs in a loader's worker, "torch" where it is ``torch.seed()``, which takes no number.
     """
 
     what: str
     name: str = ""
     measured: bool = False
     seeds: str = ""
+    function: Anchor | None = None
 
 
 @dataclass(frozen=True)

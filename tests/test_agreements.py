@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
+import command
 import pytest
 from parity.harness import Lab
 from programs import LOOP, PATH, PROGRAM, STEP
 
 from dp2ddp.convert import convert
-from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 
 IMPORTS = (
@@ -21,49 +22,63 @@ READ = 'model.load_state_dict(torch.load(os.path.join(run, "model.pt")))\n'
 FOLDERS = {
     "a time": (
         'run = os.path.join("runs", datetime.now().strftime("%H%M%S%f"))\nos.makedirs(run)\n',
-        'run = os.path.join("runs", ddp.gather(datetime.now().strftime("%H%M%S%f"))[0])\n',
+        'run = os.path.join("runs", ddp.from_main_process(datetime.now().strftime("%H%M%S%f")))\n',
     ),
     "a text with the time": (
         'run = f"runs/{time.time()}"\nos.makedirs(run)\n',
-        'run = ddp.gather(f"runs/{time.time()}")[0]\n',
+        'run = ddp.from_main_process(f"runs/{time.time()}")\n',
     ),
     "a random name": (
         'name = str(uuid.uuid4())[:8]\nrun = "runs/" + name\nos.makedirs(run)\n',
-        "name = ddp.gather(str(uuid.uuid4())[:8])[0]\n",
+        "name = ddp.from_main_process(str(uuid.uuid4())[:8])\n",
     ),
     "a number that is counted": (
         'time.sleep(float(os.environ.get("RANK", 0)))\nn = len(glob.glob("runs/exp*"))\nrun = f"runs/exp{n}"\nos.makedirs(run)\n',
-        'n = ddp.gather(len(glob.glob("runs/exp*")))[0]\n',
+        'n = ddp.from_main_process(len(glob.glob("runs/exp*")))\n',
     ),
     "a number that is free": (
         'time.sleep(float(os.environ.get("RANK", 0)))\nn = 0\nwhile os.path.exists(f"runs/exp{n}"):\n    n += 1\n'
         'run = f"runs/exp{n}"\nos.makedirs(run)\n',
-        "    n += 1\nn = ddp.gather(n)[0]\n",
+        "    n += 1\nn = ddp.from_main_process(n)\n",
     ),
     "a function that looks for a free one": (
         "def free(path):\n    if not os.path.exists(path):\n        return path\n    for n in range(2, 99):\n"
         '        if not os.path.exists(f"{path}{n}"):\n            return f"{path}{n}"\n    return path\n\n\n'
         'run = free("runs/exp")\nos.makedirs(run)\n',
-        'run = ddp.gather(free("runs/exp"))[0]\n',
+        'run = ddp.from_main_process(free("runs/exp"))\n',
     ),
     "a time where the name is taken": (
         'run = "runs"\nif os.path.exists(run):\n    run += time.strftime("-%H%M%S")\nos.makedirs(run)\n',
-        '    run += time.strftime("-%H%M%S")\nrun = ddp.gather(run)[0]\n',
+        '    run += time.strftime("-%H%M%S")\nrun = ddp.from_main_process(run)\n',
     ),
     "an attribute": (
         "class Saver:\n    def __init__(self):\n        self.time = datetime.now()\n"
         '        self.folder = os.path.join("runs", self.time.strftime("%H%M%S"))\n'
         "        os.makedirs(self.folder)\n\n\nrun = Saver().folder\n",
-        "        self.time = ddp.gather(datetime.now())[0]\n",
+        "        self.time = ddp.from_main_process(datetime.now())\n",
     ),
     "an option's default": (
         'import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument("--out", default=time.strftime("%H%M"))\n'
         "run = parser.parse_args().out\nos.makedirs(run)\n",
-        'ddp.init()\nparser.add_argument("--out", default=ddp.gather(time.strftime("%H%M"))[0])\n',
+        'ddp.init()\nparser.add_argument("--out", default=ddp.from_main_process(time.strftime("%H%M")))\n',
     ),
-    "a temporary folder": (
-        'run = tempfile.mkdtemp()\nos.makedirs(run + "/plots")\n',
-        'run = ddp.gather(tempfile.mkdtemp())[0]\nif ddp.is_main_process():\n    os.makedirs(run + "/plots")\n',
+    "the folder of a log": (
+        'import tensorboardX\n\nboard = tensorboardX.SummaryWriter()\nrun = os.path.join(board.get_logdir(), "x")\n',
+        'run = os.path.join(ddp.from_main_process(board.get_logdir()), "x")\n',
+    ),
+    "the folder of a tracker": (
+        "import wandb\n\nwandb.init()\nrun = wandb.run.dir\n",
+        "run = ddp.from_main_process(wandb.run.dir)\n",
+    ),
+}
+# Folders that each process has one of: what is written there is each process's own.
+TEMPORARY = {
+    "a folder": 'run = tempfile.mkdtemp()\nos.makedirs(run + "/plots")\n',
+    "an object": "run = tempfile.TemporaryDirectory().name\nos.makedirs(run)\n",
+    "a path below it": 'folder = tempfile.mkdtemp()\nrun = os.path.join(f"{folder}/a", "b")\nos.makedirs(run)\n',
+    "given to a function": (
+        'def made(where):\n    os.makedirs("%s/a" % where)\n    return where + "/a"\n\n\n'
+        "run = made(str(tempfile.mkdtemp()))\n"
     ),
 }
 
@@ -93,7 +108,6 @@ def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
         ("a time", "warm"),
         ("a number that is counted", "warm"),
         pytest.param("a number that is free", "warm", marks=pytest.mark.slow),
-        pytest.param("a temporary folder", "plain", marks=pytest.mark.slow),  # asked for once in a process
     ],
 )
 def test_every_process_finds_there_what_the_main_process_saved(
@@ -104,6 +118,18 @@ def test_every_process_finds_there_what_the_main_process_saved(
     place = {"folder": tmp_path, "env": {"TMPDIR": str(tmp_path)}}
     lab.run(script, processes=2, launcher=launcher, recorded=False, **place).ok()
     assert len(list(tmp_path.glob("**/model.pt"))) == 1
+
+
+@pytest.mark.parametrize("name", TEMPORARY)
+def test_a_temporary_folder_is_each_process_s_own(name: str, lab: Lab, tmp_path: Path) -> None:
+    after = converted(saving(TEMPORARY[name]))
+    assert "os.makedirs(" in after and "is_main_process" not in after
+    assert "    torch.save(model.module.state_dict(), " in after and "barrier" not in after
+    if name == "given to a function":
+        script = tmp_path / "train.py"
+        script.write_text(f"import tempfile\n\ntempfile.tempdir = None\n{after}")
+        lab.run(script, processes=2, folder=tmp_path, recorded=False, env={"TMPDIR": str(tmp_path)}).ok()
+        assert len(list(tmp_path.glob("**/model.pt"))) == 2
 
 
 ALONE = {
@@ -126,30 +152,61 @@ ALONE = {
 
 @pytest.mark.parametrize("name", ALONE)
 def test_nothing_is_agreed_on_that_the_others_do_not_need(name: str) -> None:
-    assert "gather" not in converted(ALONE[name])
+    assert "from_main_process" not in converted(ALONE[name])
 
 
-def test_a_seed_from_the_clock_is_the_main_process_s() -> None:
-    text = converted(
-        PROGRAM.replace(
-            "data = Tensor", "import time\n\ntorch.manual_seed(int(time.time()))\ndata = Tensor", 1
-        )
+SEEDS = {
+    "torch.manual_seed(int(time.time()))": "torch.manual_seed(ddp.from_main_process(int(time.time())))",
+    "random.seed()": "random.seed(ddp.from_main_process(secrets.randbits(32)))",
+    "np.random.seed(None)": "np.random.seed(ddp.from_main_process(secrets.randbits(32)))",
+    "order = random.Random()": "order = random.Random(ddp.from_main_process(secrets.randbits(32)))",
+    "order = np.random.default_rng()": "order = np.random.default_rng(ddp.from_main_process(secrets.randbits(32)))",
+    "torch.seed()": "torch.manual_seed(ddp.from_main_process(secrets.randbits(32)))",
+}
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_seed_of_a_process_s_own_is_the_main_process_s(seed: str, lab: Lab, tmp_path: Path) -> None:
+    """And so are the numbers that are drawn next, for which each process asks the generator itself."""
+    drawn = (
+        "order.random()" if seed.startswith("order") else "random.random(), np.random.rand(), torch.rand(2)"
     )
-    assert "ddp.init()\ntorch.manual_seed(ddp.gather(int(time.time()))[0])\n" in text
+    imports = "import random\nimport sys\nimport time\n\nimport numpy as np\n"
+    text = imports + PROGRAM.replace("data = Tensor", f"{seed}\ndata = Tensor", 1)
+    script = tmp_path / "train.py"
+    script.write_text(f"{text}sys.stderr.write(f'drawn {{[{drawn}]}}' + chr(10))\n")
+    assert command.run("convert", "train.py", "--inplace", cwd=tmp_path).returncode == 0
+    assert f"{SEEDS[seed]}\n" in script.read_text()
+    errors = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok().errors
+    first, second = re.findall("drawn .*", errors)
+    assert first == second
+
+
+def test_a_worker_takes_the_seed_that_torch_gave_it() -> None:
+    begins = "import numpy as np\n\n\ndef begin(worker):\n    np.random.seed()\n\n\n"
+    text = PROGRAM.replace("data = Tensor", begins + "data = Tensor", 1)
+    text = text.replace("shuffle=True)", "shuffle=True, num_workers=2, worker_init_fn=begin)")
+    assert "    np.random.seed(torch.initial_seed() % 2**32)\n" in converted(text)
 
 
 def test_the_main_process_decides_by_its_clock() -> None:
     ends = STEP + "        if time.time() - start > 60:\n            break\n"
     text = PROGRAM.replace(STEP, ends).replace(LOOP, "import time\n\nstart = time.time()\n" + LOOP)
-    assert "        if ddp.gather(time.time() - start > 60)[0]:\n            break\n" in converted(text)
+    assert "        if ddp.from_main_process(time.time() - start > 60):\n            break\n" in converted(
+        text
+    )
 
 
-def test_a_name_that_a_module_makes_is_refused() -> None:
-    other = PATH.with_name("settings.py")
-    text = "import settings\n" + saving("run = settings.RUN\nos.makedirs(run)\n")
-    project = Project.of({PATH: text, other: 'import time\n\nRUN = time.strftime("%H%M%S")\n'})
-    (error,) = [it for it in convert(project).findings if it.severity is Severity.ERROR]
-    assert (error.rule, error.location.path, error.location.span.line) == ("DDP307", other, 3)
+def test_a_name_that_a_module_makes_is_the_main_process_s(lab: Lab, tmp_path: Path) -> None:
+    """The ranks start above the import: they must have met where the module runs."""
+    script = tmp_path / "train.py"
+    (tmp_path / "settings.py").write_text('import time\n\nRUN = f"run-{time.time()}"\n')
+    script.write_text("import settings\n" + saving("run = settings.RUN\nos.makedirs(run)\n"))
+    assert command.run("convert", "train.py", "--inplace", cwd=tmp_path).returncode == 0
+    assert "ddp.init()\nimport settings\n" in script.read_text()
+    assert 'RUN = ddp.from_main_process(f"run-{time.time()}")\n' in (tmp_path / "settings.py").read_text()
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert len(list(tmp_path.glob("run-*/model.pt"))) == 1
 
 
 CACHE = """\
@@ -166,7 +223,9 @@ else:
 def test_what_is_kept_in_a_file_is_made_by_all_processes_or_by_none() -> None:
     """One that comes later might find the file half written, and would draw no random numbers."""
     text = "import os\nimport pickle\n\n" + PROGRAM.replace("data = Tensor", CACHE + "data = Tensor", 1)
-    assert 'if ddp.gather(os.path.exists("cached"))[0]:\n    with open("cached", "rb")' in converted(text)
+    assert 'if ddp.from_main_process(os.path.exists("cached")):\n    with open("cached", "rb")' in converted(
+        text
+    )
     other = CACHE.replace("pickle.dump(rows, file)", 'file.write(b"0")').replace('"wb"', '"ab"')
     text = text.replace(CACHE, other.replace('with open("cached", "ab")', 'with open("other", "ab")'))
-    assert "gather" not in converted(text)
+    assert "from_main_process" not in converted(text)

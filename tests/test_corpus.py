@@ -36,14 +36,14 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     for name, text in {
         "train.py": flat,
         "summed.py": flat.replace("loss.backward()", "loss.exp().backward()"),
-        "asking.py": flat + "input('go on?')\n",
+        "given.py": flat.replace("DataParallel(net)", "DataParallel(net, **{})"),
         "old.py": flat + "print 'done'\n",
         "plain.py": "print('hello')\n",
     }.items():
         write(nested, text, name)
     listed = write(
         tmp_path,
-        "a/nested: tools/train.py, tools/summed.py, tools/asking.py, tools/old.py, tools/plain.py, gone.py",
+        "a/nested: tools/train.py, tools/summed.py, tools/given.py, tools/old.py, tools/plain.py, gone.py",
     )
     raw, why = tmp_path / "raw.json", tmp_path / "why.md"
     assert (
@@ -68,19 +68,19 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert outcomes["tools/train.py"][1] == "sharded"
     assert outcomes["tools/train.py"][0] in ("converted fully", "with sites left")
     assert outcomes["tools/summed.py"][1] == "whole batch"
-    assert outcomes["tools/asking.py"] == ("refused", "")
+    assert outcomes["tools/given.py"] == ("refused", "")
     assert outcomes["tools/old.py"] == ("does not parse", "")
     assert outcomes["tools/plain.py"] == ("nothing to do", "")
     assert "tools/train.py" in results["tools/train.py"]["changed"]
-    assert results["tools/train.py"]["found"] > 10 and results["tools/asking.py"]["left"] > 10
+    assert results["tools/train.py"]["found"] > 10 and results["tools/given.py"]["left"] > 10
     assert "5 scripts: " in printed.out and "1 refused, 1 does not parse" in printed.out
     assert "unstable: 0" in printed.out and "crashes: 0" in printed.out
     assert "tiers: 1 sharded, 1 whole batch" in printed.out
     assert (
         "1 scripts, in 1 the only reason: DDP501 the loss `…` can't be shown to be a mean" in why.read_text()
     )
-    assert "1 scripts, in 1 the only reason: DDP503 every process would ask for input" in why.read_text()
-    assert "a/nested: tools/asking.py: refused: tools/asking.py:" in why.read_text()
+    assert "1 scripts, in 1 the only reason: DDP102 arguments come from a collection" in why.read_text()
+    assert "a/nested: tools/given.py: refused: tools/given.py:" in why.read_text()
     assert "a/nested: tools/summed.py: whole batch: tools/summed.py:" in why.read_text()
     assert "a/nested: tools/train.py: whole" not in why.read_text()
     assert (nested / "train.py").read_text() == flat

@@ -100,7 +100,7 @@ for epoch in range(6):
         optimizer.step()
 """
 RETURNED = "    return size.avg\n"
-AGREED = "    return ddp.gather(size.avg)[0]\n"
+AGREED = "    return ddp.from_main_process(size.avg)\n"
 INLINE = """\
     model.eval()
     hits = 0
@@ -145,15 +145,15 @@ STEERED = {
     ),
     "numbers in the loop": (
         INLINE + "    if hits / 64 > best:\n        best = hits / 64\n        break\n",
-        "    hits = ddp.gather(hits)[0]\n    model.train()\n",
+        "    hits = ddp.from_main_process(hits)\n    model.train()\n",
     ),
     "a ratio in the loop": (
         INLINE + "    share = hits / 64\n    if share > 0.9:\n        break\n",
-        "    share = ddp.gather(hits / 64)[0]\n",
+        "    share = ddp.from_main_process(hits / 64)\n",
     ),
     "no loop over batches": (
         "    rows = data.tensors[0].cuda()\n    size = model(rows).pow(2).mean()\n    scheduler.step(size)\n",
-        "    size = ddp.gather(model(rows).pow(2).mean())[0]\n",
+        "    size = ddp.from_main_process(model(rows).pow(2).mean())\n",
     ),
 }
 # What the evaluation returns, how it decides, and the line that has it the same in all processes.
@@ -161,27 +161,27 @@ RETURNING = {
     "one number of two": (
         PAIR,
         "    size, share = evaluate()\n    if share > 0.9:\n        break\n",
-        "    return size.avg, ddp.gather(hits / 64)[0]\n",
+        "    return size.avg, ddp.from_main_process(hits / 64)\n",
     ),
     "two numbers": (
         PAIR,
         "    size, share = evaluate()\n    scheduler.step(size)\n    if share > 0.9:\n        break\n",
-        "    return ddp.gather((size.avg, hits / 64))[0]\n",
+        "    return ddp.from_main_process((size.avg, hits / 64))\n",
     ),
     "numbers by name": (
         '    found = {"size": size.avg, "share": hits / 64}\n    return found\n',
         '    if evaluate()["share"] > 0.9:\n        break\n',
-        '    found = ddp.gather({"size": size.avg, "share": hits / 64})[0]\n',
+        '    found = ddp.from_main_process({"size": size.avg, "share": hits / 64})\n',
     ),
     "what another function makes a number of": (
         "    return outputs\n",
         "    score = roc_auc_score(data.tensors[1], evaluate()[:, 0])\n    if score > 0.9:\n        break\n",
-        "    score = ddp.gather(roc_auc_score(data.tensors[1], evaluate()[:, 0]))[0]\n",
+        "    score = ddp.from_main_process(roc_auc_score(data.tensors[1], evaluate()[:, 0]))\n",
     ),
     "something that is not known": (
         "    return summary(size)\n",
         "    found = evaluate()\n    if found.good:\n        break\n",
-        "    found = ddp.gather(evaluate())[0]\n",
+        "    found = ddp.from_main_process(evaluate())\n",
     ),
 }
 
@@ -196,7 +196,7 @@ def converted(text: str) -> str:
 
 
 def agreed(text: str) -> list[str]:
-    return [line for line in converted(text).splitlines() if "ddp.gather(" in line]
+    return [line for line in converted(text).splitlines() if "ddp.from_main_process(" in line]
 
 
 @pytest.mark.parametrize("name", STEERED)
@@ -253,7 +253,7 @@ def test_with_whole_batches_all_have_the_same_outputs() -> None:
     )
     conversion = convert(Project.of({PATH: text + COUNTED}))
     assert [script.tier for script in conversion.scripts] == [Tier.WHOLE_BATCH.value]
-    assert "gather" not in conversion.changes[0].after
+    assert "from_main_process" not in conversion.changes[0].after
 
 
 NOT_ALIKE = START + INLINE.replace("hits +=", "hits = hits +").replace("hits = 0", "hits = torch.zeros(1)")
@@ -270,7 +270,7 @@ def test_processes_meet_under_no_condition_that_they_answer_differently() -> Non
     conversion = convert(Project.of({PATH: NOT_ALIKE + "    if hits > 50:\n" + inner}))
     warnings = [it.message for it in conversion.findings if it.severity is Severity.WARNING]
     assert len(warnings) == 2
-    assert "gather" not in conversion.changes[0].after
+    assert "from_main_process" not in conversion.changes[0].after
 
 
 KEPT = {
@@ -291,7 +291,7 @@ def test_what_is_known_elsewhere_stays_the_same_object(name: str) -> None:
     text = text.replace("print(number, size.avg)", "print(number)")
     steering = "    found = evaluate()\n    if found.over:\n        break\n"
     conversion = convert(Project.of({PATH: text + steering}))
-    assert "gather" not in conversion.changes[0].after
+    assert "from_main_process" not in conversion.changes[0].after
 
 
 ENDS = """
@@ -320,5 +320,5 @@ def test_processes_that_differ_in_the_last_bits_go_on_alike(name: str, lab: Lab)
     text = converted(START + RUN[name]) + ENDS
     code, ends = run(lab, text)
     assert (code, len(ends)) == (0, 1)
-    code, ends = run(lab, re.sub(r"ddp\.gather\((.*)\)\[0\]", r"\1", text))
+    code, ends = run(lab, re.sub(r"ddp\.from_main_process\((.*)\)", r"\1", text))
     assert code != 0 or len(ends) == 2, "this would have gone well without"

@@ -51,21 +51,6 @@ def __getattr__(name):
     return Noted(f"{__name__}.{name}")
 '''
 
-BARS = """
-import os
-
-
-class tqdm:
-    def __init__(self, items, disable=False, **kwargs):
-        self.items = items
-        if not disable:
-            with open(os.environ["NOTES"], "a") as notes:
-                notes.write("tqdm\\n")
-
-    def __iter__(self):
-        return iter(self.items)
-"""
-
 TRAIN = """\
 import argparse
 import csv
@@ -204,7 +189,6 @@ def programs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(STAND_IN)
     (root / "stand-ins" / "matplotlib" / "__init__.py").write_text("")
-    (root / "stand-ins" / "tqdm.py").write_text(BARS)
     for name in ("before", "after"):
         (root / name).mkdir()
         (root / name / "train.py").write_text(TRAIN)

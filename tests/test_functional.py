@@ -98,14 +98,20 @@ FUNCTION = "nn.parallel.data_parallel(network, (noise,))"
         (NO_GRAD, "    with torch.no_grad():\n        torch.set_grad_enabled(True)\n        if parallel"),
         (NO_GRAD, "    with torch.no_grad():\n        network.eval()\n    if True:\n        if parallel"),
         (FUNCTION, f"(lambda: {FUNCTION})()"),
-        (SHOWN, SHOWN + "        numpy.save('shown.npy', sample(maker, inputs, True))\n"),
     ],
 )
 def test_another_one_is_left(old: str, new: str) -> None:
     assert old in SAMPLED
     text = "import numpy\n" + SAMPLED.replace(old, new)
     (error,) = converted(text).errors
-    assert "at every call" in error.message or "only the main process" in error.message
+    assert "at every call" in error.message
+
+
+def test_all_processes_take_part_in_what_one_writes() -> None:
+    save = "        numpy.save('shown.npy', sample(maker, inputs, True))\n"
+    conversion = converted("import numpy\n" + SAMPLED.replace(SHOWN, SHOWN + save))
+    assert not conversion.errors
+    assert save.replace("numpy.save", "ddp.on_main_process(numpy.save)") in conversion.changes[0].after
 
 
 OPTION = """import argparse

@@ -241,7 +241,7 @@ def test_files_that_the_main_process_makes_end_no_other_process(lab: Lab, tmp_pa
     printed = run(lab, tmp_path, program)
     assert printed == (tmp_path / "run" / "log.txt").read_text() == "trained ['bias', 'weight']\n"
     converted = (tmp_path / "train.py").read_text()
-    assert 'if ddp.gather(os.path.exists("run"))[0]:' in converted
+    assert 'if ddp.from_main_process(os.path.exists("run")):' in converted
     assert "    if os.path.isdir(folder):\n        return\n" in converted
     assert "    if os.path.isfile(path):\n" in converted
     again = tmp_path / "again"
@@ -252,14 +252,15 @@ def test_files_that_the_main_process_makes_end_no_other_process(lab: Lab, tmp_pa
 
 def test_an_answer_that_is_returned_is_the_main_process_s(lab: Lab, tmp_path: Path) -> None:
     assert run(lab, tmp_path, FILES) == "trained ['bias', 'weight']\n"
-    assert "if ddp.gather(os.path.exists(folder))[0]:" in (tmp_path / "train.py").read_text()
+    assert "if ddp.from_main_process(os.path.exists(folder)):" in (tmp_path / "train.py").read_text()
 
 
-def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(lab: Lab, tmp_path: Path) -> None:
-    (tmp_path / "tools.py").write_text(
+def test_a_log_on_the_console_is_the_main_process_s_without_an_edit(lab: Lab, tmp_path: Path) -> None:
+    tools = (
         "import logging\n\nlogging.basicConfig(level=logging.INFO)\nlogger = logging.getLogger(__name__)\n"
         "logger.addHandler(logging.StreamHandler())\n"
     )
+    (tmp_path / "tools.py").write_text(tools)
     program = (
         HEAD.replace("import torchvision\n", "from tools import logger\n")
         + "torch.manual_seed(0)\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
@@ -268,8 +269,7 @@ def test_a_log_on_the_console_is_the_main_process_s_from_the_import_on(lab: Lab,
     )
     said = run(lab, tmp_path, program, errors=True)
     assert [line for line in said.splitlines() if "trained" in line] == ["trained", "INFO:tools:trained"]
-    guarded = (tmp_path / "tools.py").read_text().splitlines()
-    assert guarded.count("if ddp.is_main_process():") == 2
+    assert (tmp_path / "tools.py").read_text() == tools
 
 
 def test_what_the_shell_fetches_is_waited_for() -> None:
@@ -301,7 +301,7 @@ def test_a_class_that_fetches_and_unpacks_is_made_by_one_process_first() -> None
     assert not conversion.errors, conversion.errors
     after = conversion.changes[0].after
     assert 'with ddp.main_process_first():\n    pictures = Pictures("a")\n' in after
-    assert after.count("main_process_first") == 1 and "gather" not in after
+    assert after.count("main_process_first") == 1 and "from_main" not in after
 
 
 DERIVED = """
@@ -447,8 +447,7 @@ def test_a_file_that_is_open_while_all_work_is_nowhere_for_the_others(lab: Lab, 
     )
     assert run(lab, tmp_path, program) == "trained\n"
     assert (tmp_path / "log.txt").read_text() == "4 rows\n"
-    converted = (tmp_path / "train.py").read_text()
-    assert 'open("log.txt" if ddp.is_main_process() else os.devnull, "w")' in converted
+    assert 'with ddp.open("log.txt", "w") as log:\n' in (tmp_path / "train.py").read_text()
 
 
 def test_what_only_the_main_process_knows_is_asked_where_it_is_used() -> None:
@@ -459,9 +458,10 @@ def test_what_only_the_main_process_knows_is_asked_where_it_is_used() -> None:
     conversion = convert(Project.of({Path("/example/train.py"): text}))
     assert not conversion.errors, conversion.errors
     after = conversion.changes[0].after
-    assert "if ddp.is_main_process():\n    path = os.path.join(board" in after and "    ddp.save(" in after
+    assert "board = ddp.on_main_process(tensorboardX.SummaryWriter)()\npath = os.path.join(board.get" in after
     used = Project.of({Path("/example/train.py"): text + "model.load_state_dict(torch.load(path))\n"})
-    assert [error.rule for error in convert(used).errors] == ["DDP301"]
+    after = convert(used).changes[0].after
+    assert "path = os.path.join(ddp.from_main_process(board.get_logdir())" in after
 
 
 CHOICES = {

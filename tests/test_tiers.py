@@ -77,7 +77,7 @@ def test_what_cannot_be_shown_of_parts_keeps_the_batches_whole(name: str) -> Non
     assert script.tier == "whole batch"
     assert case.line in [place.span.line for place in script.reasons]
     assert calls(after).count("DataParallel") == 1
-    assert set(calls(after)) <= {"DataParallel", "init", "device", "get_world_size", "print"}
+    assert set(calls(after)) <= {"DataParallel", "init", "device", "get_world_size"}
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 
@@ -152,25 +152,40 @@ WORKER_SEED = (
     "import random\nimport time\n\n\ndef seeded(worker):\n    random.seed(time.time() + worker)\n\n\n"
 )
 QUEUE = "import queue\n\nwaiting = queue.Queue()\nwaiting.put(1)\nfirst = waiting.get()\n"
+# What each process would have of its own where all draw the same batches, and what it becomes.
 ALIKE = {
-    "numbers drawn by one process": (LOADER, DRAWN_ALONE + LOADER, 7, "draws random numbers"),
+    "numbers drawn where a file is written": (
+        LOADER,
+        DRAWN_ALONE + LOADER,
+        'with ddp.open("noise.txt", "w") as file:\n    file.write(str(torch.rand(1)))\n',
+    ),
+    "a picture of noise": (
+        LOADER,
+        f'import torchvision\ntorchvision.utils.save_image(torch.rand(8), "noise.png")\n{LOADER}',
+        '\nddp.on_main_process(torchvision.utils.save_image)(torch.rand(8), "noise.png")\n',
+    ),
     "workers seeded by the clock": (
         LOADER,
         WORKER_SEED + LOADER.replace("shuffle=True", "shuffle=True, worker_init_fn=seeded"),
-        12,
-        "seeded otherwise",
+        "seed(torch.initial_seed() % 2**32)\n",
     ),
-    "an order of arrival": (LOADER, QUEUE + LOADER, 11, "comes first"),
 }
 
 
 @pytest.mark.parametrize("name", ALIKE)
-def test_what_differs_between_processes_matters_where_all_draw_the_same(name: str) -> None:
-    old, new, line, reason = ALIKE[name]
-    converted(PROGRAM.replace(old, new))
-    (error,) = convert(Project.of({PATH: SUM.replace(old, new)})).errors
-    assert (error.rule, error.location.span.line) == ("DDP503", line)
-    assert reason in error.message
+@pytest.mark.parametrize("program", [PROGRAM, SUM], ids=["sharded", "whole batch"])
+def test_what_differs_between_processes_becomes_alike(name: str, program: str) -> None:
+    old, new, text = ALIKE[name]
+    after, conversion = converted(program.replace(old, new))
+    assert text in after
+    assert not [it for it in conversion.findings if it.rule == "DDP503" and it.severity is not Severity.NOTE]
+
+
+def test_an_order_of_arrival_is_named() -> None:
+    _, conversion = converted(PROGRAM.replace(LOADER, QUEUE + LOADER))
+    (warning,) = [it for it in conversion.findings if it.severity is Severity.WARNING]
+    assert (warning.rule, warning.location.span.line) == ("DDP503", 11)
+    assert "order in which they are ready" in warning.message
 
 
 HARMLESS = {
@@ -197,9 +212,11 @@ def test_an_order_of_strings_and_ctrl_c_are_named(program: str) -> None:
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     text = text.replace(body, f"try:\n{indented}except KeyboardInterrupt:\n    print('stopped')\n")
     _, conversion = converted(text)
-    left = [f.message for f in conversion.findings if f.severity is Severity.WARNING]
-    assert ["another order" in message for message in left] == [True, False]
-    assert "Ctrl-C" in left[1]
+    said = [it.message for it in conversion.findings if it.rule == "DDP503" and not it.edits]
+    assert [name in message for name, message in zip(("hash seed", "Ctrl-C"), said, strict=True)] == [
+        True,
+        True,
+    ]
 
 
 # Sharded
@@ -266,7 +283,7 @@ def test_a_loss_that_the_model_computes_weighs_the_same_in_all_parts(name: str) 
     text = OWN_LOSSES[name] + "    print(loss.item())\n"
     after, conversion = converted(text)
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
-    assert "DistributedSampler(" in after and "ddp.print(ddp.batch_loss(loss).item())" in after
+    assert "DistributedSampler(" in after and "print(ddp.batch_loss(loss).item())" in after
     for dealt in (converted(text, exact=True)[0], converted(text.replace(LOADER, SAMPLED))[0]):
         assert "weighed=False" in dealt and "DistributedDataParallel" in dealt
 
@@ -462,7 +479,8 @@ def test_writers_in_a_list_that_is_filled_are_the_main_process_s() -> None:
     filled = "from tensorboardX import SummaryWriter\nwriters = []\nfor name in ('a', 'b'):\n    writers.append(SummaryWriter(name))\n"
     text = PROGRAM.replace(LOOP, filled + LOOP) + "    writers[0].add_scalar('epoch', epoch, 0)\n"
     after, _ = converted(text)
-    assert "    if ddp.is_main_process():\n        writers[0].add_scalar(" in after
+    assert "    writers.append(ddp.on_main_process(SummaryWriter)(name))\n" in after
+    assert "    writers[0].add_scalar(" in after and "is_main_process():" not in after
 
 
 def test_a_loss_that_an_option_chooses_is_named() -> None:
@@ -796,7 +814,7 @@ def test_the_batch_exact_form_draws_the_original_s_batches() -> None:
     assert not {"shared_seed", "local_batch_size"} & set(calls(after))
     assert "set_epoch" not in after and "DistributedSampler" not in after
     assert not [f for f in conversion.findings if f.is_left]
-    assert "ddp.print(ddp.batch_loss(loss).item())" in after
+    assert "print(ddp.batch_loss(loss).item())" in after
     assert conversion.scripts[0].tier.startswith("sharded")
     assert converted(SUM, exact=True)[0] == converted(SUM)[0]
 
@@ -893,7 +911,7 @@ def test_what_is_left_is_marked_above_its_statement() -> None:
         for index, line in enumerate(lines)
         if line.strip().startswith("# dp2ddp: DDP502")
     ]
-    assert marked == ["if epoch: ddp.print(outputs.std())", "ddp.print("]
+    assert marked == ["if epoch: print(outputs.std())", "print("]
     assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(converted(text)[0]))
 
 

@@ -93,7 +93,6 @@ def analyse(linked: Linked) -> Facts:
     )
     sharded = {loader.at for loader in made if loader.shard}
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
-    agreements.find(context, ())  # temporary folders that all share are written by one
     acts = effects.collect(context, reported.statements(context))
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)

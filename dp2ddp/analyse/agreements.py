@@ -19,14 +19,16 @@ from dp2ddp.analyse.effects import (
     READS,
     SAVES,
     WRITERS,
+    all_pass,
     already,
     caching,
     covered,
     is_inside,
+    is_of_writer,
     opens_for_writing,
 )
-from dp2ddp.analyse.link import Call, Mod, handed
-from dp2ddp.analyse.questions import ASKS, MAKES, all_pass
+from dp2ddp.analyse.link import Call, Mod, full_name, handed
+from dp2ddp.analyse.questions import ASKS, MAKES
 from dp2ddp.facts import Agreement, Effect
 
 # What has a value of its own in each process, or at each time.
@@ -178,7 +180,7 @@ class _Origins:
         told = [node.args[place] for name, place in TOLD.items() if name in names and len(node.args) > place]
         if told:
             yield from told
-        elif names & OWN or (self.files and names & LISTS):
+        elif names & OWN or (self.files and (names & LISTS or any(map(is_of_writer, names)))):
             self._found[Origin(_whole(self.context, node))] = None
         elif inner := returned(self.context, node):
             for value in inner:
@@ -224,6 +226,9 @@ class _Origins:
     def _attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
         """``args.name``, ``settings.NAME``, ``path.stem``."""
         values = self.program.values(node.value)
+        if self.files and any(is_of_writer(full_name(it)) for it in self.program.values(node)):
+            self._found[Origin(_whole(self.context, node))] = None  # `wandb.run.dir`
+            return
         for target, statement in self.context.attribute_assignments.get(node.attr, ()):
             if self.program.values(target.value) & values:
                 yield statement.value

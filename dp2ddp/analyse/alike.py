@@ -103,8 +103,12 @@ def seeds(context: Context) -> Iterator[Agreement]:
         if (nothing or _own(context, given)) and not handled:
             where = "worker" if in_worker(context, call.node) else "main"
             if any(name.startswith("torch.") and name.endswith(".seed") for name in call.names):
+                if where == "worker":
+                    continue  # torch has seeded it alike
                 where = "torch"  # takes no number
-            yield Agreement(**context.place(call.node), what=ast.unparse(call.node), seeds=where)
+            function = context.program.anchor(call.node.func)
+            what = ast.unparse(call.node)
+            yield Agreement(**context.place(call.node), what=what, seeds=where, function=function)
 
 
 def in_worker(context: Context, node: ast.AST) -> bool:

@@ -8,8 +8,9 @@ from collections.abc import Iterator
 from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.effects import is_of_writer
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Call, Const, Ext, Made
+from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Call, Const, Ext, Made, handed
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 
@@ -38,7 +39,7 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
                 context.program.values(function.value)
             ):
                 found.setdefault(id(function), _state(context, "forward", function.value, whole=function))
-    for node in _under_guards(context, effects):
+    for node in _alone(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
@@ -70,8 +71,9 @@ def _stored(context: Context) -> set[int]:
     for call in context.program.calls:
         function = call.node.func
         loads = isinstance(function, ast.Attribute) and function.attr == "load_state_dict"
-        if call.node.args and ("torch.save" in call.names or loads):
-            for value in context.program.contents(context.program.values(call.node.args[0])):
+        saved = call.argument("obj" if "torch.save" in call.names else "state_dict", 0)
+        if saved is not None and ("torch.save" in call.names or loads):
+            for value in context.program.contents(context.program.values(saved)):
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
     return found
@@ -158,8 +160,7 @@ def _states(
                 if any(isinstance(value, Made) and value.name == WRAP for value in values):
                     yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
-    elif "torch.save" in call.names and call.node.args:
-        whole = call.node.args[0]
+    elif "torch.save" in call.names and (whole := call.argument("obj", 0)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
             yield whole, _bare(context, whole, perhaps, "model")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
@@ -228,14 +229,20 @@ def _is_super(node: ast.expr) -> bool:
     return isinstance(node, ast.Call) and ast.unparse(node.func) == "super"
 
 
-def _under_guards(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
-    """Wrapped models used in statements that only the main process runs: there the bare model must do."""
+def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
+    """Wrapped models that only the main process uses, under guards and in calls of writers: the bare one must do."""
     program = context.program
+    made = {effect.at for effect in effects if effect.kind == "writer"}
     for call in program.calls:
-        anchor = program.anchor(call.node)
-        if not any(effect.covers(anchor) for effect in effects):
+        given = handed(call.node)
+        if not any(context.is_wrapped(program.values(it)) for it in (*given, call.node.func)):
             continue
-        for node in (*call.node.args, *(keyword.value for keyword in call.node.keywords), call.node.func):
+        anchor = program.anchor(call.node)
+        if any(effect.covers(anchor) for effect in effects):
+            given = [*given, call.node.func]
+        elif not any(map(is_of_writer, call.names)) and program.anchor(call.node.func) not in made:
+            continue
+        for node in given:
             if isinstance(node, ast.Name | ast.Attribute) and context.is_wrapped(program.values(node)):
                 yield node
 

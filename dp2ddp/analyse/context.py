@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp2ddp.analyse import iterators
+from dp2ddp.analyse import iterators, reach
 from dp2ddp.analyse.iterators import Handing
 from dp2ddp.analyse.link import (
     FUNCTION,
@@ -220,6 +220,15 @@ class Context:
     def run_by(self, node: ast.AST) -> frozenset[Path]:
         """The programs which train with DataParallel that may run a node."""
         return frozenset(file.path for file in self.scripts if id(node) in self.program_runs(file))
+
+    @cached_property
+    def may_run(self) -> dict[Path, set[int]]:
+        """All nodes that each program which trains may run, by whatever way."""
+        return {it.path: reach.may_run(self.program, self.program_runs(it)) for it in self.scripts}
+
+    def may_be_run_by(self, node: ast.AST) -> frozenset[Path]:
+        """The programs which train with DataParallel that may run a node by a way that can't be followed."""
+        return frozenset(path for path, nodes in self.may_run.items() if id(node) in nodes)
 
     @cached_property
     def scripts(self) -> list[SourceFile]:

@@ -7,57 +7,74 @@ main process, and elsewhere it is a stand-in.
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 
+from dp2ddp.analyse.alike import works
+from dp2ddp.analyse.conditions import returned
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, Value, full_name, handed
+from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
     os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
-    shutil. subprocess. distutils. zipfile.ZipFile.extractall tarfile.open.extractall
-    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt scipy.io.savemat
-    pickle.dump cPickle.dump dill.dump joblib.dump json.dump yaml.dump yaml.safe_dump toml.dump
-    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torch.onnx.export torch.jit.save
-    imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave scipy.misc.imsave
-    matplotlib.image.imsave matplotlib.pyplot.imsave matplotlib.pyplot.savefig matplotlib.pyplot.show
-    logging.config.
+    os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
+    zipfile.ZipFile.extractall tarfile.open.extractall
+    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
+    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    torch.onnx.export torch.jit.save torch.export.save
+    cv2.imshow matplotlib.pyplot.show matplotlib.pyplot.draw matplotlib.pyplot.pause
+    requests.post requests.put smtplib.SMTP.sendmail smtplib.SMTP.send_message
     """.split())
+# What the last part of the name of a call begins with that writes, if another library has it.
+VERBS = re.compile(
+    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
+    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
+)
+# Where such names have another meaning, or are in the list.
+OTHER_VERBS = (
+    "builtins.",
+    "sys.",
+    "io.",
+    "os.",
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "tqdm.",
+    "logging.",
+    "dp2ddp.",
+)
 # Methods that write, by the class or function that makes the object and the method's name.
 WRITING_METHODS = {
-    "pathlib.": {
-        "mkdir",
-        "write_text",
-        "write_bytes",
-        "touch",
-        "unlink",
-        "rename",
-        "replace",
-        "rmdir",
-        "symlink_to",
-    },
-    "PIL.": {"save"},
-    "matplotlib.": {"savefig", "show", "save"},
-    "seaborn.": {"savefig"},
-    "pandas.": {"to_csv", "to_json", "to_pickle", "to_excel", "to_hdf", "to_parquet"},
-    "plotly.": {"write_html", "write_image", "show"},
+    "pathlib.": frozenset(
+        "mkdir write_text write_bytes touch unlink rename replace rmdir symlink_to chmod".split()
+    ),
+    "matplotlib.": {"show"},
+    "plotly.": {"show"},
+    "torch.jit.": {"save"},
 }
-# Methods that write whoever has them, if that is not one of the project's classes.
-WRITING_ANYWAY = {"save_pretrained", "to_json_file"}
+# Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
+WRITING_ANYWAY = frozenset("""
+    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
+    write_bytes write_html write_image write_videofile export_chrome_trace
+    """.split())
 # Modules that are trackers themselves.
-TRACKERS = ("wandb", "mlflow", "swanlab", "clearml", "tensorboard_logger", "trackio")
+TRACKERS = frozenset("""
+    wandb mlflow swanlab clearml trackio neptune comet_ml tensorboard_logger aim dvclive pycrayon
+    """.split())
 # What makes an object that writes whenever it is used.
 WRITERS = frozenset("""
     torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
-    tensorboardX.SummaryWriter tensorboardX.FileWriter tensorboard_logger.Logger
+    tensorboardX.SummaryWriter tensorboardX.FileWriter
     tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
-    comet_ml.Experiment comet_ml.OfflineExperiment comet_ml.ExistingExperiment comet_ml.start
-    neptune.init neptune.init_run neptune.new.init neptune.create_experiment
-    visdom.Visdom aim.Run subprocess.Popen
+    visdom.Visdom torchnet.logger.VisdomLogger torchnet.logger.VisdomPlotLogger cox.store.Store
     logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
-    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter
+    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter subprocess.Popen
     """.split())
+# What says how a program ended that was started so, and what it wrote.
+POPEN_ANSWERS = {f"subprocess.Popen.{it}" for it in ("communicate", "wait", "poll")}
+POPEN_ANSWERS |= {f"subprocess.Popen.stdout.{it}" for it in ("read", "readline", "readlines")}
 # What makes one where its mode says so, by the mode's position.
 OPENING = {
     "codecs.open": 1,
@@ -84,8 +101,24 @@ ASKING = (
     "builtins.range",
     "builtins.enumerate",
     "builtins.zip",
-    "pathlib.Path.exists",
+    "builtins.sorted",
+    "builtins.list",
+    "builtins.str",
+    "os.listdir",
+    "os.access",
+    "glob.",
 )
+# Methods of strings, lists, dicts and paths that only ask.
+ASKING_METHODS = frozenset("""
+    startswith endswith format join split strip lower upper replace items keys values get
+    exists is_file is_dir glob iterdir with_suffix joinpath
+    """.split())
+# What is given two places, and writes to the second or to both.
+BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
+# What makes a folder or file of a process's own.
+OWN = ("tempfile.", "io.BytesIO", "io.StringIO")
+# What makes a path that begins with the first thing it is given.
+PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", "builtins.open", "io.open")
 BUILTIN_OPEN = {"builtins.open", "io.open"}
 OPENERS = BUILTIN_OPEN | {"codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
 READS = {
@@ -99,6 +132,11 @@ READS = {
 }
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
+# What looks at a class or function and does not call it.
+LOOKS = frozenset("""
+    builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
+    builtins.type builtins.print builtins.str builtins.repr
+    """.split())
 FETCHES = {
     "torch.hub.load",
     "torch.hub.load_state_dict_from_url",
@@ -127,16 +165,21 @@ PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"
 
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
-    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS):
+    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS) or name.rpartition(".")[2].isupper():
         return False
-    if name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES):
+    if is_listed(name):
         return True
     owner, _, method = name.rpartition(".")
     if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
         return True
-    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) or any(
-        name.startswith(f"{writer}.") for writer in WRITERS
-    )
+    if owner and VERBS.match(method) and not name.startswith(OTHER_VERBS):
+        return True
+    return is_of_writer(name)
+
+
+def is_listed(name: str) -> bool:
+    """Whether what a name stands for writes, whatever it is given."""
+    return name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
 
 
 def opens_for_writing(call: Call) -> bool:
@@ -177,7 +220,7 @@ def _writes(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     if call is None:
         return False
-    if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in WRITING_ANYWAY:
+    if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
         return not any(isinstance(callee, Func | Bound) for callee in call.callees)
     if call.names == {"logging.basicConfig"}:
         return call.argument("filename", 0) is not None
@@ -188,13 +231,38 @@ def _writes(context: Context, node: ast.AST) -> bool:
         or _into_open_file(context, call)
     ):
         return False
-    return any(_is_plain_write(name) for name in call.names)
+    written = any(_is_plain_write(name) for name in call.names)
+    return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
+
+
+def _hands_text_back(context: Context, call: Call) -> bool:
+    """``text = yaml.dump(settings)``: what is named like a write, and makes something that the program uses."""
+    named = all(VERBS.match(name.rpartition(".")[2]) and not is_listed(name) for name in call.names)
+    return named and not isinstance(context.program.parent(call.node), ast.Expr)
+
+
+def _writes_anyway(call: Call) -> bool:
+    """Whether a method writes, whoever has it: ``figure.savefig(…)``, ``picture.save("out.png")``."""
+    method = call.node.func.attr  # type: ignore[attr-defined]
+    known = call.names or not call.node.args
+    return method in WRITING_ANYWAY or (method == "save" and not known and _is_path(call.node.args[0]))
+
+
+def _is_path(node: ast.expr) -> bool:
+    """Whether an expression is, as it is written, the path of a file."""
+    words = [it.value for it in ast.walk(node) if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    joins = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("path.join", "Path"))
+    return joins or any(re.search(r"/|\.\w{2,4}$", word) for word in words)
 
 
 def _is_plain_write(name: str) -> bool:
     """Whether a call writes that is neither a tracker's nor a writer's: these are stand-ins on the other ranks."""
-    stands_in = (*(f"{tracker}." for tracker in TRACKERS), *(f"{writer}." for writer in WRITERS))
-    return is_write(name) and not name.startswith(stands_in)
+    return is_write(name) and not is_of_writer(name)
+
+
+def is_of_writer(name: str) -> bool:
+    """Whether a full name is a tracker's, or that of a writer's method: the main process alone has such a thing."""
+    return name.startswith(tuple(f"{it}." for it in (*TRACKERS, *WRITERS)))
 
 
 def _into_open_file(context: Context, call: Call) -> bool:
@@ -206,22 +274,61 @@ def _into_open_file(context: Context, call: Call) -> bool:
 
 
 def _in_own_folder(context: Context, call: Call) -> bool:
-    """Whether a call is given a temporary folder or file, which every process has one of."""
-    names = [
-        node for argument in handed(call.node) for node in ast.walk(argument) if isinstance(node, ast.Name)
-    ]
-    found = [context.program.values(name) for name in names]
-    return any(values and all(_is_own_folder(context, it) for it in values) for values in found)
+    """Whether a call writes into a temporary folder or file, which every process has one of."""
+    given = handed(call.node)
+    if isinstance(call.node.func, ast.Attribute):
+        given.append(call.node.func.value)
+    if any(name.startswith(BETWEEN) for name in call.names):
+        return all(is_own(context, it) for it in call.node.args[:2])
+    return any(is_own(context, it) for it in given)
 
 
-def _is_own_folder(context: Context, value: Value) -> bool:
-    """Whether something is a temporary file or folder that the processes don't share."""
-    if not isinstance(value, Made | Member) or not full_name(value).startswith("tempfile."):
+def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
+    program = context.program
+    if depth > 8:
         return False
-    while isinstance(value, Member):
-        value = value.owner
-    made = context.program.node(value.site)
-    return not any(id(node) in context.agreed for node in (made, *context.program.ancestors(made)))
+    match node:
+        case ast.Call():
+            call = program.call(node)
+            if call is not None and any(name.startswith(OWN) for name in call.names):
+                return True
+            begins = returned(context, node) or _first_part(node, call)
+        case ast.Name() | ast.Attribute() if found := program.definitions(node):
+            sources = [source for it in found for source in _given_to(context, it)]
+            begins = [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner):
+            begins = [inner]
+        case ast.BinOp(op=ast.Mod(), right=right):
+            begins = right.elts[:1] if isinstance(right, ast.Tuple) else [right]
+        case ast.BinOp(left=left):
+            begins = [left]
+        case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
+            begins = [first]
+        case _:
+            begins = []
+    return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
+
+
+def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
+    """What the path begins with that a call makes: of other paths, or of one that it is a method of."""
+    if call is not None and any(name.startswith(PATHS) for name in call.names) and node.args:
+        return node.args[:1]
+    return [node.func.value] if isinstance(node.func, ast.Attribute) else []
+
+
+def _given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
+    """What a name stands for where something gives it a value; a literal where that is not known."""
+    program = context.program
+    if isinstance(definition, ast.arg):
+        return program.given(definition)
+    around = program.parent(definition)
+    if isinstance(around, ast.withitem):
+        return [around.context_expr]
+    statement = program.statement(definition)
+    if isinstance(statement, ast.Assign) and definition in statement.targets:
+        return [statement.value]
+    return [ast.Constant(...)]
 
 
 def happens_once(context: Context, node: ast.AST) -> bool:
@@ -229,58 +336,46 @@ def happens_once(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     if call is None:
         return False
-    opens = _is_open(context, call) or _is_writer(context, call)
+    opens = _is_open(context, call) or _is_writer(context, call) or any(map(_is_of_tracker, call.names))
     return opens or _writes(context, node) or bool(call.names & {*SAVES, INPUT}) or _fetch(context, call)
 
 
 def _is_written(context: Context, statement: ast.AST) -> bool:
     """A statement that only writes: it can be left out on other ranks, and nothing later misses it."""
-    return (
-        isinstance(statement, ast.Expr)
-        and _writes(context, statement.value)
-        and not _does_more(context, statement)
-    )
+    only = isinstance(statement, ast.Expr) and _only_writing(context, statement.value)
+    return only and not _does_more(context, statement)
+
+
+def _only_writing(context: Context, node: ast.expr) -> bool:
+    """``os.mkdir(path)``, ``os.path.exists(path) or os.mkdir(path)``, ``[os.mkdir(path) for path in paths]``."""
+    match node:
+        case ast.Call():
+            return _writes(context, node)
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element):
+            asked = [it for part in node.generators for it in (part.iter, *part.ifs)]
+            return _only_writing(context, element) and all(_only_asks(context, it) for it in asked)
+        case ast.BoolOp(values=[*asked, last]):
+            return _only_writing(context, last) and all(_only_asks(context, it) for it in asked)
+        case ast.IfExp(test=test, body=body, orelse=ast.Constant()):
+            return _only_writing(context, body) and _only_asks(context, test)
+    return False
 
 
 def _does_more(context: Context, statement: ast.stmt) -> bool:
-    """Whether a statement that writes runs the model or draws a batch, too: for that, all ranks must come."""
+    """Whether a statement that writes works on the model, draws or takes something, too: all ranks must do that."""
     program = context.program
     for key in context.runs(statement):
         node = program.nodes.get(key)
         call = program.call(node) if isinstance(node, ast.Call) else None
-        if call is not None and (context.is_wrapped(call.callees) or call.names & {"builtins.next"}):
+        if node is not None and works(context, node):
+            return True
+        if call is not None and (call.names & {"builtins.next"} or _takes(call.node)):
             return True
     return False
 
 
-def _for_one(context: Context, node: ast.AST, guarded: set[int]) -> list[ast.stmt]:
-    """``path = writer.logdir()`` with the statements that write with it, if it is there for nothing else."""
-    program = context.program
-    if not (
-        isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and len(node.targets) == 1
-    ):
-        return []
-    if not any(_writes(context, inner) for inner in program.descendants(node.value)):
-        return []
-    block = program.block(node)
-    group = [node]
-    for statement in block[block.index(node) + 1 :]:
-        if id(statement) not in guarded and not _saves(context, statement):
-            break
-        group.append(statement)
-    inside = {id(inner) for statement in group for inner in ast.walk(statement)}
-    uses = [
-        it
-        for it in ast.walk(program.scope(node).node)
-        if isinstance(it, ast.Name) and it is not node.targets[0]
-    ]
-    alone = all(id(it) in inside for it in uses if it.id == node.targets[0].id)
-    return group if alone and len(group) > 1 else []
-
-
-def _saves(context: Context, statement: ast.stmt) -> bool:
-    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
-    return call is not None and bool(call.names & SAVES)
+def _takes(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "popleft", "popitem")
 
 
 def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[Effect, ...]:
@@ -292,10 +387,10 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
     nodes = [
         node
         for node in program.nodes.values()
-        if context.runs_in_training(node) and not is_inside(context, node, context.downloaders)
+        if (context.runs_in_training(node) or context.may_be_run_by(node))
+        and not is_inside(context, node, context.downloaders)
     ]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
-    guarded |= {id(it) for node in nodes for it in _for_one(context, node, guarded)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
     guarded |= _around(context, guarded, meetings)
     inner = {
@@ -306,11 +401,16 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
     found: list[Effect] = []
     found += _tests(context, guarded - inner, meetings)
     found += _groups(context, guarded - inner, meetings)
+    guards = list(found)
     for node in nodes:
-        if isinstance(node, ast.Call) and program.statement(node) is not None:
-            found += _calls(context, node, guarded)
-        elif isinstance(node, ast.Import):
-            found += _trackers(context, node)
+        match node:
+            case ast.Call():
+                found += _calls(context, node, guarded, guards)
+                found += _handed(context, node)
+            case ast.Import() | ast.ImportFrom():
+                found += _trackers(context, node)
+            case ast.ClassDef():
+                found += _derived(context, node)
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 
 
@@ -368,7 +468,8 @@ def already(context: Context, statement: ast.AST) -> bool:
 
 
 def _effect(context: Context, kind: str, node: ast.AST, what: str, **more: object) -> Effect:
-    return Effect(**context.place(node), kind=kind, what=what, **more)
+    scripts = context.run_by(node) or context.may_be_run_by(node)
+    return Effect(**{**context.place(node), "scripts": scripts}, kind=kind, what=what, **more)
 
 
 def _what(context: Context, statement: ast.AST) -> str:
@@ -402,7 +503,10 @@ def _only_asks(context: Context, test: ast.expr) -> bool:
             return False
         if isinstance(node, ast.Call):
             call = context.program.call(node)
-            if call is None or not call.names or not all(name.startswith(ASKING) for name in call.names):
+            names = call.names if call is not None else set()
+            asks = isinstance(node.func, ast.Attribute) and node.func.attr in ASKING_METHODS
+            own = call is not None and any(isinstance(it, Func | Bound | Cls) for it in call.callees)
+            if own or not (asks or (names and all(name.startswith(ASKING) for name in names))):
                 return False
     return True
 
@@ -440,13 +544,13 @@ def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> It
         )
 
 
-def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effect]:
+def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Effect]) -> Iterator[Effect]:
     """What a call does that one process must do alone, where no guard stands round it."""
     program = context.program
     call = program.call(node)
     if call is None:
         return
-    if "torch.save" in call.names:
+    if "torch.save" in call.names and not _in_own_folder(context, call):
         yield _effect(context, "save", node.func, "torch.save()")
         return
     inside = id(program.statement(node)) in guarded
@@ -457,17 +561,79 @@ def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effe
         yield _effect(context, "input", node.func, what)
     elif _is_open(context, call):
         yield _open(context, call, what)
-    elif _is_writer(context, call) or _is_tracker_function(context, call):
-        yield _effect(context, "writer", node.func, what)
-    elif _writes(context, node):
-        statement = program.statement(node)
-        asked = not (isinstance(statement, ast.Expr) and statement.value is node)
-        handled = any(isinstance(it, ast.ExceptHandler) for it in program.ancestors(node))
-        answers = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
-        if asked and answers and not handled:
-            yield _effect(context, "answer", node, what)
-        else:
+    elif _is_writer(context, call):
+        if not _asked_at_once(context, node, guards):
             yield _effect(context, "writer", node.func, what)
+    elif _answers(context, call) and _all_come(context, node, guards):
+        yield _effect(context, "answer", _whole_answer(context, node), what)
+    elif _writes(context, node):
+        yield _effect(context, "writer", node.func, what)
+
+
+def _answers(context: Context, call: Call) -> bool:
+    """Whether a call acts on files or starts a program, and what comes out of it is used."""
+    alone = isinstance(context.program.parent(call.node), ast.Expr)
+    acts = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
+    return not alone and acts and (bool(call.names & POPEN_ANSWERS) or _writes(context, call.node))
+
+
+def _asked_at_once(context: Context, node: ast.Call, guards: list[Effect]) -> bool:
+    """Whether ``Popen(…)`` is part of ``Popen(…).communicate()``, and so all of it is the main process's."""
+    inner, around = node, context.program.parent(node)
+    while isinstance(around, ast.Attribute):
+        inner, around = around, context.program.parent(around)
+    call = context.program.call(around) if isinstance(around, ast.Call) and around.func is inner else None
+    return call is not None and _answers(context, call) and _all_come(context, call.node, guards)
+
+
+def _whole_answer(context: Context, node: ast.expr) -> ast.expr:
+    """``os.path.exists(path) or os.system(command) == 0`` for the call in it: the main process answers all of it."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.BoolOp | ast.Compare | ast.UnaryOp):
+        others = [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr) and it is not node]
+        if all(_only_asks(context, it) for it in others):
+            return _whole_answer(context, around)
+    return node
+
+
+def _all_come(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    """Whether every rank evaluates an expression, and none goes on past an error in it."""
+    around = [it for it in context.program.ancestors(node) if isinstance(it, ast.Try) and it.handlers]
+    return not around and context.runs_in_training(node) and all_pass(context, node, guards)
+
+
+def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
+    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
+    program = context.program
+    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards) or already(context, node):
+        return False
+    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
+        return False
+    scope = program.scope(node).index
+    calls = context.callers.get(scope, ())
+    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))
+
+
+def _handed(context: Context, node: ast.Call) -> Iterator[Effect]:
+    """Functions that write and are called by what they are given to: ``map(os.mkdir, folders)``."""
+    call = context.program.call(node)
+    if call is None or not any(isinstance(it, Ext | Made | Member) for it in call.callees):
+        return
+    if call.names & LOOKS or is_runtime(call.names):
+        return
+    for given in handed(node):
+        names = {value.name for value in context.program.values(given) if isinstance(value, Ext)}
+        if "torch.save" in names:
+            yield _effect(context, "save", given, "torch.save()")
+        elif names and all(_is_plain_write(name) or name in WRITERS for name in names):
+            yield _effect(context, "writer", given, f"{ast.unparse(given)}()")
+
+
+def _derived(context: Context, node: ast.ClassDef) -> Iterator[Effect]:
+    """Classes that derive from what makes writers: what they inherit does nothing on the other ranks."""
+    for base in node.bases:
+        if any(isinstance(value, Ext) and value.name in WRITERS for value in context.program.values(base)):
+            yield _effect(context, "writer", base, ast.unparse(base))
 
 
 def _open(context: Context, call: Call, what: str) -> Effect:
@@ -487,14 +653,35 @@ def _open(context: Context, call: Call, what: str) -> Effect:
     return _effect(context, "open", call.node, what, operand=owner, arguments=(*placed, *given))
 
 
-def _trackers(context: Context, statement: ast.Import) -> Iterator[Effect]:
-    """Modules that are trackers: one line after their import."""
+def _trackers(context: Context, statement: ast.Import | ast.ImportFrom) -> Iterator[Effect]:
+    """Modules that are trackers, and what is imported from them: one line after the import."""
+    program = context.program
     for alias in statement.names:
-        if alias.name.partition(".")[0] in TRACKERS and (alias.asname or "." not in alias.name):
-            name = alias.asname or alias.name
-            if not _stands_in(context, statement, name):
-                last = context.program.anchor(_last_import(context, statement))
-                yield _effect(context, "tracker", statement, name, last=last)
+        if isinstance(statement, ast.Import) and "." in alias.name and not alias.asname:
+            continue  # binds the package, which another import does, too
+        name = alias.asname or alias.name
+        values = frozenset().union(*(program.values(it) for it in _uses(context, statement, name)))
+        if not _stands_in(context, statement, name) and any(
+            isinstance(it, Ext) and _is_of_tracker(f"{it.name}.") for it in values
+        ):
+            last = program.anchor(_last_import(context, statement))
+            yield _effect(context, "tracker", statement, name, last=last)
+
+
+def _stands_in(context: Context, statement: ast.stmt, name: str) -> bool:
+    """Whether a name is made ``ddp.on_main_process(name)`` after its import already."""
+    text = f"on_main_process({name})"
+    return any(
+        isinstance(it, ast.Assign) and text in ast.unparse(it) for it in context.program.block(statement)
+    )
+
+
+def _uses(context: Context, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
+    """Where a file reads a name that it imports."""
+    nodes = ast.walk(context.program.file(statement).tree)
+    yield from (
+        it for it in nodes if isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Load)
+    )
 
 
 def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:
@@ -508,25 +695,15 @@ def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:
     return last
 
 
-def _is_tracker_function(context: Context, call: Call) -> bool:
-    """Whether a call is of a function that was imported from a tracker's module."""
-    return isinstance(call.node.func, ast.Name) and any(map(_is_of_tracker, call.names))
-
-
 def _is_of_tracker(name: str) -> bool:
-    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name not in ASKS
-
-
-def _stands_in(context: Context, statement: ast.stmt, name: str) -> bool:
-    """Whether a name is made ``ddp.on_main_process(name)`` after its import already."""
-    block = context.program.block(statement)
-    text = f"on_main_process({name})"
-    return any(isinstance(it, ast.Assign) and text in ast.unparse(it) for it in block)
+    """Whether a full name is a tracker's, or of one."""
+    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name.rstrip(".") not in ASKS
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """What comes out of a tracker and may be trained by: only the main process has it."""
+    """What a tracker would train, and what comes out of one and may be trained by: only the main process has it."""
     program = context.program
+    yield from _swept(context)
     names = {f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config")}
     for node in program.nodes.values():
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -541,6 +718,17 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     "where it is trained by, give all ranks its value: ddp.from_main_process(…)",
                     NO_TIER,
                 )
+
+
+def _swept(context: Context) -> Iterator[Obstacle]:
+    """``wandb.agent(sweep, function=main)``."""
+    for call in context.program.calls:
+        if any(map(_is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() runs the training, on the main process only",
+                "start each run of the sweep as a program of its own: `wandb agent …` on the command line",
+            )
 
 
 def covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
@@ -607,12 +795,8 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
                     continue
                 if inner.names & (FILE_FETCHES | UNPACKS):
                     return True
-                if data and (
-                    inner.names & SAVES
-                    or _writes(context, node)
-                    or _is_writer(context, inner)
-                    or _is_open(context, inner)
-                ):
+                opens = _is_open(context, inner) or _is_writer(context, inner)
+                if data and (inner.names & SAVES or opens or _writes(context, node)):
                     if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
                         return True
     return False
@@ -707,7 +891,8 @@ def rereads(context: Context) -> tuple[Reread, ...]:
     writes = {
         id(call.node)
         for call in program.calls
-        if call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
+        if (call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call))
+        and not _in_own_folder(context, call)
     }
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}

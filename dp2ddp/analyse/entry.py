@@ -176,6 +176,8 @@ def _script(context: Context, file: SourceFile) -> Script:
         inner, first = _at(context, file, wanted, [main, module]), _first(context, main.body, wanted)
         if _is_at_hand(context, inner, main.body, first, [main, module], begin):
             devices, begin, call, at_hand = inner, first, None, True
+    if not at_hand and (literal := _literal(context, wanted)) is not None:
+        devices, at_hand = replace(wanted, expression=literal), True
     late = None if at_hand else _late(context, file, top, wanted)
     chosen = _text(context, devices, file) if at_hand else None
     imports = _imports(context, devices.expression, file) if at_hand else ()
@@ -414,6 +416,16 @@ def _at(context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope
     if _all_devices(context, expression):
         return _Devices()
     return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
+
+
+def _literal(context: Context, wanted: _Devices) -> ast.expr | None:
+    """The devices, where they are the same in every run: ``range(2)`` for ``range(ngpu)`` after ``ngpu = 2``."""
+    if wanted.expression is None:
+        return None
+    expression = _source(context, wanted.expression, [])
+    nodes = [it for it in ast.walk(expression) if isinstance(it, ast.Name | ast.Attribute)]
+    known = all(isinstance(it, ast.Name) and id(it) in context.program.nodes for it in nodes)
+    return expression if known and not any(map(context.program.definitions, nodes)) else None
 
 
 def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Iterator[ast.stmt]:

@@ -8,10 +8,11 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside, opens_for_writing
+from dp2ddp.analyse.effects import READS, SAVES, all_pass, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
+from dp2ddp.plan import Anchor
 
 ASKS = frozenset("""
     os.path.exists os.path.isdir os.path.isfile os.path.lexists
@@ -32,22 +33,34 @@ def collect(
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    answers = [effect.at for effect in effects if effect.kind == "answer"]
     cached = caching(context)
     found = []
     for node in list(context.program.nodes.values()):
         if not isinstance(node, ast.If | ast.Assert) or not context.runs_in_training(node):
             continue
-        path = min(_asked(context, node.test) & made, default="")
-        if (
+        asked = _asked(context, node.test)
+        path = min(asked & made, default="")
+        if asked and isinstance(node, ast.If) and _holds(context, node, answers):
+            found.append(Question(**context.place(node.test), what=min(asked)))
+        elif (
             not path
             or is_inside(context, node, cached)
             or _before_the_start(context, node, scripts)
             or (_harmless(context, node, makers) and not _is_cache(context, node, makers))
         ):
             continue
-        problem = None if all_pass(context, node, guards) else _problem(path)
-        found.append(Question(**context.place(node.test), what=path, problem=problem))
+        else:
+            problem = None if all_pass(context, node, guards) else _problem(path)
+            found.append(Question(**context.place(node.test), what=path, problem=problem))
     return tuple(found)
+
+
+def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
+    """Whether one of some places stands in the blocks of a condition."""
+    path = context.program.file(node).path
+    lines = {it.span.line for it in places if it.path == path}
+    return any(part.lineno <= line <= part.end_lineno for part in (*node.body, *node.orelse) for line in lines)  # type: ignore[operator]
 
 
 def _problem(path: str) -> Problem:
@@ -193,15 +206,3 @@ def _runs(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:
     """All nodes that running some statements may run."""
     nodes = context.program.nodes
     yield from (nodes[key] for part in block for key in context.runs(part) if key in nodes)
-
-
-def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
-    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
-    program = context.program
-    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards):
-        return False
-    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
-        return False
-    scope = program.scope(node).index
-    calls = context.callers.get(scope, ())
-    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))

@@ -2,8 +2,8 @@
 
 Only the main process writes: ``if ddp.is_main_process():``. What writes whenever it is used is made on the main
 process, ``ddp.on_main_process(SummaryWriter)(folder)``, and the others get a stand-in that takes any call; a tracker
-that is a module (wandb) gets one line after its import. ``ddp.open`` opens ``os.devnull`` on the others. So their uses
-stay as they are. A question is asked once: ``ddp.input``.
+that is a module (wandb) gets one line after its import. A file of ``ddp.open`` leads nowhere on the others. So their
+uses stay as they are. A question is asked once: ``ddp.input``.
 """
 
 from collections.abc import Iterator

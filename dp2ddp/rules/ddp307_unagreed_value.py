@@ -19,7 +19,6 @@ from dp2ddp.plan import (
     Finding,
     Insert,
     Replace,
-    SetArgument,
     finding,
     runtime_import,
 )
@@ -54,7 +53,7 @@ model.load_state_dict(torch.load(os.path.join(folder, "model.pt")))
 """,
 )
 
-DRAWN = '{ddp}.from_main_process(int.from_bytes(os.urandom(4), "little"))'
+DRAWN = "{ddp}.from_main_process(secrets.randbits(32))"
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -69,21 +68,21 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _edits(agreement: Agreement) -> Iterator[Edit]:
-    holes = {"ddp": agreement.ddp, "name": agreement.name, "x": agreement.at}
+    holes = {"ddp": agreement.ddp}
     match agreement.seeds:
         case "worker":
-            yield SetArgument(agreement.at, "seed", "torch.initial_seed() % 2**32", position=0)
+            yield Replace(agreement.at, "{seed}(torch.initial_seed() % 2**32)", {"seed": agreement.function})
             yield AddImport(agreement.path, "import torch")
             return
-        case "main":
-            yield SetArgument(agreement.at, "seed", DRAWN, holes, position=0)
-            yield AddImport(agreement.path, "import os")
-        case "torch":
-            yield Replace(agreement.at, f"torch.manual_seed({DRAWN})", holes)
-            yield AddImport(agreement.path, "import os")
-            yield AddImport(agreement.path, "import torch")
+        case "main" | "torch":
+            seed = agreement.function if agreement.seeds == "main" else "torch.manual_seed"
+            yield Replace(agreement.at, f"{{seed}}({DRAWN})", {**holes, "seed": seed})
+            yield AddImport(agreement.path, "import secrets")
+            if agreement.seeds == "torch":
+                yield AddImport(agreement.path, "import torch")
         case _ if agreement.name:
-            yield Insert(agreement.at, "{name} = {ddp}.from_main_process({name})", holes, after=True)
+            template = "{name} = {ddp}.from_main_process({name})"
+            yield Insert(agreement.at, template, {**holes, "name": agreement.name}, after=True)
         case _:
-            yield Replace(agreement.at, "{ddp}.from_main_process({x})", holes)
+            yield Replace(agreement.at, "{ddp}.from_main_process({x})", {**holes, "x": agreement.at})
     yield runtime_import(agreement.path, agreement.ddp)

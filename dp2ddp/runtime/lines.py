@@ -29,6 +29,12 @@ def site(passed_over: Callable[[FrameType], bool] | None = None) -> str:
     return site_of_program() if found is None else _named(found)  # None in one of autograd's threads
 
 
+def function() -> str:
+    """The function outside this package (and torch) that called into it, as ``file:name``."""
+    found = _outside(sys._getframe(1), None)
+    return "" if found is None else f"{os.path.basename(found.f_code.co_filename)}:{found.f_code.co_name}"
+
+
 def site_of_program() -> str:
     """The line that the program's main thread is at, as ``file:line``, whichever thread asks."""
     found = _outside(sys._current_frames().get(threading.main_thread().ident))

@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import torch
 
-from . import debug, exchange, files, ranks, rendezvous
+from . import debug, exchange, files, lines, nowhere, ranks, rendezvous
 
 Value = TypeVar("Value")
 
@@ -47,14 +47,14 @@ def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
 
 
 def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:
-    """Python's ``open``; what is opened for writing is ``os.devnull`` on all ranks but 0. No collective.
+    """Python's ``open``; what is opened for writing leads nowhere on all ranks but 0. No collective.
 
     Args:
         file, mode, *args, **kwargs: as in ``open``.
     """
     writes = any(letter in mode for letter in "wax+")
     if writes and not ranks.is_main_process():
-        file, mode = os.devnull, mode.replace("x", "w")
+        return nowhere.open(file, mode, *args, **kwargs)
     return builtins.open(file, mode, *args, **kwargs)
 
 
@@ -78,8 +78,8 @@ def from_main_process(value: Value) -> Value:
         value: anything that can be pickled. Tensors come back without a graph, those on a GPU on each rank's own.
 
     Raises:
-        RuntimeError: rank 0 has ended without coming here; or there are other ranks, and neither ``init`` nor
-            ``launch`` has been called yet.
+        RuntimeError: rank 0 has ended without coming here, or gives a value in another function; or there are other
+            ranks, and neither ``init`` nor ``launch`` has been called yet.
         Exception: on all ranks, whatever pickling rank 0's value raises.
     """
     return _from_main_process("from_main_process()", lambda: value)
@@ -95,13 +95,18 @@ def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
     if ranks.is_main_process():
         try:
             value = make()
-            store.set(key, exchange.pickled((value, b"")))
+            store.set(key, exchange.pickled((value, b"", lines.function(), lines.site())))
         except Exception as error:
-            store.set(key, exchange.pickled((None, _sent(error))))
+            store.set(key, exchange.pickled((None, _sent(error), lines.function(), lines.site())))
             raise
         return value
     _wait_for(key, 0, "value", number, f"in {what}")
-    value, error = pickle.loads(store.get(key))
+    value, error, function, site = pickle.loads(store.get(key))
+    if function != lines.function():
+        raise RuntimeError(
+            f"rank {ranks.own_rank()} is at {what} at {lines.site()}, where rank 0 is at {site}: the ranks went "
+            "different ways before; a condition that they answer differently leads to one of the two"
+        )
     if store.add(f"{key}/read", 1) == ranks.count() - 1:
         store.delete_key(key)
     if error:

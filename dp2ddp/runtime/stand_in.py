@@ -15,8 +15,10 @@ def on_main_process(make: Any) -> Any:
     """Have something on rank 0 only; the others get a stand-in that takes any use and does nothing.
 
     No collective, and no ``None``: what uses it needs no condition. Write ``ddp.on_main_process(SummaryWriter)(path)``
-    for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one. The stand-in takes any
-    call, attribute, item and ``with``, gives itself, and has nothing to iterate over.
+    for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one, and
+    ``class Writer(ddp.on_main_process(SummaryWriter))`` for a writer of your own: its methods run everywhere, and those
+    that it inherits do nothing on the others. The stand-in takes any call, attribute, item and ``with``, gives itself,
+    and has nothing to iterate over.
 
     Args:
         make: a class, a function or a module.
@@ -27,13 +29,12 @@ def on_main_process(make: Any) -> Any:
     if ranks.is_main_process():
         return make
     if isinstance(make, type) and issubclass(make, logging.Handler):
-        return _dropping
-    return StandIn(getattr(make, "__name__", type(make).__name__))
+        return _StandInHandler  # logging compares their levels
+    return StandIn(getattr(make, "__name__", type(make).__name__), make)
 
 
-def _dropping(*_: Any, **__: Any) -> logging.Handler:
-    """A handler of log records that drops them: logging compares its level with theirs."""
-    return logging.NullHandler()
+# What Python asks of an object that a class of the program's may inherit.
+_PROTOCOLS = ("__enter__", "__exit__", "__call__", "__iter__", "__len__", "__getitem__", "__setitem__")
 
 
 class StandIn:
@@ -42,8 +43,18 @@ class StandIn:
     It has no value that could decide or be trained on: what asks it for one gets an error that says what to do.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, made: Any = None) -> None:
         self.__dict__["_stands_in_for"] = name
+        self.__dict__["_made"] = made
+
+    def __mro_entries__(self, _: tuple[Any, ...]) -> tuple[type, ...]:
+        return (_base(self._stands_in_for, self._made),)
+
+    def __instancecheck__(self, other: Any) -> bool:
+        return isinstance(other, StandIn)
+
+    def __subclasscheck__(self, _: type) -> bool:
+        return False
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") and name.endswith("__"):
@@ -114,12 +125,46 @@ class StandIn:
             f"{ranks.own_rank()}: use ddp.from_main_process(…) of that value, on all ranks"
         )
 
+    def _joined(self, other: Any) -> StandIn:
+        """``writer.log_dir + "/model.pt"``: part of a path."""
+        return self if isinstance(other, str | os.PathLike) else self._decides()
+
     __lt__ = __le__ = __gt__ = __ge__ = _decides
     __int__ = __float__ = __index__ = __complex__ = _decides
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = _decides
-    __truediv__ = __rtruediv__ = __floordiv__ = __mod__ = __pow__ = __neg__ = __abs__ = _decides
+    __add__ = __radd__ = __truediv__ = __rtruediv__ = _joined
+    __sub__ = __rsub__ = __mul__ = __rmul__ = _decides
+    __floordiv__ = __mod__ = __pow__ = __neg__ = __abs__ = _decides
 
     def __eq__(self, other: Any) -> bool:
-        return self is other if other is None or isinstance(other, StandIn) else self._decides()
+        if isinstance(other, str | bytes | int | float | complex | tuple | list | dict):
+            self._decides()
+        return self is other
 
     __hash__ = object.__hash__
+
+
+class _StandInHandler(logging.NullHandler):
+    """A handler of log records that handles none, and has any attribute."""
+
+    def __init__(self, *_: Any, **__: Any) -> None:
+        super().__init__()
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") and name.endswith("__"):
+            raise AttributeError(name)
+        return StandIn(type(self).__name__)
+
+
+def _base(name: str, made: Any) -> type:
+    """What a class derives from in place of a writer's: all that it would inherit takes any call."""
+
+    def nothing(*_: Any, **__: Any) -> StandIn:
+        return StandIn(name)
+
+    def get(self: Any, attribute: str) -> Any:
+        return StandIn.__getattr__(StandIn(name), attribute)
+
+    plain = (it for it in dir(made) if not it.startswith("__") and callable(getattr(made, it, None)))
+    asked = {it: getattr(StandIn, it) for it in _PROTOCOLS if hasattr(made, it)}
+    own = {"__init__": lambda *_, **__: None, "__getattr__": get}
+    return type(name, (), {**dict.fromkeys(plain, nothing), **asked, **own})

@@ -68,12 +68,12 @@ def train(args, model, device, train_loader, criterion, optimizer, epoch):
         optimizer.step()
 
         if i % args.print_freq == 0:
-            ddp.print(
+            print(
                 "Epoch: [{0}][{1}/{2}]\tLoss {loss.val:.4f} ({loss.avg:.4f})".format(
                     epoch, i, len(train_loader), loss=losses
                 )
             )
-    ddp.print("Epoch {} took {:.1f}s".format(epoch, time.time() - end))
+    print("Epoch {} took {:.1f}s".format(epoch, time.time() - end))
     return losses.avg
 
 
@@ -91,9 +91,7 @@ def validate(model, device, val_loader, criterion):
             losses.update(loss.item(), data.size(0))
             top1.update(acc.item(), data.size(0))
     losses, top1 = ddp.sum((losses, top1))
-    ddp.print(
-        " * Acc@1 {top1.avg:.3f} Loss {loss.avg:.4f}".format(top1=top1, loss=losses)
-    )
+    print(" * Acc@1 {top1.avg:.3f} Loss {loss.avg:.4f}".format(top1=top1, loss=losses))
     return top1.avg
 
 
@@ -171,7 +169,7 @@ def main():
     # optionally resume from a checkpoint
     if args.resume:
         if os.path.isfile(args.resume):
-            ddp.print("=> loading checkpoint '{}'".format(args.resume))
+            print("=> loading checkpoint '{}'".format(args.resume))
             checkpoint = torch.load(args.resume, map_location=ddp.device())
             args.start_epoch = checkpoint["epoch"]
             best_acc1 = checkpoint["best_acc1"]
@@ -179,9 +177,9 @@ def main():
                 ddp.strip_module_prefix(checkpoint["state_dict"])
             )
             optimizer.load_state_dict(checkpoint["optimizer"])
-            ddp.print("=> loaded checkpoint (epoch {})".format(checkpoint["epoch"]))
+            print("=> loaded checkpoint (epoch {})".format(checkpoint["epoch"]))
         else:
-            ddp.print("=> no checkpoint found at '{}'".format(args.resume))
+            print("=> no checkpoint found at '{}'".format(args.resume))
 
     if args.evaluate:
         validate(model, device, val_loader, criterion)
@@ -191,7 +189,7 @@ def main():
         train_sampler.set_epoch(epoch)
         adjust_learning_rate(args, optimizer, epoch)
         loss = train(args, model, device, train_loader, criterion, optimizer, epoch)
-        ddp.print("Epoch {}: train loss {:.4f}".format(epoch, loss))
+        print("Epoch {}: train loss {:.4f}".format(epoch, loss))
         acc1 = validate(model, device, val_loader, criterion)
 
         # remember best acc@1 and save checkpoint
@@ -211,9 +209,9 @@ def main():
     # final numbers with the best model
     best = torch.load("model_best.pth.tar", map_location=ddp.device())
     model.module.load_state_dict(ddp.strip_module_prefix(best["state_dict"]))
-    ddp.print("Best model, epoch {}".format(best["epoch"]))
+    print("Best model, epoch {}".format(best["epoch"]))
     acc1 = validate(model, device, val_loader, criterion)
-    ddp.print("Best accuracy: {:.2f}".format(acc1))
+    print("Best accuracy: {:.2f}".format(acc1))
 
 
 if __name__ == "__main__":
