@@ -4,6 +4,7 @@ Depends on torch alone (2.4 or newer) and on nothing else of dp2ddp: the folder 
 In a plain process everything works as if it were not there.
 """
 
+from . import parallel
 from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
@@ -47,6 +48,7 @@ __all__ = [
     "loss_weight",
     "main_process_first",
     "mean",
+    "parallel",
     "print",
     "save",
     "shard",

@@ -51,16 +51,22 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     Args:
         module: the model, on one device or, split by hand, on several GPUs. It may be moved later.
+        device_ids, output_device, dim: for classes that derive from it and did from nn.DataParallel. Each rank uses its
+            own device, and parts have their samples in dimension 0.
 
     Raises:
-        ValueError: some parameters are on the CPU and some on a GPU.
+        ValueError: ``dim`` is not 0; or some parameters are on the CPU and some on a GPU.
         RuntimeError: there are other ranks, but the process group does not exist yet.
     """
 
     _weighs = True  # what the parts in play weigh
     _shares_buffers = True  # rank 0's, by itself
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(
+        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        if dim != 0:
+            raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0

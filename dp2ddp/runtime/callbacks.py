@@ -1,0 +1,131 @@
+"""Layers that hear of their replicas: synchronised BatchNorm that was written for nn.DataParallel.
+
+Such a layer has a method ``__data_parallel_replicate__(ctx, copy_id)``, which a ``replicate`` of the program calls on
+the layers of every copy. The copy with the id 0 leaves a master in ``ctx``; every other one registers there and gets a
+pipe. In the forward each copy hands in its sums, and the master's callback, a method of the layer, makes of all of them
+what each copy goes on with. Here copies are in other processes: each rank's layer registers with a master that gathers
+the sums of all ranks, with their graph, and asks the callback for its own answer. The numbers are the layer's own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from types import SimpleNamespace
+from typing import Any
+
+import torch
+
+from . import nested, ranks, rows
+from .exchange import exchange
+
+METHOD = "__data_parallel_replicate__"
+_ABSENT = object()
+
+
+class Heard:
+    """Which layers of which copies were called back."""
+
+    def __init__(self) -> None:
+        self._places: dict[int, list[int]] = {}
+
+    def listen(self, copy: int, layers: Sequence[torch.nn.Module]) -> None:
+        """Note the calls of the layers of a copy, and let them through."""
+        for place, layer in enumerate(layers):
+            if hasattr(type(layer), METHOD):
+                layer.__dict__[METHOD] = partial(self._note, copy, place, layer)
+
+    def _note(self, copy: int, place: int, layer: torch.nn.Module, *arguments: Any) -> Any:
+        self._places.setdefault(copy, []).append(place)
+        return getattr(type(layer), METHOD)(layer, *arguments)
+
+    def layers(self, copy: int, module: torch.nn.Module) -> list[torch.nn.Module]:
+        """The layers of ``module`` whose likes in a copy were called back."""
+        every = list(module.modules())
+        return [every[place] for place in dict.fromkeys(self._places.get(copy, ()))]
+
+
+@contextmanager
+def in_step(layers: Sequence[torch.nn.Module], takers: Sequence[int], own: int | None) -> Iterator[None]:
+    """Have layers share their sums with those of other ranks, within the block.
+
+    Args:
+        takers: the ranks whose sums count, in the order of replicas.
+        own: which of the replicas this rank's is; None: its sums do not count.
+    """
+    before = [(layer, dict(layer.__dict__)) for layer in layers]
+    for layer in layers:
+        _register(layer, takers, own)
+    changed = [
+        (
+            layer,
+            {
+                name: kept.get(name, _ABSENT)
+                for name, value in layer.__dict__.items()
+                if value is not kept.get(name)
+            },
+        )
+        for layer, kept in before
+    ]
+    try:
+        yield
+    finally:
+        for layer, values in changed:
+            for name, value in values.items():
+                if value is _ABSENT:
+                    layer.__dict__.pop(name, None)
+                else:
+                    layer.__dict__[name] = value
+
+
+def _register(layer: torch.nn.Module, takers: Sequence[int], own: int | None) -> None:
+    called = getattr(type(layer), METHOD)
+    context = SimpleNamespace()
+    called(layer, context, 0)
+    masters = {name: it for name, it in vars(context).items() if hasattr(it, "_master_callback")}
+    if not masters:
+        raise RuntimeError(
+            f"{type(layer).__name__} shares something between replicas that can't be followed from one process to "
+            "another: use a layer that needs no such thing, torch.nn.SyncBatchNorm for one"
+        )
+    for name, master in masters.items():
+        setattr(context, name, _Master(master._master_callback, type(layer).__name__, takers, own))
+    called(layer, context, 1 + (own or 0))  # as one that is not the master
+
+
+class _Master:
+    """Stands for a master, and for the pipe to it."""
+
+    def __init__(self, callback: Any, name: str, takers: Sequence[int], own: int | None) -> None:
+        self._callback = callback
+        self._what = f"the forward of {name}"
+        self._takers = takers
+        self._own = own
+
+    def register_slave(self, _: Any) -> _Master:
+        """The pipe of a copy."""
+        return self
+
+    def run_slave(self, message: Any) -> Any:
+        """The master's answer to a copy's ``message``."""
+        messages = self._shared(message)
+        answers = dict(self._callback([(place, messages[rank]) for place, rank in enumerate(self._takers)]))
+        return answers[self._own or 0]
+
+    def _shared(self, message: Any) -> list[Any]:
+        """All ranks' messages, with their graph."""
+        leaves = nested.flatten(message)
+        plain = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
+        others = exchange(self._what, plain)
+        whole = [
+            rows.sum_back(leaf, ranks.get_world_size()) if isinstance(leaf, torch.Tensor) else None
+            for leaf in leaves
+        ]
+        return [
+            nested.unflatten(
+                message,
+                [theirs[place] if every is None else every[rank] for place, every in enumerate(whole)],
+            )
+            for rank, theirs in enumerate(others)
+        ]

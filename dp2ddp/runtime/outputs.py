@@ -1,0 +1,209 @@
+"""Outputs of any structure that several ranks hand out, for all of them, with their graph.
+
+Structures may differ from rank to rank: lists of other lengths, rows of other numbers. The tensors of a type travel
+together, flat; what else there is goes along as it is.
+"""
+
+from __future__ import annotations
+
+import pickle
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import nested, ranks, rows
+
+_PLAIN = (type(None), bool, int, float, complex, str, bytes)
+
+
+@dataclass(frozen=True)
+class _Kind:
+    """What tensors have in common that travel together."""
+
+    dtype: torch.dtype
+    device: str
+    requires_grad: bool
+
+
+@dataclass(frozen=True)
+class _Place:
+    """Where a tensor stands in a structure."""
+
+    number: int
+    kind: _Kind
+    shape: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return torch.Size(self.shape).numel()
+
+
+@dataclass(frozen=True)
+class Message:
+    """What a rank tells the others of its output: the structure, with places for the tensors."""
+
+    structure: Any
+    places: tuple[_Place, ...]
+
+    @staticmethod
+    def of(output: Any, tensors: Sequence[torch.Tensor]) -> Message:
+        places = tuple(_Place(number, _kind(it), tuple(it.shape)) for number, it in enumerate(tensors))
+        waiting = iter(places)
+        leaves = [
+            next(waiting) if isinstance(leaf, torch.Tensor) else _checked(leaf)
+            for leaf in nested.flatten(output, dataclasses=True)
+        ]
+        return Message(nested.unflatten(output, leaves, dataclasses=True), places)
+
+    def filled(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The output, with tensors in their places."""
+        leaves = nested.flatten(self.structure, dataclasses=True)
+        whole = [tensors[leaf.number] if isinstance(leaf, _Place) else leaf for leaf in leaves]
+        return nested.unflatten(self.structure, whole, dataclasses=True)
+
+
+def share(
+    tensors: Sequence[torch.Tensor], ties: Sequence[torch.Tensor], messages: Sequence[Message], replica: Any
+) -> list[list[torch.Tensor]]:
+    """The tensors of all ranks' outputs, in the order of ranks; those of this rank are its own ones, joined anew.
+
+    Args:
+        tensors: of this rank's output.
+        ties: other tensors that a backward pass to the outputs has to come to, on every rank.
+        messages: all ranks'.
+        replica: hears of the backward pass, where this rank's output has no graph and another one's has.
+    """
+    kinds = {place.kind for message in messages for place in message.places}
+    found: list[dict[int, torch.Tensor]] = [{} for _ in messages]
+    for kind in sorted(kinds, key=repr):
+        device = ranks.device() if kind.device != "cpu" else torch.device("cpu")
+        own = [it.flatten() for it in tensors if _kind(it) == kind]
+        flat = torch.cat([torch.empty(0, dtype=kind.dtype, device=device), *own])
+        if kind.requires_grad:
+            flat = _linked(flat, ties, replica)
+        sizes = [sum(place.size for place in it.places if place.kind == kind) for it in messages]
+        whole = rows.gather_rows(flat, 0, sizes)
+        if kind.requires_grad:
+            whole.grad_fn.register_prehook(replica.refuse_own_gradients)
+        places = [
+            (rank, it) for rank, message in enumerate(messages) for it in message.places if it.kind == kind
+        ]
+        pieces = whole.split([place.size for _, place in places])
+        for (rank, place), piece in zip(places, pieces, strict=True):
+            found[rank][place.number] = piece.view(place.shape)
+    return [[its[number] for number in range(len(its))] for its in found]
+
+
+def _linked(flat: torch.Tensor, ties: Sequence[torch.Tensor], replica: Any) -> torch.Tensor:
+    if not flat.requires_grad:  # nothing, or constants, where other ranks have a graph
+        flat = flat.detach().requires_grad_()
+        replica.expect_backward(flat)
+    return torch.cat([flat, *(tie.flatten()[:0].to(flat) for tie in ties)])
+
+
+def own_part(calls: Sequence[Any], takers: Sequence[int], own: int | None) -> tuple[Any, list[torch.Tensor]]:
+    """This rank's part of what is the same on every rank, so that gradients of all parts become whole again.
+
+    Args:
+        calls: the parts, each nested tensors.
+        takers: the rank that takes each part.
+        own: which part this rank takes; None for none.
+
+    Returns:
+        The part, None for none; and tensors that a backward pass has to come to on every rank.
+    """
+    part = None if own is None else calls[own]
+    linked = [[it for it in nested.flatten(call, dataclasses=True) if _has_graph(it)] for call in calls]
+    if not torch.is_grad_enabled() or not any(linked):
+        return part, []
+    order = sorted(range(len(calls)), key=lambda number: takers[number])
+    replaced: dict[int, torch.Tensor] = {}
+    ties = []
+    for kind in sorted({_kind(it) for tensors in linked for it in tensors}, key=repr):
+        sizes = [0] * ranks.get_world_size()
+        for number in order:
+            sizes[takers[number]] = sum(it.numel() for it in linked[number] if _kind(it) == kind)
+        flat = torch.cat([it.flatten() for number in order for it in linked[number] if _kind(it) == kind])
+        rank = ranks.get_rank()
+        start = sum(sizes[:rank])
+        mine = rows.scatter_rows(flat, 0, sizes, slice(start, start + sizes[rank]))
+        ties.append(mine)
+        theirs = [it for it in linked[own] if _kind(it) == kind] if own is not None else []
+        for tensor, piece in zip(
+            theirs, mine.split([it.numel() for it in theirs]) if theirs else (), strict=True
+        ):
+            replaced[id(tensor)] = piece.view(tensor.shape)
+    if own is None:
+        return None, ties
+    leaves = nested.flatten(part, dataclasses=True)
+    return nested.unflatten(part, [replaced.get(id(it), it) for it in leaves], dataclasses=True), ties
+
+
+def joined(outputs: Sequence[Any], dim: int) -> Any:
+    """Replicas' outputs as one, as torch.nn.parallel.gather joins them.
+
+    Raises:
+        TypeError: an output is neither a tensor nor None.
+    """
+    leaves = [nested.flatten(output, dataclasses=True) for output in outputs]
+    whole = [_joined(column, dim) for column in zip(*leaves, strict=True)]
+    return nested.unflatten(outputs[0], whole, dataclasses=True)
+
+
+def _joined(column: tuple[Any, ...], dim: int) -> torch.Tensor | None:
+    if column[0] is None:
+        return None
+    if not isinstance(column[0], torch.Tensor):
+        raise TypeError(ungathered(column[0], "this model"))
+    if column[0].dim() == 0:
+        return torch.stack(column)
+    return torch.cat(column, dim)
+
+
+def ungathered(leaf: Any, name: str) -> str:
+    """What to say of an output that can't be gathered."""
+    return (
+        f"{name} returns an object of type {type(leaf).__name__}, and DataParallel can gather tensors and None only, "
+        "also in lists, tuples, dicts and dataclasses"
+    )
+
+
+def _has_graph(leaf: Any) -> bool:
+    return isinstance(leaf, torch.Tensor) and leaf.requires_grad
+
+
+def _kind(tensor: torch.Tensor) -> _Kind:
+    return _Kind(tensor.dtype, tensor.device.type, tensor.requires_grad and torch.is_grad_enabled())
+
+
+def _checked(leaf: Any) -> Any:
+    """An object that other ranks get a copy of."""
+    if not isinstance(leaf, _PLAIN) and _holds_graph(leaf):
+        raise TypeError(
+            f"an output of type {type(leaf).__name__} holds tensors that gradients have to come back to: it can't be "
+            "given to other processes; return its tensors, in a list, tuple, dict or dataclass"
+        )
+    return leaf
+
+
+def _holds_graph(value: Any) -> bool:
+    found: list[bool] = []
+
+    class Search(pickle.Pickler):
+        def reducer_override(self, obj: Any) -> Any:
+            if isinstance(obj, torch.Tensor):
+                found.append(obj.requires_grad)
+                return bool, ()
+            return NotImplemented
+
+    class Nowhere:
+        def write(self, _: Iterable[int]) -> None:
+            pass
+
+    try:
+        Search(Nowhere(), pickle.HIGHEST_PROTOCOL).dump(value)
+    except Exception:  # what can't be pickled is complained of where it is sent
+        return False
+    return any(found)

@@ -1,0 +1,195 @@
+"""torch.nn.parallel's steps on many processes: ``scatter``, ``replicate``, ``parallel_apply``, ``gather``.
+
+They stand in the place of torch's where a program goes these steps by itself. Every rank calls them alike, with whole
+batches: ``parallel_apply`` runs, on each rank, the replica that is this rank's, and gives all ranks all outputs, in
+order and with their graph. What is done between the steps is done on every rank with the same values. All is on this
+rank's own device, whichever devices are named: their number counts.
+
+- *Fewer parts than ranks.* The others run nothing, and nothing of theirs goes into outputs or gradients.
+- *Replicas called by hand*, past ``parallel_apply``, compute their parts on every rank: right, and no faster.
+- *Synchronised BatchNorm* that replicas are told of (see ``callbacks``) shares its sums with the other ranks' replicas.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+
+from . import callbacks, evaluation, nested, outputs, parts, ranks
+from . import scatter as cutting
+from .exchange import exchange
+from .runner import Runner
+
+_REPLICA = "_dp2ddp_replica"  # where a copy keeps whose copy it is
+_FORWARD = "DataParallel's forward"
+
+
+class _Copy:
+    """Which of a module's replicas a copy is."""
+
+    def __init__(self, runner: Runner | None, index: int, heard: callbacks.Heard) -> None:
+        self.runner = runner
+        self.index = index
+        self.heard = heard
+
+
+def is_alone() -> bool:
+    """Whether this process runs all replicas, of which there is one: no ranks, or batches of its own to evaluate."""
+    return ranks.is_alone(_FORWARD) or evaluation.is_running()
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
+    """torch.nn.parallel.scatter: the parts of ``inputs``, at most as many as ``target_gpus``."""
+    whole = _moved(inputs, ranks.device())
+    return cutting.pieces(whole, len(target_gpus), lambda tensor: tensor.chunk(len(target_gpus), dim))
+
+
+def scatter_kwargs(
+    inputs: tuple[Any, ...], kwargs: dict[str, Any] | None, target_gpus: Sequence[Any], dim: int = 0
+) -> tuple[tuple[Any, ...], tuple[dict[str, Any], ...]]:
+    """torch.nn.parallel.scatter_gather.scatter_kwargs: the parts of a call's arguments."""
+    inputs, kwargs = _moved((tuple(inputs), dict(kwargs or {})), ranks.device())
+    if not inputs and not kwargs:
+        return (), ()
+    calls = cutting.scatter(
+        inputs, kwargs, len(target_gpus), lambda tensor: tensor.chunk(len(target_gpus), dim)
+    )
+    return tuple(positional for positional, _ in calls), tuple(named for _, named in calls)
+
+
+def replicate(
+    network: torch.nn.Module, devices: Sequence[Any], detach: bool = False
+) -> list[torch.nn.Module]:
+    """torch.nn.parallel.replicate: as many copies as ``devices``; they share the parameters."""
+    return copies(network, len(devices), None if is_alone() else Runner.of(network))
+
+
+def copies(network: torch.nn.Module, count: int, runner: Runner | None) -> list[torch.nn.Module]:
+    """Copies that share parameters; the first has the buffers too, the others have buffers like them.
+
+    Args:
+        runner: that runs one of them on each rank; None where this process runs all.
+    """
+    heard, modules = callbacks.Heard(), list(network.modules())
+    found = []
+    for index in range(count):
+        twins = {id(module): module._replicate_for_data_parallel() for module in modules}
+        buffers = {id(it): it if index == 0 else it.detach().clone() for it in network.buffers()}
+        for module in modules:
+            twin = twins[id(module)]
+            twin._parameters = dict(module._parameters)
+            twin._buffers = {
+                name: None if it is None else buffers[id(it)] for name, it in module._buffers.items()
+            }
+            twin._modules = {
+                name: None if it is None else twins[id(it)] for name, it in module._modules.items()
+            }
+        copy = twins[id(network)]
+        copy.__dict__[_REPLICA] = _Copy(runner, index, heard)
+        heard.listen(index, list(twins.values()))
+        found.append(copy)
+    return found
+
+
+def parallel_apply(
+    modules: Sequence[torch.nn.Module],
+    inputs: Sequence[Any],
+    kwargs_tup: Sequence[dict[str, Any]] | None = None,
+    devices: Sequence[Any] | None = None,
+) -> list[Any]:
+    """torch.nn.parallel.parallel_apply: the outputs of ``modules``, each for its part of the inputs.
+
+    Raises:
+        RuntimeError: the ranks were given different batches; or there are more replicas than ranks.
+    """
+    if len(modules) != len(inputs):
+        raise AssertionError(f"there are {len(modules)} modules, and inputs for {len(inputs)}")
+    positional = [it if isinstance(it, list | tuple) else (it,) for it in inputs]
+    named = list(kwargs_tup) if kwargs_tup else [{} for _ in positional]
+    calls = list(zip(positional, named, strict=True))
+    tags = [module.__dict__.get(_REPLICA) for module in modules]
+    runners = {id(tag.runner) if isinstance(tag, _Copy) else None for tag in tags}
+    takers = [tag.index for tag in tags] if None not in runners else []
+    if is_alone() or len(runners) != 1 or len(set(takers)) < len(modules) or tags[0].runner is None:
+        return [module(*args, **kwargs) for module, (args, kwargs) in zip(modules, calls, strict=True)]
+    runner = tags[0].runner
+    own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
+    layers = tags[0].heard.layers(takers[own or 0], runner.module)
+    return apply(runner, calls, takers, layers)
+
+
+def apply(
+    runner: Runner, calls: Sequence[Any], takers: Sequence[int], layers: Sequence[torch.nn.Module] = ()
+) -> list[Any]:
+    """All outputs of a module, each rank having computed one of them.
+
+    Args:
+        calls: the arguments of each call, by place and by name.
+        takers: which rank makes each call.
+        layers: those that share sums among the replicas.
+    """
+    world = ranks.get_world_size()
+    if len(calls) > world:
+        raise RuntimeError(
+            f"the batch is scattered in {len(calls)} parts for {runner.name}, and there are {world} processes: start "
+            "as many processes as there are parts"
+        )
+    runner.replica.unsettle()
+    described = runner.describe(calls)  # the module may change its inputs
+    own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
+    part, ties = outputs.own_part(calls, takers, own)
+    output, tensors = None, []
+    if own is not None:
+        with callbacks.in_step(layers, takers, own) if layers else nullcontext():
+            output = runner.run(*part)
+        tensors = parts.tensors(output)
+    elif layers:  # the layers of all ranks have to meet
+        output = _in_vain(runner, calls[0], layers, takers)
+        ties = [*ties, *(it for it in parts.tensors(output) if it.requires_grad)]
+    answers = exchange(_FORWARD, (described, None if own is None else outputs.Message.of(output, tensors)))
+    runner.compare([inputs for inputs, _ in answers])
+    runner.has_run()
+    empty = outputs.Message(None, ())
+    messages = [message or empty for _, message in answers]
+    found = outputs.share(tensors, ties, messages, runner.replica)
+    return [messages[rank].filled(found[rank]) for rank in takers]
+
+
+def _in_vain(runner: Runner, call: Any, layers: Sequence[torch.nn.Module], takers: Sequence[int]) -> Any:
+    """What a rank computes that has no part, so that all ranks' layers meet; the buffers stay as they were."""
+    kept = [(module, dict(module._buffers)) for module in runner.module.modules()]
+    values = [(it, it.detach().clone()) for it in runner.module.buffers()]
+    with callbacks.in_step(layers, takers, None):
+        output = runner.run(*call)
+    for module, buffers in kept:
+        module._buffers.update(buffers)
+    for buffer, value in values:
+        buffer.data.copy_(value)
+    return output
+
+
+def gather(gathered: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
+    """torch.nn.parallel.gather: the replicas' outputs as one.
+
+    Raises:
+        TypeError: an output is neither a tensor nor None.
+    """
+    whole = outputs.joined(list(gathered), dim)
+    return _moved(whole, torch.device("cpu")) if is_cpu(target_device) else whole
+
+
+def is_cpu(target_device: Any) -> bool:
+    """Whether outputs are to be gathered on the CPU."""
+    return target_device == -1 or (target_device is not None and str(target_device) == "cpu")
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    leaves = nested.flatten(value, dataclasses=True)
+    moved = [
+        it.to(device, non_blocking=device.type != "cpu") if isinstance(it, torch.Tensor) else it
+        for it in leaves
+    ]
+    return nested.unflatten(value, moved, dataclasses=True)
