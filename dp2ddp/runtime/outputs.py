@@ -27,13 +27,13 @@ class _Kind:
     requires_grad: bool
 
 
-@dataclass(frozen=True)
 class _Place:
     """Where a tensor stands in a structure."""
 
-    number: int
-    kind: _Kind
-    shape: tuple[int, ...]
+    def __init__(self, number: int, kind: _Kind, shape: tuple[int, ...]) -> None:
+        self.number = number
+        self.kind = kind
+        self.shape = shape
 
     @property
     def size(self) -> int:
@@ -65,7 +65,11 @@ class Message:
 
 
 def share(
-    tensors: Sequence[torch.Tensor], ties: Sequence[torch.Tensor], messages: Sequence[Message], replica: Any
+    tensors: Sequence[torch.Tensor],
+    ties: Sequence[torch.Tensor],
+    messages: Sequence[Message],
+    counts: bool,
+    replica: Any,
 ) -> list[list[torch.Tensor]]:
     """The tensors of all ranks' outputs, in the order of ranks; those of this rank are its own ones, joined anew.
 
@@ -73,6 +77,7 @@ def share(
         tensors: of this rank's output.
         ties: other tensors that a backward pass to the outputs has to come to, on every rank.
         messages: all ranks'.
+        counts: whether this rank's output is one of them.
         replica: hears of the backward pass, where this rank's output has no graph and another one's has.
     """
     kinds = {place.kind for message in messages for place in message.places}
@@ -80,9 +85,14 @@ def share(
     for kind in sorted(kinds, key=repr):
         device = ranks.device() if kind.device != "cpu" else torch.device("cpu")
         own = [it.flatten() for it in tensors if _kind(it) == kind]
-        flat = torch.cat([torch.empty(0, dtype=kind.dtype, device=device), *own])
+        filled = (
+            [it for it in own if it.numel()] or own[:1] or [torch.empty(0, dtype=kind.dtype, device=device)]
+        )
+        flat = torch.cat(filled) if len(filled) > 1 else filled[0]
+        if not counts:
+            flat = flat[:0]
         if kind.requires_grad:
-            flat = _linked(flat, ties, replica)
+            flat = _linked(flat, [*ties, *(it for it in own if not it.numel())], replica)
         sizes = [sum(place.size for place in it.places if place.kind == kind) for it in messages]
         whole = rows.gather_rows(flat, 0, sizes)
         if kind.requires_grad:
@@ -97,48 +107,60 @@ def share(
 
 
 def _linked(flat: torch.Tensor, ties: Sequence[torch.Tensor], replica: Any) -> torch.Tensor:
-    if not flat.requires_grad:  # nothing, or constants, where other ranks have a graph
+    if not flat.requires_grad:  # constants, where other ranks have a graph
         flat = flat.detach().requires_grad_()
         replica.expect_backward(flat)
-    return torch.cat([flat, *(tie.flatten()[:0].to(flat) for tie in ties)])
+    return _Tied.apply(flat, *ties) if ties else flat
 
 
-def own_part(calls: Sequence[Any], takers: Sequence[int], own: int | None) -> tuple[Any, list[torch.Tensor]]:
+class _Tied(torch.autograd.Function):
+    """A tensor, whose backward pass comes to others too, with zeros.
+
+    Not torch.cat with nothing of them: its backward forgets the graph of what is empty, on one rank and not on others.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, *ties: torch.Tensor) -> torch.Tensor:
+        ctx.likes = [(tie.shape, tie.dtype, tie.device) for tie in ties]
+        return tensor.view_as(tensor)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        zeros = (torch.zeros(shape, dtype=dtype, device=device) for shape, dtype, device in ctx.likes)
+        return gradient, *zeros
+
+
+def own_part(calls: Sequence[Any], takers: Sequence[int], own: int) -> tuple[Any, list[torch.Tensor]]:
     """This rank's part of what is the same on every rank, so that gradients of all parts become whole again.
 
     Args:
         calls: the parts, each nested tensors.
         takers: the rank that takes each part.
-        own: which part this rank takes; None for none.
+        own: the part for this rank: one that it takes or, if it takes none, another's, which gets no gradient from it.
 
     Returns:
-        The part, None for none; and tensors that a backward pass has to come to on every rank.
+        The part; and tensors that a backward pass has to come to on every rank.
     """
-    part = None if own is None else calls[own]
     linked = [[it for it in nested.flatten(call, dataclasses=True) if _has_graph(it)] for call in calls]
     if not torch.is_grad_enabled() or not any(linked):
-        return part, []
+        return calls[own], []
     order = sorted(range(len(calls)), key=lambda number: takers[number])
     replaced: dict[int, torch.Tensor] = {}
     ties = []
     for kind in sorted({_kind(it) for tensors in linked for it in tensors}, key=repr):
+        of_kind = [[it for it in tensors if _kind(it) == kind] for tensors in linked]
         sizes = [0] * ranks.get_world_size()
         for number in order:
-            sizes[takers[number]] = sum(it.numel() for it in linked[number] if _kind(it) == kind)
-        flat = torch.cat([it.flatten() for number in order for it in linked[number] if _kind(it) == kind])
-        rank = ranks.get_rank()
-        start = sum(sizes[:rank])
-        mine = rows.scatter_rows(flat, 0, sizes, slice(start, start + sizes[rank]))
+            sizes[takers[number]] = sum(it.numel() for it in of_kind[number])
+        whole = torch.cat([it.flatten() for number in order for it in of_kind[number]])
+        start = sum(sizes[: takers[own]])
+        mine = rows.scatter_rows(whole, 0, sizes, slice(start, start + sizes[takers[own]]))
         ties.append(mine)
-        theirs = [it for it in linked[own] if _kind(it) == kind] if own is not None else []
-        for tensor, piece in zip(
-            theirs, mine.split([it.numel() for it in theirs]) if theirs else (), strict=True
-        ):
-            replaced[id(tensor)] = piece.view(tensor.shape)
-    if own is None:
-        return None, ties
-    leaves = nested.flatten(part, dataclasses=True)
-    return nested.unflatten(part, [replaced.get(id(it), it) for it in leaves], dataclasses=True), ties
+        if of_kind[own]:
+            pieces = mine.split([it.numel() for it in of_kind[own]])
+            replaced |= {id(it): piece.view(it.shape) for it, piece in zip(of_kind[own], pieces, strict=True)}
+    leaves = nested.flatten(calls[own], dataclasses=True)
+    return nested.unflatten(calls[own], [replaced.get(id(it), it) for it in leaves], dataclasses=True), ties
 
 
 def joined(outputs: Sequence[Any], dim: int) -> Any:

@@ -5,7 +5,7 @@ batches: ``parallel_apply`` runs, on each rank, the replica that is this rank's,
 order and with their graph. What is done between the steps is done on every rank with the same values. All is on this
 rank's own device, whichever devices are named: their number counts.
 
-- *Fewer parts than ranks.* The others run nothing, and nothing of theirs goes into outputs or gradients.
+- *Fewer parts than ranks.* The others run the first part again; nothing of it goes into outputs or gradients.
 - *Replicas called by hand*, past ``parallel_apply``, compute their parts on every rank: right, and no faster.
 - *Synchronised BatchNorm* that replicas are told of (see ``callbacks``) shares its sums with the other ranks' replicas.
 """
@@ -140,35 +140,35 @@ def apply(
     runner.replica.unsettle()
     described = runner.describe(calls)  # the module may change its inputs
     own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
-    part, ties = outputs.own_part(calls, takers, own)
-    output, tensors = None, []
-    if own is not None:
-        with callbacks.in_step(layers, takers, own) if layers else nullcontext():
-            output = runner.run(*part)
-        tensors = parts.tensors(output)
-    elif layers:  # the layers of all ranks have to meet
-        output = _in_vain(runner, calls[0], layers, takers)
-        ties = [*ties, *(it for it in parts.tensors(output) if it.requires_grad)]
-    answers = exchange(_FORWARD, (described, None if own is None else outputs.Message.of(output, tensors)))
+    part, ties = outputs.own_part(calls, takers, own or 0)
+    kept = _Buffers(runner.module) if own is None and ranks.is_main_process() else None
+    with callbacks.in_step(layers, takers, own) if layers else nullcontext():
+        output = runner.run(*part)
+    tensors = parts.tensors(output)
+    if kept is not None:
+        kept.put_back()
+    message = outputs.Message.of(output, tensors)
+    answers = exchange(_FORWARD, (described, None if own is None else message))
     runner.compare([inputs for inputs, _ in answers])
     runner.has_run()
-    empty = outputs.Message(None, ())
-    messages = [message or empty for _, message in answers]
-    found = outputs.share(tensors, ties, messages, runner.replica)
+    messages = [message or outputs.Message(None, ()) for _, message in answers]
+    found = outputs.share(tensors, ties, messages, own is not None, runner.replica)
     return [messages[rank].filled(found[rank]) for rank in takers]
 
 
-def _in_vain(runner: Runner, call: Any, layers: Sequence[torch.nn.Module], takers: Sequence[int]) -> Any:
-    """What a rank computes that has no part, so that all ranks' layers meet; the buffers stay as they were."""
-    kept = [(module, dict(module._buffers)) for module in runner.module.modules()]
-    values = [(it, it.detach().clone()) for it in runner.module.buffers()]
-    with callbacks.in_step(layers, takers, None):
-        output = runner.run(*call)
-    for module, buffers in kept:
-        module._buffers.update(buffers)
-    for buffer, value in values:
-        buffer.data.copy_(value)
-    return output
+class _Buffers:
+    """A module's buffers as they are."""
+
+    def __init__(self, module: torch.nn.Module) -> None:
+        self._held = [(part, dict(part._buffers)) for part in module.modules()]
+        self._values = [(it, it.detach().clone()) for it in module.buffers()]
+
+    def put_back(self) -> None:
+        """Give the module its buffers back, with their values."""
+        for part, buffers in self._held:
+            part._buffers.update(buffers)
+        for buffer, value in self._values:
+            buffer.data.copy_(value)
 
 
 def gather(gathered: Sequence[Any], target_device: Any = None, dim: int = 0) -> Any:
