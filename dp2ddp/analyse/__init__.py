@@ -25,6 +25,7 @@ from dp2ddp.analyse import (
     loops,
     metrics,
     models,
+    parallel,
     precision,
     questions,
     reports,
@@ -75,6 +76,7 @@ def analyse(project: Project) -> Facts:
     facts = Facts(
         scripts=starts,
         wraps=wrapped,
+        parallel=parallel.collect(context),
         functional=tuple(functional.collect(context)),
         bare=tuple(trained.values()),
         loaders=made,
@@ -83,7 +85,7 @@ def analyse(project: Project) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped), early),
+        devices=devices.collect(context, models.moves(context, wrapped) | parallel.at_home(context), early),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
@@ -134,7 +136,7 @@ def _concerned(project: Project) -> list[SourceFile]:
 
 
 def _wraps(text: str) -> bool:
-    return "DataParallel" in text or "data_parallel" in text
+    return any(word in text for word in ("DataParallel", "data_parallel", "parallel_apply"))
 
 
 def _loads(text: str) -> bool:

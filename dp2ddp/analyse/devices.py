@@ -64,7 +64,7 @@ def _choosing(context: Context) -> set[int]:
     program = context.program
     found: set[int] = set()
     for call in context.wraps:
-        given = call.argument("device_ids", 1)
+        given = program.wrap_argument(call, "device_ids", 1)
         for definition in program.definitions(given) if given is not None else ():
             statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
             if isinstance(statement, ast.Assign):

@@ -496,7 +496,7 @@ def _devices(
     expression: ast.expr | None = None
     deciders: list[ast.stmt] = list(_choosing(context, file))
     for call in context.wraps:
-        given = call.argument("device_ids", 1)
+        given = program.wrap_argument(call, "device_ids", 1)
         if id(call.node) not in runs or given is None:
             continue
         source = _source(context, given, scopes, begin)

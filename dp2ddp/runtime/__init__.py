@@ -9,7 +9,7 @@ from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
-from .data_parallel import DataParallel, data_parallel
+from .data_parallel import DataParallel, adapted, data_parallel
 from .gradients import sync_gradients
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
@@ -30,6 +30,7 @@ take_local_rank()
 __all__ = [
     "DataParallel",
     "DistributedDataParallel",
+    "adapted",
     "barrier",
     "batch_loss",
     "data_parallel",

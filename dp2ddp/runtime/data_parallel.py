@@ -15,6 +15,7 @@ is that of the whole batch, on every rank. What holds, and why:
 
 from __future__ import annotations
 
+import functools
 import inspect
 from dataclasses import dataclass
 from types import FunctionType
@@ -300,6 +301,36 @@ class DataParallel(torch.nn.DataParallel):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         self._forget()
+
+
+@functools.cache
+def adapted(kind: type[torch.nn.Module]) -> type[DataParallel]:
+    """A class that derives from nn.DataParallel, as one that derives from ``DataParallel``: its steps are honoured.
+
+    For a class that stands in a package, PyTorch Geometric's for one.
+
+    Raises:
+        TypeError: the class does not derive from nn.DataParallel.
+    """
+    if not issubclass(kind, torch.nn.DataParallel):
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__} does not derive from nn.DataParallel, so it can't be one of several "
+            "processes: wrap the model in ddp.DataParallel"
+        )
+    if issubclass(kind, DataParallel):
+        return kind
+    more = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce_ex__": _reduced}
+    return type(kind.__name__, (kind, DataParallel), more)
+
+
+def _reduced(self: Any, _: Any) -> Any:
+    """How an object of an adapted class is copied: the class by that which it adapts."""
+    return _remade, (type(self).__mro__[1],), self.__getstate__()
+
+
+def _remade(kind: type[torch.nn.Module]) -> DataParallel:
+    found = adapted(kind)
+    return found.__new__(found)
 
 
 def _is_own(step: Any, name: str) -> bool:
