@@ -98,6 +98,7 @@ def analyse(project: Project) -> Facts:
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
+            *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *metrics.obstacles(context, batch_loops, trained),
             *differing.obstacles(context, batch_loops, judged, reported),

@@ -314,8 +314,8 @@ def adapted(kind: type[torch.nn.Module]) -> type[DataParallel]:
     """
     if not issubclass(kind, torch.nn.DataParallel):
         raise TypeError(
-            f"{kind.__module__}.{kind.__qualname__} does not derive from nn.DataParallel, so it can't be one of several "
-            "processes: wrap the model in ddp.DataParallel"
+            f"{kind.__module__}.{kind.__qualname__} does not derive from nn.DataParallel: wrap the model in "
+            "ddp.DataParallel instead"
         )
     if issubclass(kind, DataParallel):
         return kind
