@@ -32,7 +32,7 @@ from .scatter import Call, scatter
 
 _FORWARD = "DataParallel's forward"
 _STEPS = ("replicate", "scatter", "parallel_apply", "gather")  # of nn.DataParallel's forward
-_AT_HOME = ("scatter", "gather")  # those that may name devices
+_AT_HOME = ("forward", "scatter", "gather")  # what may name devices
 
 
 def data_parallel(
@@ -187,7 +187,8 @@ class DataParallel(torch.nn.DataParallel):
         if first is not None and first.device.type == "cuda" and (inputs or kwargs):
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, first.device, False)
             inputs, kwargs = moved[0], moved_kwargs[0]
-        return self.module(*inputs, **kwargs)
+        with home.away():
+            return self.module(*inputs, **kwargs)
 
     # In nn.DataParallel's steps, where a class or an object has some of its own
 

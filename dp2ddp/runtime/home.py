@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
-from torch.overrides import TorchFunctionMode
+from torch.overrides import TorchFunctionMode, _get_current_function_mode
 
 from . import ranks
 
@@ -23,6 +24,20 @@ def at_home(function: Callable[..., Any]) -> Callable[..., Any]:
             return function(*args, **kwargs)
 
     return here
+
+
+@contextmanager
+def away() -> Iterator[None]:
+    """Within the block, as outside of such functions: models are not looked after, which costs time."""
+    left = []
+    while isinstance(mode := _get_current_function_mode(), _AtHome):
+        mode.__exit__(None, None, None)
+        left.append(mode)
+    try:
+        yield
+    finally:
+        for mode in reversed(left):
+            mode.__enter__()
 
 
 class _AtHome(TorchFunctionMode):

@@ -19,7 +19,7 @@ from typing import Any
 
 import torch
 
-from . import graph, parts, ranks, streams
+from . import graph, home, parts, ranks, streams
 from .model import DistributedDataParallel, cuda_index
 
 _KEPT = "_dp2ddp_runner"  # where a module keeps its runner
@@ -55,7 +55,7 @@ class Runner:
 
     def run(self, inputs: Any, kwargs: dict[str, Any]) -> Any:
         """The module's output for this rank's part, linked to what DistributedDataParallel averages."""
-        with self._draws.drawn(self.replica.device):
+        with home.away(), self._draws.drawn(self.replica.device):
             return self.replica(*inputs, **kwargs)
 
     def has_run(self) -> None:
