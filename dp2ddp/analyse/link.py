@@ -21,6 +21,7 @@ from dp2ddp.plan import Anchor
 from dp2ddp.source import Location, Project, SourceFile, span_of
 
 CANONICAL = {
+    "torch.nn.modules.Module": "torch.nn.Module",
     "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.data_parallel": "torch.nn.parallel.data_parallel",
@@ -968,6 +969,8 @@ class Program:
 
     def wrap_argument(self, call: Call, keyword: str, position: int) -> ast.expr | None:
         """What a call gives DataParallel's own ``__init__`` for a parameter, through those of classes that derive."""
+        if not any(map(self.is_wrapper, call.callees)):
+            return None
         classes = [it for it in call.callees if isinstance(it, Cls) and it in self.wrappers]
         if not classes:
             return call.argument(keyword, position)
@@ -1008,12 +1011,13 @@ class Program:
                         yield Call(ast.Call(node.func, args, node.keywords), init, NOTHING)
 
     def _assigned(self, init: Scope, name: str, call: Call) -> ast.expr | None:
-        """``self.module = module``, in an ``__init__`` that hands nothing up."""
+        """``self.module = module``, in an ``__init__`` that hands nothing up: the first parameter that is given so."""
         for node in self.body(init):
             match node:
-                case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=me), attr=attr)], value=value):
-                    if attr == name and init.params[:1] == [me]:
-                        return self._given_by(call, value, init)
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id=me), attr=attr)], value=ast.Name() as value
+                ) if (attr == name and init.params[:1] == [me] and value.id in init.params):
+                    return self._given_by(call, value, init)
         return None
 
     def _given_by(self, call: Call, given: ast.expr, scope: Scope) -> ast.expr | None:
@@ -1029,8 +1033,11 @@ class Program:
     def _wrapped(self, wrap: Made) -> Values:
         """The modules that a DataParallel may wrap."""
         call = self._calls.get(wrap.site)
-        made = call is not None and call.names & ({WRAP} | DDP_WRAPS)
-        given = self.wrap_argument(call, "module", 0) if made else None  # type: ignore[arg-type]
+        if call is None:
+            return NOTHING
+        given = (
+            call.argument("module", 0) if call.names & DDP_WRAPS else self.wrap_argument(call, "module", 0)
+        )
         return NOTHING if given is None else self._values.get(id(given), NOTHING)
 
     def bases(self, cls: Cls) -> list[Value]:

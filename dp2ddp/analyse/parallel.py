@@ -88,7 +88,7 @@ def collect(context: Context) -> tuple[Parallel, ...]:
             if isinstance(callee, Ext) and is_derived(callee.name):
                 found[id(call.node.func)] = _named(context, call.node.func, "class")
         for cls in _family(context, call):
-            for base in _bases(context, cls):
+            for base in (*_bases(context, cls), *_named_bases(context, cls)):
                 kind = "class" if any(map(is_derived, _names(context, base))) else "base"
                 fact = found.get(id(base)) or replace(
                     _named(context, base, kind), scripts=frozenset(), problem=_changed(context, cls)
@@ -195,6 +195,16 @@ def _bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
         names = _names(context, base)
         if WRAP in names or any(map(is_derived, names)) or (is_copy and MODULE in names):
             yield base
+
+
+def _named_bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
+    """``nn.DataParallel`` of ``nn.DataParallel.__init__(self, module)``, in the functions of a class."""
+    program = context.program
+    for function in program.scopes:
+        for node in program.body(function) if function.owner == cls else ():
+            if isinstance(node, ast.Attribute) and WRAP in _names(context, node.value):
+                if any(isinstance(it, Ext) for it in program.values(node.value)):
+                    yield node.value
 
 
 def _names(context: Context, node: ast.expr) -> set[str]:

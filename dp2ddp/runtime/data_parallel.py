@@ -93,6 +93,10 @@ class DataParallel(torch.nn.DataParallel):
         TypeError: in a forward, an output is neither a tensor nor None, and no ``gather`` of one's own takes it.
     """
 
+    dim = 0
+    _has_come = False  # whether the module is where it computes
+    _gathers_on_cpu = False
+
     def __init__(
         self,
         module: torch.nn.Module | None = None,
@@ -118,8 +122,12 @@ class DataParallel(torch.nn.DataParallel):
 
     def _forget(self) -> None:
         """What is no part of a copy."""
-        self._has_come = False  # whether the module is where it computes
+        self._has_come = False
         self._runners: list[Runner] = []  # at most one; in a list, so that it is no submodule
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        own = name in _AT_HOME and callable(value)  # a step of this object alone
+        super().__setattr__(name, home.at_home(value) if own else value)
 
     # What nn.DataParallel says of devices
 
