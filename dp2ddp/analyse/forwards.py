@@ -8,7 +8,7 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, full_name, handed
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, closure, full_name, handed
 from dp2ddp.analyse.samples import LAYERS, OPTIONS, Frame, Samples
 
 
@@ -98,11 +98,8 @@ class Forwards(Samples):
 
     def _models(self, callee: object) -> Iterator[object]:
         """The models that a wrapped one is made of."""
-        for value in self.context.inside(callee):
-            if not self.context.is_wrapped(frozenset([value])):
-                yield value
-            elif value != callee:
-                yield from self._models(value)
+        every = closure(self.context.inside(callee), self.context.inside)  # type: ignore[arg-type]
+        yield from (value for value in every if not self.context.is_wrapped(frozenset([value])))
 
     def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
         """What a model hands out to one call, by each place of its forward that returns."""

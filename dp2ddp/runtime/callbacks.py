@@ -9,6 +9,7 @@ the sums of all ranks, with their graph, and asks the callback for its own answe
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
@@ -18,10 +19,12 @@ from typing import Any
 import torch
 
 from . import nested, ranks, rows
+from .bypass import in_a_copy
 from .exchange import exchange
 
 METHOD = "__data_parallel_replicate__"
 _ABSENT = object()
+_watched: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
 class Heard:
@@ -56,6 +59,9 @@ def in_step(layers: Sequence[torch.nn.Module], takers: Sequence[int], own: int |
     """
     before = [(layer, dict(layer.__dict__)) for layer in layers]
     for layer in layers:
+        if layer not in _watched:
+            _watched.add(layer)
+            layer.register_forward_pre_hook(_Watch())
         _register(layer, takers, own)
     changed = [
         (
@@ -77,6 +83,20 @@ def in_step(layers: Sequence[torch.nn.Module], takers: Sequence[int], own: int |
                     layer.__dict__.pop(name, None)
                 else:
                     layer.__dict__[name] = value
+
+
+class _Watch:
+    """A hook that complains of a layer which is run again in the backward pass: the ranks' likes do not meet there."""
+
+    def __reduce__(self) -> Any:
+        return in_a_copy()
+
+    def __call__(self, layer: torch.nn.Module, _: Any) -> None:
+        if torch._C._current_graph_task_id() != -1 and layer.training:
+            raise RuntimeError(
+                f"{type(layer).__name__} shares its sums with other processes, and is run again in the backward pass, "
+                "by torch.utils.checkpoint: use torch.nn.SyncBatchNorm, or leave the checkpoint out"
+            )
 
 
 def _register(layer: torch.nn.Module, takers: Sequence[int], own: int | None) -> None:

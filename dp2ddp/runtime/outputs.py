@@ -141,7 +141,14 @@ def own_part(calls: Sequence[Any], takers: Sequence[int], own: int) -> tuple[Any
     Returns:
         The part; and tensors that a backward pass has to come to on every rank.
     """
-    linked = [[it for it in nested.flatten(call, dataclasses=True) if _has_graph(it)] for call in calls]
+    every = [nested.flatten(call, dataclasses=True) for call in calls]
+    linked = [[it for it in leaves if _has_graph(it)] for leaves in every]
+    for leaf in every[own] if torch.is_grad_enabled() else ():
+        if not isinstance(leaf, torch.Tensor) and any(it.requires_grad for it in inside(leaf)):
+            raise TypeError(
+                f"an input of type {type(leaf).__name__} holds tensors that gradients have to come back to, from all "
+                "processes: give the model its tensors, in a list, tuple, dict or dataclass"
+            )
     if not torch.is_grad_enabled() or not any(linked):
         return calls[own], []
     order = sorted(range(len(calls)), key=lambda number: takers[number])
@@ -202,7 +209,7 @@ def _kind(tensor: torch.Tensor) -> _Kind:
 
 def _checked(leaf: Any) -> Any:
     """An object that other ranks get a copy of."""
-    if not isinstance(leaf, _PLAIN) and _holds_graph(leaf):
+    if any(it.requires_grad for it in inside(leaf)):
         raise TypeError(
             f"an output of type {type(leaf).__name__} holds tensors that gradients have to come back to: it can't be "
             "given to other processes; return its tensors, in a list, tuple, dict or dataclass"
@@ -210,13 +217,16 @@ def _checked(leaf: Any) -> Any:
     return leaf
 
 
-def _holds_graph(value: Any) -> bool:
-    found: list[bool] = []
+def inside(leaf: Any) -> list[torch.Tensor]:
+    """The tensors that an object holds which is no container; none where that can't be seen."""
+    if isinstance(leaf, _PLAIN):
+        return []
+    found: list[torch.Tensor] = []
 
     class Search(pickle.Pickler):
         def reducer_override(self, obj: Any) -> Any:
             if isinstance(obj, torch.Tensor):
-                found.append(obj.requires_grad)
+                found.append(obj)
                 return bool, ()
             return NotImplemented
 
@@ -225,7 +235,7 @@ def _holds_graph(value: Any) -> bool:
             pass
 
     try:
-        Search(Nowhere(), pickle.HIGHEST_PROTOCOL).dump(value)
+        Search(Nowhere(), pickle.HIGHEST_PROTOCOL).dump(leaf)
     except Exception:  # what can't be pickled is complained of where it is sent
-        return False
-    return any(found)
+        return []
+    return found

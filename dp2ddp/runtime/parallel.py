@@ -138,7 +138,9 @@ def apply(
             "as many processes as there are parts"
         )
     runner.replica.unsettle()
-    described = runner.describe(calls)  # the module may change its inputs
+    leaves = nested.flatten(calls, dataclasses=True)
+    held = [it for leaf in leaves if not isinstance(leaf, torch.Tensor) for it in outputs.inside(leaf)]
+    described = runner.describe([*leaves, *held])  # the module may change its inputs
     own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
     part, ties = outputs.own_part(calls, takers, own or 0)
     kept = _Buffers(runner.module) if own is None and ranks.is_main_process() else None

@@ -11,9 +11,17 @@ from dp2ddp.source import Project
 from parity.harness import Lab
 from parity.test_tier_training import differences, seeded, write
 
+UNEVEN = ("a smaller part for the first", "a copy that divides in its own way")
 
-@pytest.mark.parametrize("processes", [2, 3])
-@pytest.mark.parametrize("name", OWN)
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [
+        pytest.param(name, processes, marks=pytest.mark.slow if processes > 2 and name not in UNEVEN else ())
+        for name in OWN
+        for processes in (2, 3)
+    ],
+)
 def test_own_classes_make_dataparallel_s_steps(lab: Lab, name: str, processes: int) -> None:
     """Losses and parameters of every rank; the batches can't be divided evenly among three."""
     text = seeded(OWN[name])

@@ -165,6 +165,26 @@ def halved(base, functions):
     return Halved
 compare("torch's", *own(halved, net=lambda: Net(norm=True)), lambda net, x, y: F.cross_entropy(net(x), y), (16, 11))
 
+# objects that hold tensors are compared, and can't hold a graph
+class Graph:
+    def __init__(self, x):
+        self.x = x
+class OfGraphs(Net):
+    def forward(self, graph):
+        return super().forward(graph.x)
+def graphs(base, functions):
+    class Graphs(base):
+        def scatter(self, inputs, kwargs, device_ids):
+            return [(Graph(it),) for it in inputs[0].chunk(len(device_ids))], [{} for _ in device_ids]
+    return Graphs
+compare("graphs", *own(graphs, net=OfGraphs), lambda net, x, y: net(x).pow(2).sum(), (9, 12))
+for x, said in ((draw(9, rank)[0], "different batches"), (draw(9, 0)[0].requires_grad_(), "an input of type Graph")):
+    try:
+        own(graphs, net=OfGraphs)[1](x)
+        assert False
+    except (RuntimeError, TypeError) as error:
+        assert said in str(error), error
+
 # constants on one rank; nothing on all
 class Sometimes(Net):
     def forward(self, x):
@@ -499,6 +519,17 @@ compare("inner", *own(with_callback, net=Synced), lambda net, x, y: mean(net, x,
 for net in own(with_callback, net=Synced):
     net.eval()
     same("eval", net.module(x), net(x))
+
+# a layer that is run once more in the backward pass
+class Again(Synced):
+    def forward(self, x):
+        return torch.utils.checkpoint.checkpoint(super().forward, x, use_reentrant=False)
+import torch.utils.checkpoint
+try:
+    own(with_callback, net=Again)[1](x).sum().backward()
+    assert False
+except RuntimeError as error:
+    assert "run again in the backward pass" in str(error), error
 
 # callbacks that nothing is known of
 class Odd(nn.Linear):
