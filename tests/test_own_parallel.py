@@ -128,6 +128,19 @@ def test_programs_that_share_the_class_share_the_form() -> None:
     assert "class Parallel(ddp.DataParallel):" in after(conversion, PATH.with_name("own.py"))
 
 
+def test_programs_that_only_predict_with_the_class_are_said() -> None:
+    plain = with_class("", "model = Parallel(model)").replace(
+        "import torch\n", "import torch\nfrom own import Parallel\n", 1
+    )
+    predicts = (
+        "import torch\nfrom own import Parallel\n\nprint(Parallel(torch.nn.Linear(8, 2))(torch.ones(3, 8)))\n"
+    )
+    conversion = converted(plain, predicts, own="from torch import nn\n" + FORWARDING)
+    assert not conversion.errors
+    (note,) = [it for it in conversion.findings if not it.edits]
+    assert "computes on one GPU" in note.message and note.location.path == PATH.with_name("other0.py")
+
+
 def test_a_class_that_nothing_is_trained_with_stays() -> None:
     conversion = converted(PROGRAM.replace("data = ", BALANCED + "\n\ndata = ", 1))
     assert "class Balanced(nn.DataParallel):" in after(conversion)

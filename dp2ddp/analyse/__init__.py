@@ -85,7 +85,7 @@ def analyse(project: Project) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped) | parallel.at_home(context), early),
+        devices=devices.collect(context, models.moves(context, wrapped), early, parallel.at_home(context)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),

@@ -980,17 +980,19 @@ class Program:
                 return found
         return None
 
-    def _handed_up(self, cls: Cls, call: Call, keyword: str, position: int) -> ast.expr | None:
+    def _handed_up(
+        self, cls: Cls, call: Call, keyword: str, position: int, seen: frozenset[int] = frozenset()
+    ) -> ast.expr | None:
         """The same, for one class: what its ``__init__`` gives ``super().__init__``, and the call gives it."""
         for init in self._inherited(cls, "__init__"):
             scope = self.scopes[init.scope] if isinstance(init, Func) else None
-            if scope is None or scope.owner is None:
+            if scope is None or scope.owner is None or scope.index in seen:
                 continue
             bases = [it for it in self.bases(scope.owner) if it != scope.owner]
             own = next((it for it in bases if isinstance(it, Cls) and self._inherited(it, "__init__")), None)
             for above in self._calls_up(scope):
                 if own is not None:
-                    given = self._handed_up(own, above, keyword, position)
+                    given = self._handed_up(own, above, keyword, position, seen | {scope.index})
                 else:
                     given = above.argument(keyword, position)
                 if given is not None:

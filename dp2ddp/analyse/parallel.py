@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.link import STEP_FUNCTIONS, STEPS, WRAP, Call, Cls, Ext, Inst, full_name, is_derived
-from dp2ddp.facts import SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
 
 MODULE = "torch.nn.Module"
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
@@ -119,6 +119,25 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
             yield _waiting(context, call.node, apart[0])
+    yield from _on_one_gpu(context)
+
+
+def _on_one_gpu(context: Context) -> Iterator[Obstacle]:
+    """Programs that train nothing with a class, and that get another one with it."""
+    trained = {
+        cls for call in context.wraps if context.runs_in_training(call.node) for cls in _family(context, call)
+    }
+    for call in context.wraps:
+        classes = [] if context.runs_in_training(call.node) else [*_family(context, call)]
+        if trained & set(classes):
+            name = context.program.scopes[classes[0].scope].node.name  # type: ignore[attr-defined]
+            yield context.obstacle(
+                call.node,
+                f"{name} is one of several processes now: where none are started, it computes on one GPU",
+                "",
+                NO_TIER,
+                works=True,
+            )
 
 
 def _names_in_training(context: Context, cls: Cls) -> list[ast.expr]:
