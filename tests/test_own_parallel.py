@@ -183,6 +183,13 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     assert "things.MyDataParallel is not torch's DataParallel" in error.message
 
 
+def test_callbacks_of_a_package_keep_the_batches_whole() -> None:
+    text = "from sync_batchnorm import patch_replication_callback\n" + PROGRAM.replace(
+        WRAP, WRAP + "\npatch_replication_callback(model)"
+    )
+    assert [it.tier for it in converted(text).scripts] == ["whole batch"]
+
+
 def test_either_class_is_not_guessed() -> None:
     text = with_class(FORWARDING, "kind = Parallel if data else nn.DataParallel\nmodel = kind(model)")
     (error,) = converted(text).errors

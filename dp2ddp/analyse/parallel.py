@@ -28,6 +28,8 @@ WAITING = {
 }
 # The method of a layer that is told of its replicas.
 CALLBACK = "__data_parallel_replicate__"
+# What has a DataParallel do so, where it is not of the project.
+PATCHES = (".patch_replication_callback",)
 # A package whose BatchNorm waits for that of other GPUs of the same process.
 SYNCHRONISED = "encoding.nn."
 # What a class may change of what a call of a model does.
@@ -119,6 +121,13 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
             yield _waiting(context, call.node, apart[0])
+        if any(name.endswith(PATCHES) for name in call.names) and context.runs_in_training(call.node):
+            yield context.obstacle(
+                call.node,
+                "this has the layers of each replica called back",
+                "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
+                SHARDED_ONLY,
+            )
     yield from _on_one_gpu(context)
 
 
