@@ -183,6 +183,44 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     assert "things.MyDataParallel is not torch's DataParallel" in error.message
 
 
+CALLING = """
+def call_back(copies):
+    for number, copy in enumerate(copies):
+        for layer in copy.modules():
+            if hasattr(layer, "__data_parallel_replicate__"):
+                layer.__data_parallel_replicate__(None, number)
+
+
+class Calling(nn.DataParallel):
+    def replicate(self, module, device_ids):
+        copies = super(Calling, self).replicate(module, device_ids)
+        call_back(copies)
+        return copies
+
+
+def patch(model):
+    old = model.replicate
+
+    def replicate(module, device_ids):
+        copies = old(module, device_ids)
+        call_back(copies)
+        return copies
+
+    model.replicate = replicate
+"""
+
+
+@pytest.mark.parametrize("wrap", ["model = Calling(model)", WRAP + "\npatch(model)"])
+def test_callbacks_are_for_both_forms(wrap: str) -> None:
+    text = with_class(CALLING, wrap)
+    conversion = converted(text)
+    assert not conversion.errors
+    assert [it.tier for it in conversion.scripts] == ["sharded"]
+    assert "ddp.DistributedDataParallel" in after(conversion)
+    other = text.replace("        call_back(copies)\n", "        copies.reverse()\n")
+    assert [it.tier for it in converted(other).scripts] == ["whole batch"]
+
+
 def test_callbacks_of_a_package_keep_the_batches_whole() -> None:
     text = "from sync_batchnorm import patch_replication_callback\n" + PROGRAM.replace(
         WRAP, WRAP + "\npatch_replication_callback(model)"

@@ -27,6 +27,7 @@ from dp2ddp.analyse.link import (
     WRAP,
     Call,
     Ext,
+    Func,
     Inst,
     Mod,
     Values,
@@ -74,6 +75,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
+                given = [it for it in program.values(statement.value) if isinstance(it, Func)]
+                scopes = [program.scopes[it.scope] for it in given]
+                if step == "replicate" and parallel.calls_back(context, scopes):
+                    continue
                 yield context.obstacle(
                     statement,
                     f"this changes what DataParallel does with its replicas: its `{step}`",

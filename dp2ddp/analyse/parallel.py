@@ -11,7 +11,18 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.context import Context, root_name
-from dp2ddp.analyse.link import STEP_FUNCTIONS, STEPS, WRAP, Call, Cls, Ext, Inst, full_name, is_derived
+from dp2ddp.analyse.link import (
+    STEP_FUNCTIONS,
+    STEPS,
+    WRAP,
+    Call,
+    Cls,
+    Ext,
+    Inst,
+    Scope,
+    full_name,
+    is_derived,
+)
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
 
 MODULE = "torch.nn.Module"
@@ -244,7 +255,12 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     program = context.program
     name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
     functions = [it for it in program.scopes if it.owner == cls]
-    changed = [it.node.name for it in functions if getattr(it.node, "name", "") in CALLS]  # type: ignore[attr-defined]
+    changed = [
+        it.node.name  # type: ignore[attr-defined]
+        for it in functions
+        if getattr(it.node, "name", "") in CALLS
+        and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
+    ]
     if changed:
         return Problem(
             f"{name} has {_listed(changed)} of its own",
@@ -256,6 +272,23 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
             if isinstance(node, ast.Assign) and _holds_layers(context, node, function.params[:1]):
                 return Problem(f"{name} has layers of its own", "make them part of the model", SHARDED_ONLY)
     return None
+
+
+def calls_back(context: Context, functions: Iterable[Scope]) -> bool:
+    """Whether each of some functions, with what it calls, has the layers of replicas called back."""
+    program = context.program
+
+    def names_it(scope: Scope) -> bool:
+        return any(
+            CALLBACK in (getattr(node, "attr", ""), getattr(node, "value", ""))
+            for node in program.body(scope)
+        )
+
+    found = [
+        [scope, *(program.scopes[it] for part in scope.body for it in program.entered(part))]
+        for scope in functions
+    ]
+    return bool(found) and all(any(map(names_it, scopes)) for scopes in found)
 
 
 def _holds_layers(context: Context, node: ast.Assign, me: list[str]) -> bool:

@@ -8,7 +8,8 @@ devices of the processes (DDP101).
 
 A class of the project that derives from nn.DataParallel derives from one of these two, and its calls stay. Where it has
 a ``scatter``, a ``gather`` or another step of its own, that is ``ddp.DataParallel``: ``scatter`` is given the whole
-batch in every process, each computes its part, and ``gather`` is given the outputs of all. The functions of
+batch in every process, each computes its part, and ``gather`` is given the outputs of all. Where it only has layers
+called back, synchronised BatchNorm, these share their sums between the processes in both. The functions of
 ``torch.nn.parallel`` have their likes in ``ddp.parallel``. A class from elsewhere that derives from nn.DataParallel,
 PyTorch Geometric's for one, is adapted: ``ddp.adapted(DataParallel)(model)``.
 """

@@ -50,19 +50,18 @@ class Heard:
 
 
 @contextmanager
-def in_step(layers: Sequence[torch.nn.Module], takers: Sequence[int], own: int | None) -> Iterator[None]:
-    """Have layers share their sums with those of other ranks, within the block.
+def in_step(layers: Sequence[torch.nn.Module], counts: bool) -> Iterator[None]:
+    """Have layers share their sums with those of the other ranks, within the block; a collective in each layer.
 
     Args:
-        takers: the ranks whose sums count, in the order of replicas.
-        own: which of the replicas this rank's is; None: its sums do not count.
+        counts: whether this rank's sums count; else it goes on with what the first rank whose do goes on with.
     """
     before = [(layer, dict(layer.__dict__)) for layer in layers]
     for layer in layers:
         if layer not in _watched:
             _watched.add(layer)
             layer.register_forward_pre_hook(_Watch())
-        _register(layer, takers, own)
+        _register(layer, counts)
     changed = [
         (
             layer,
@@ -99,7 +98,7 @@ class _Watch:
             )
 
 
-def _register(layer: torch.nn.Module, takers: Sequence[int], own: int | None) -> None:
+def _register(layer: torch.nn.Module, counts: bool) -> None:
     called = getattr(type(layer), METHOD)
     context = SimpleNamespace()
     called(layer, context, 0)
@@ -110,18 +109,17 @@ def _register(layer: torch.nn.Module, takers: Sequence[int], own: int | None) ->
             "another: use a layer that needs no such thing, torch.nn.SyncBatchNorm for one"
         )
     for name, master in masters.items():
-        setattr(context, name, _Master(master._master_callback, type(layer).__name__, takers, own))
-    called(layer, context, 1 + (own or 0))  # as one that is not the master
+        setattr(context, name, _Master(master._master_callback, type(layer).__name__, counts))
+    called(layer, context, 1 + ranks.get_rank())  # as one that is not the master
 
 
 class _Master:
     """Stands for a master, and for the pipe to it."""
 
-    def __init__(self, callback: Any, name: str, takers: Sequence[int], own: int | None) -> None:
+    def __init__(self, callback: Any, name: str, counts: bool) -> None:
         self._callback = callback
         self._what = f"the forward of {name}"
-        self._takers = takers
-        self._own = own
+        self._counts = counts
 
     def register_slave(self, _: Any) -> _Master:
         """The pipe of a copy."""
@@ -129,23 +127,16 @@ class _Master:
 
     def run_slave(self, message: Any) -> Any:
         """The master's answer to a copy's ``message``."""
-        messages = self._shared(message)
-        answers = dict(self._callback([(place, messages[rank]) for place, rank in enumerate(self._takers)]))
-        return answers[self._own or 0]
-
-    def _shared(self, message: Any) -> list[Any]:
-        """All ranks' messages, with their graph."""
         leaves = nested.flatten(message)
         plain = [None if isinstance(leaf, torch.Tensor) else leaf for leaf in leaves]
-        others = exchange(self._what, plain)
-        whole = [
-            rows.sum_back(leaf, ranks.get_world_size()) if isinstance(leaf, torch.Tensor) else None
-            for leaf in leaves
-        ]
-        return [
-            nested.unflatten(
-                message,
-                [theirs[place] if every is None else every[rank] for place, every in enumerate(whole)],
-            )
-            for rank, theirs in enumerate(others)
-        ]
+        others = exchange(self._what, (self._counts, plain))
+        world = ranks.get_world_size()
+        whole = [rows.sum_back(it, world) if isinstance(it, torch.Tensor) else None for it in leaves]
+        counted = [rank for rank, (counts, _) in enumerate(others) if counts]
+        messages = []
+        for place, rank in enumerate(counted):
+            theirs = zip(whole, others[rank][1], strict=True)
+            filled = [other if every is None else every[rank] for every, other in theirs]
+            messages.append((place, nested.unflatten(message, filled)))
+        answers = dict(self._callback(messages))
+        return answers[counted.index(ranks.get_rank()) if self._counts else 0]

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import compiling, evaluation, home, nested, parallel, parts, ranks, rows
+from . import compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
 from .exchange import exchange
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
@@ -224,7 +224,7 @@ class DataParallel(torch.nn.DataParallel):
     def replicate(self, module: torch.nn.Module, device_ids: Any) -> list[torch.nn.Module]:
         if module is not self.module or parallel.is_alone():
             return parallel.replicate(module, device_ids)
-        return parallel.copies(module, len(device_ids), self._runner())
+        return copies.made(module, len(device_ids), self._runner())
 
     def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
         return parallel.scatter_kwargs(inputs, kwargs, device_ids, self.dim)

@@ -18,22 +18,12 @@ from typing import Any
 
 import torch
 
-from . import callbacks, evaluation, nested, outputs, parts, ranks
+from . import copies, evaluation, nested, outputs, parts, ranks
 from . import scatter as cutting
 from .exchange import exchange
 from .runner import Runner
 
-_REPLICA = "_dp2ddp_replica"  # where a copy keeps whose copy it is
 _FORWARD = "DataParallel's forward"
-
-
-class _Copy:
-    """Which of a module's replicas a copy is."""
-
-    def __init__(self, runner: Runner | None, index: int, heard: callbacks.Heard) -> None:
-        self.runner = runner
-        self.index = index
-        self.heard = heard
 
 
 def is_alone() -> bool:
@@ -64,34 +54,7 @@ def replicate(
     network: torch.nn.Module, devices: Sequence[Any], detach: bool = False
 ) -> list[torch.nn.Module]:
     """torch.nn.parallel.replicate: as many copies as ``devices``; they share the parameters."""
-    return copies(network, len(devices), None if is_alone() else Runner.of(network))
-
-
-def copies(network: torch.nn.Module, count: int, runner: Runner | None) -> list[torch.nn.Module]:
-    """Copies that share parameters; the first has the buffers too, the others have buffers like them.
-
-    Args:
-        runner: that runs one of them on each rank; None where this process runs all.
-    """
-    heard, modules = callbacks.Heard(), list(network.modules())
-    found = []
-    for index in range(count):
-        twins = {id(module): module._replicate_for_data_parallel() for module in modules}
-        buffers = {id(it): it if index == 0 else it.detach().clone() for it in network.buffers()}
-        for module in modules:
-            twin = twins[id(module)]
-            twin._parameters = dict(module._parameters)
-            twin._buffers = {
-                name: None if it is None else buffers[id(it)] for name, it in module._buffers.items()
-            }
-            twin._modules = {
-                name: None if it is None else twins[id(it)] for name, it in module._modules.items()
-            }
-        copy = twins[id(network)]
-        copy.__dict__[_REPLICA] = _Copy(runner, index, heard)
-        heard.listen(index, list(twins.values()))
-        found.append(copy)
-    return found
+    return copies.made(network, len(devices), None if is_alone() else Runner.of(network))
 
 
 def parallel_apply(
@@ -110,26 +73,24 @@ def parallel_apply(
     positional = [it if isinstance(it, list | tuple) else (it,) for it in inputs]
     named = list(kwargs_tup) if kwargs_tup else [{} for _ in positional]
     calls = list(zip(positional, named, strict=True))
-    tags = [module.__dict__.get(_REPLICA) for module in modules]
-    runners = {id(tag.runner) if isinstance(tag, _Copy) else None for tag in tags}
-    takers = [tag.index for tag in tags] if None not in runners else []
-    if is_alone() or len(runners) != 1 or len(set(takers)) < len(modules) or tags[0].runner is None:
+    tags = [tag for module in modules if (tag := copies.tag(module)) is not None and tag.runner is not None]
+    takers = [tag.index for tag in tags]
+    of_one = len({id(tag.runner) for tag in tags}) == 1 and len(set(takers)) == len(modules)
+    if is_alone() or not of_one:
         return [module(*args, **kwargs) for module, (args, kwargs) in zip(modules, calls, strict=True)]
     runner = tags[0].runner
-    own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
-    layers = tags[0].heard.layers(takers[own or 0], runner.module)
-    return apply(runner, calls, takers, layers)
+    return apply(runner, calls, takers, modules)
 
 
 def apply(
-    runner: Runner, calls: Sequence[Any], takers: Sequence[int], layers: Sequence[torch.nn.Module] = ()
+    runner: Runner, calls: Sequence[Any], takers: Sequence[int], modules: Sequence[torch.nn.Module] = ()
 ) -> list[Any]:
     """All outputs of a module, each rank having computed one of them.
 
     Args:
         calls: the arguments of each call, by place and by name.
         takers: which rank makes each call.
-        layers: those that share sums among the replicas.
+        modules: the copies that the calls are of, where there are some.
     """
     world = ranks.get_world_size()
     if len(calls) > world:
@@ -144,7 +105,8 @@ def apply(
     own = takers.index(ranks.get_rank()) if ranks.get_rank() in takers else None
     part, ties = outputs.own_part(calls, takers, own or 0)
     kept = _Buffers(runner.module) if own is None and ranks.is_main_process() else None
-    with callbacks.in_step(layers, takers, own) if layers else nullcontext():
+    copy = modules[own or 0] if modules else None
+    with nullcontext() if copy is None else copies.acting_as(copy, runner.module, own is not None):
         output = runner.run(*part)
     tensors = parts.tensors(output)
     if kept is not None:

@@ -199,6 +199,23 @@ for net in pair_:
 same("sometimes", *[[p.grad for p in net.module.a.parameters()] for net in pair_])
 assert not any(it[0].requires_grad for it in pair_[1](-torch.ones(4, 5)))
 
+# what replicas are given
+class Numbered(Net):
+    number = 7
+    def forward(self, x):
+        return super().forward(x) * (1 + self.number) + self.norm.shift
+def numbering(base, functions):
+    class Numbering(base):
+        def replicate(self, module, device_ids):
+            copies = super().replicate(module, device_ids)
+            for number, it in enumerate(copies):
+                it.number, it.norm.shift = number, number / 2
+            return copies
+    return Numbering
+reference_, model = own(numbering, net=Numbered)
+compare("numbered", reference_, model, lambda net, x, y: F.cross_entropy(net(x), y), (16, 9, 2))
+assert model.module.number == 7 and not hasattr(model.module.norm, "shift")
+
 # what can't be sent
 class Box:
     def __init__(self, inner):
@@ -530,6 +547,36 @@ try:
     assert False
 except RuntimeError as error:
     assert "run again in the backward pass" in str(error), error
+
+# DistributedDataParallel has the layers of its parts called back as well; parts of any size, and none
+class Sharded(ddp.DistributedDataParallel):
+    def replicate(self, module, device_ids):
+        copies = super().replicate(module, device_ids)
+        call_back(copies)
+        return copies
+from torch.utils.data import DataLoader, TensorDataset
+for make in (Sharded, lambda net: patched(ddp.DistributedDataParallel, None)(net)):
+    reference_, _ = own(with_callback, net=Synced)
+    model = make(copy.deepcopy(reference_.module))
+    optimizers = [torch.optim.SGD(m.parameters(), 0.05, momentum=0.9) for m in (reference_, model)]
+    data = TensorDataset(*draw(26, 9))
+    whole, loader = DataLoader(data, 8), ddp.shard(DataLoader(data, 8))
+    for (x, y), (part, of_part) in zip(whole, loader):
+        for m, optimizer, given, wanted in zip((reference_, model), optimizers, (x, part), (y, of_part)):
+            optimizer.zero_grad()
+            F.cross_entropy(m(given), wanted).backward()
+            optimizer.step()
+        close(("sharded", len(x)), reference_, model)
+    assert model.module.norm.seen == 26
+
+class Numbering(ddp.DistributedDataParallel):
+    def replicate(self, module, device_ids):
+        return [copy.deepcopy(module) for _ in device_ids]
+try:
+    Numbering(Net())(draw(4, 0)[0])
+    assert False
+except RuntimeError as error:
+    assert "returns other modules" in str(error), error
 
 # callbacks that nothing is known of
 class Odd(nn.Linear):
