@@ -122,7 +122,8 @@ class Wrap(Fact):
 
     ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
     a move is chained to the wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name
-    ``target`` ``after`` a statement.
+    ``target`` ``after`` a statement. ``stays``: the call is one of a class that is not torch's own, or makes replicas
+    by hand, and stays as it is (see ``Parallel``).
     """
 
     module: Anchor
@@ -135,6 +136,20 @@ class Wrap(Fact):
     dim: Anchor | None = None
     after: Anchor | None = None
     target: str = ""
+    stays: bool = False
+
+
+@dataclass(frozen=True)
+class Parallel(Fact):
+    """A name of torch's that becomes the runtime's, where DataParallel's work is not done by DataParallel itself.
+
+    ``kind``: "base" (``at`` is the class that a DataParallel of the project derives from), "class" (one outside the
+    project that derives from DataParallel), or the name of a function of ``torch.nn.parallel``. ``imported`` is the
+    name that ``at`` is, if it is one.
+    """
+
+    kind: str
+    imported: str = ""
 
 
 @dataclass(frozen=True)
@@ -458,6 +473,7 @@ class Facts:
     scripts: tuple[Script, ...] = ()
     lines: tuple[Lines, ...] = ()
     wraps: tuple[Wrap, ...] = ()
+    parallel: tuple[Parallel, ...] = ()
     functional: tuple[Functional, ...] = ()
     bare: tuple[Bare, ...] = ()
     loaders: tuple[Loader, ...] = ()

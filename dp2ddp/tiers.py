@@ -1,7 +1,7 @@
 """Which tier each program gets: sharded where nothing forbids it, whole batch where something forbids only that.
 
-Programs that share the line which wraps the model, or which makes the training loader, get the same: there is one such
-line, and it can say one thing.
+Programs that share the line which wraps the model, the class that wraps it, or the line which makes the training
+loader, get the same: there is one such line, and it can say one thing.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
 def _groups(facts: Facts) -> list[frozenset[Path]]:
     """The programs, those together that share a wrap or a training loader."""
     groups = [frozenset([script.path]) for script in facts.scripts]
-    for fact in (*facts.wraps, *facts.loaders):
+    for fact in (*facts.wraps, *facts.parallel, *facts.loaders):
         touched = [group for group in groups if group & fact.scripts]
         groups = [group for group in groups if group not in touched]
         if touched:

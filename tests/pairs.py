@@ -157,6 +157,20 @@ def model(inputs):
     return nn.parallel.data_parallel(net, inputs, range(2)) if inputs.is_cuda else net(inputs)
 
 """
+WHOLE = (
+    ("ddp.local_batch_size(16), " + SAMPLED, "16, shuffle=True)"),
+    ("    sampler.set_epoch(epoch)\n", ""),
+)
+UNBALANCED = """
+
+class Unbalanced({base}):
+    def scatter(self, inputs, kwargs, device_ids):
+        parts = inputs[0].split([len(inputs[0]) - 4, 4])
+        return [(part.cuda(device),) for part, device in zip(parts, device_ids)], [kwargs] * len(parts)
+
+
+"""
+OF_TORCH, OF_RUNTIME = (UNBALANCED.format(base=it) for it in ("nn.DataParallel", "ddp.DataParallel"))
 RIGHT = {
     "the program": Pair(),
     "float32 by name": Pair(
@@ -216,11 +230,11 @@ RIGHT = {
     ),
     "whole batches": Pair(
         both=((LOSS, PAIRWISE),),
-        after=(
-            ("ddp.local_batch_size(16), " + SAMPLED, "16, shuffle=True)"),
-            ("    sampler.set_epoch(epoch)\n", ""),
-            (WRAP, "model = ddp.DataParallel(net)"),
-        ),
+        after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)")),
+    ),
+    "parts of an own class": Pair(
+        before=((NET, OF_TORCH + NET), ("nn.DataParallel(net).cuda()", "Unbalanced(net).cuda()")),
+        after=(*WHOLE, (NET, OF_RUNTIME + NET), (WRAP, "model = Unbalanced(net)")),
     ),
     "a sharded loader": Pair(
         after=(
@@ -298,6 +312,12 @@ WRONG = {
         step=1,
         what="loss",
         cause="gradient factor",
+    ),
+    "parts of an own class are lost": Pair(
+        before=((NET, OF_TORCH + NET), ("nn.DataParallel(net).cuda()", "Unbalanced(net).cuda()")),
+        after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)")),
+        step=1,
+        what="loss",
     ),
     "the wrapper is bypassed": Pair(
         after=((WRAP, TORCHS), ("outputs = model(inputs)", "outputs = model.module(inputs)")),

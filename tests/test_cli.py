@@ -360,7 +360,7 @@ def test_files_that_a_program_needs_are_mended_along() -> None:
     assert done.returncode == 0, done.stderr.decode()
     assert Path("lib/more.py").read_text() == "x.cuda(async=True)\n"
     changed = Path("lib/data.py").read_text()
-    assert "\treturn" not in changed and "cuda(non_blocking=True)" in changed
+    assert "\treturn" not in changed and "non_blocking=True" in changed
     assert b"lib/data.py:7: DDP601 warning: Python 3 can't compare tabs with spaces" in done.stderr
 
 

@@ -30,8 +30,8 @@ def runtime_names() -> str:
     for name in runtime.__all__:
         value = getattr(runtime, name)
         first = re.split(r"(?<=\.)\s", (inspect.getdoc(value) or "").replace("\n", " ").replace("``", "`"))[0]
-        arguments = _arguments(value)
-        rows.append(f"| `{name}({arguments})` | {first} |")
+        called = "" if inspect.ismodule(value) else f"({_arguments(value)})"
+        rows.append(f"| `{name}{called}` | {first} |")
     return "\n".join(["| | |", "|---|---|", *rows])
 
 

@@ -19,29 +19,12 @@ REFUSED = {
         18,
         "returns the gradients of this process's part",
     ),
-    "a subclass": (
-        WRAP,
-        "class Mine(nn.DataParallel):\n    pass\n\n\nmodel = Mine(nn.DataParallel(model))",
-        "DDP503",
-        13,
-        "of its own",
-    ),
     "a look-alike": (
         WRAP,
-        "from sync_batchnorm import DataParallelWithCallback\n"
-        + WRAP
-        + "\nother = DataParallelWithCallback(model)",
+        "from parallel_things import MyDataParallel\n" + WRAP + "\nother = MyDataParallel(model)",
         "DDP503",
         11,
-        "DataParallelWithCallback",
-    ),
-    "replicas made in another way": (
-        WRAP,
-        "def patch(parallel):\n    replicate = parallel.replicate\n"
-        "    parallel.replicate = lambda *given: replicate(*given)\n\n\n" + WRAP + "\npatch(model)",
-        "DDP503",
-        11,
-        "`replicate`",
+        "parallel_things.MyDataParallel is not torch's",
     ),
     "the function": (
         LOSS,

@@ -654,10 +654,12 @@ ARGUMENTS = {
     "endless_loader": "",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",
+    "forwarding_wrapper": "--data DATA --batch-size 24",
     "frozen_backbone": "--data DATA --batch-size 24",
     "gan": "--manualSeed 5 --batchSize 24",
     "gradient_hooks": "",
     "gradient_penalty": "",
+    "graph_batches": "",
     "hidden_state": "",
     "identity_sampler": "--sampler identity",
     "iterations": "--gpus RANKS --num_steps 17",
@@ -671,12 +673,15 @@ ARGUMENTS = {
     "mixup": "--data DATA --batch-size 24 --epoch 2",
     "old_iterators": "--async",
     "old_python": "",
+    "own_scatter": "--first 2",
+    "parallel_criterion": "",
     "predictions": "",
     "progress_reports": "--flip-test",
     "random_split": "--data DATA",
     "rebuilt_loader": "",
     "spectral_norm": "",
     "sum_loss": "--data DATA --batch-size 24 --epochs 2",
+    "synced_norm": "",
     "trainer": "--data DATA --epochs 2 --batch-size 24",
     "triplet_mining": "",
     "tutorial": "--data DATA --epochs 2 --batch-size 24",
@@ -685,7 +690,7 @@ ARGUMENTS = {
     "warmup_schedule": "--data DATA",
     "weighted_sampler": "--data DATA --epochs 2 --batch-size 24",
 }
-QUICK = ("flat", "contrastive")
+QUICK = ("flat", "contrastive", "synced_norm")
 
 
 def request_for(lab: Lab, name: str, processes: int = 2, **more: object) -> Request:

@@ -27,6 +27,7 @@ from dp2ddp.analyse import (
     metrics,
     models,
     outdated,
+    parallel,
     precision,
     questions,
     reports,
@@ -107,6 +108,7 @@ def analyse(linked: Linked) -> Facts:
         scripts=starts,
         lines=tuple(_lines(context)),
         wraps=wrapped,
+        parallel=parallel.collect(context),
         functional=tuple(functional.collect(context)),
         bare=tuple(trained.values()),
         loaders=made,
@@ -115,7 +117,7 @@ def analyse(linked: Linked) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped), early),
+        devices=devices.collect(context, models.moves(context, wrapped), early, parallel.at_home(context)),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),
@@ -129,6 +131,7 @@ def analyse(linked: Linked) -> Facts:
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
+            *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *metrics.obstacles(context, batch_loops, trained),
             *differing.obstacles(context, batch_loops, judged, reported),
@@ -180,7 +183,7 @@ def _concerned(project: Project) -> list[SourceFile]:
 
 def wraps(text: str) -> bool:
     """Whether a text has to do with DataParallel."""
-    return "DataParallel" in text or "data_parallel" in text
+    return any(word in text for word in ("DataParallel", "data_parallel", "parallel_apply"))
 
 
 def _loads(text: str) -> bool:

@@ -10,7 +10,7 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_of_writer
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Call, Const, Ext, Made, handed
+from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Bound, Call, Const, Ext, Made, handed
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 
@@ -142,6 +142,8 @@ def _states(
 ) -> Iterator[tuple[ast.AST, StateDict]]:
     program = context.program
     function = call.node.func
+    if any(isinstance(callee, Bound) and isinstance(callee.owner, Made) for callee in call.callees):
+        return  # a DataParallel of the project's own has a method for it
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
         if context.is_wrapped(program.values(function.value)):
             compared = _compared(context, call)

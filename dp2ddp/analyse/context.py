@@ -14,6 +14,7 @@ from dp2ddp.analyse.iterators import Handing
 from dp2ddp.analyse.link import (
     FUNCTION,
     LOADER,
+    STEP_FUNCTIONS,
     WRAP,
     Bound,
     Call,
@@ -24,6 +25,7 @@ from dp2ddp.analyse.link import (
     Inst,
     Made,
     Program,
+    Scope,
     Value,
     Values,
     closure,
@@ -128,8 +130,15 @@ class Context:
 
     @cached_property
     def wraps(self) -> list[Call]:
-        """Every place that gives a model to nn.DataParallel."""
-        return [call for call in self.program.calls if WRAP in call.names]
+        """Every place that gives a model to nn.DataParallel, or makes replicas of one by hand."""
+        return [call for call in self.program.calls if WRAP in call.names or self.replicates(call)]
+
+    def replicates(self, call: Call) -> bool:
+        """Whether a call makes replicas of a model, outside of a DataParallel of the project's own."""
+        scope: Scope | None = call.scope
+        while scope is not None and scope.owner not in self.program.wrappers:
+            scope = scope.parent
+        return scope is None and any(STEP_FUNCTIONS.get(name) == "replicate" for name in call.names)
 
     @cached_property
     def backwards(self) -> list[ast.Call]:
@@ -329,8 +338,14 @@ class Context:
     @cached_property
     def given(self) -> dict[int, ast.expr]:
         """What each wrap is given, by the identity of its call."""
-        modules = ((id(call.node), call.argument("module", 0)) for call in self.wraps)
+        modules = ((id(call.node), self.module_of(call)) for call in self.wraps)
         return {site: module for site, module in modules if module is not None}
+
+    def module_of(self, wrap: Call) -> ast.expr | None:
+        """The model that a wrap is given."""
+        if WRAP in wrap.names:
+            return self.program.wrap_argument(wrap, "module", 0)
+        return wrap.argument("network", 0)
 
     @cached_property
     def wrapped(self) -> Values:

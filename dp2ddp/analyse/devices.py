@@ -12,10 +12,11 @@ from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle
 
 
-def collect(context: Context, skipped: set[int], early: set[int]) -> tuple[Device, ...]:
+def collect(context: Context, skipped: set[int], early: set[int], at_home: set[int]) -> tuple[Device, ...]:
     """Every place that names a GPU, but those in ``skipped`` (moves that belong to a wrap).
 
     ``early``: what runs before the ranks know which devices they have. There a device has no number yet.
+    ``at_home``: what runs where the runtime takes any device for the rank's own; how many there are counts there, too.
     """
     program = context.program
     choosing = _choosing(context)
@@ -25,6 +26,8 @@ def collect(context: Context, skipped: set[int], early: set[int]) -> tuple[Devic
             continue
         named = _devices(context, node) if id(node) not in early else _unnumbered(context, node)
         for place, device in named:
+            if id(node) in at_home and device.kind != "count":
+                continue
             if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
                 found.setdefault(id(place), device)
     found = _once(context, found)
@@ -64,7 +67,7 @@ def _choosing(context: Context) -> set[int]:
     program = context.program
     found: set[int] = set()
     for call in context.wraps:
-        given = call.argument("device_ids", 1)
+        given = program.wrap_argument(call, "device_ids", 1)
         for definition in program.definitions(given) if given is not None else ():
             statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
             if isinstance(statement, ast.Assign):

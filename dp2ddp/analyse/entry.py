@@ -343,7 +343,7 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
     for wrap in context.wraps:
         if id(wrap.node) not in runs:
             continue
-        given = wrap.argument("device_ids", 1)
+        given = context.program.wrap_argument(wrap, "device_ids", 1)
         given = None if given is None or _all_devices(context, given) else given
         expression = _by_option(context, wrap.node, given) or given
         if expression is not None:

@@ -9,7 +9,7 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, full_name, handed
+from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, closure, full_name, handed
 from dp2ddp.analyse.samples import LAYERS, OPTIONS, Frame, Samples
 
 
@@ -101,15 +101,8 @@ class Forwards(Samples):
 
     def _models(self, callee: object) -> Iterator[object]:
         """The models that a wrapped one is made of."""
-        waiting, seen = [callee], {callee}
-        while waiting:
-            inner = [it for it in self.context.inside(waiting.pop()) if it not in seen]
-            seen.update(inner)
-            for value in inner:
-                if self.context.is_wrapped(frozenset([value])):
-                    waiting.append(value)
-                else:
-                    yield value
+        every = closure(self.context.inside(callee), self.context.inside)  # type: ignore[arg-type]
+        yield from (value for value in every if not self.context.is_wrapped(frozenset([value])))
 
     def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
         """What a model hands out to one call, by each place of its forward that returns."""

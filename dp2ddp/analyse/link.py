@@ -23,6 +23,7 @@ from dp2ddp.plan import Anchor
 from dp2ddp.source import Location, Project, SourceFile, span_of
 
 CANONICAL = {
+    "torch.nn.modules.Module": "torch.nn.Module",
     "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.DataParallel": "torch.nn.DataParallel",
     "torch.nn.parallel.data_parallel.data_parallel": "torch.nn.parallel.data_parallel",
@@ -42,6 +43,31 @@ CANONICAL = {
 }
 WRAP = "torch.nn.DataParallel"
 FUNCTION = "torch.nn.parallel.data_parallel"
+# The methods in which DataParallel deals a batch to its replicas.
+STEPS = ("replicate", "scatter", "gather", "parallel_apply")
+# The functions that torch has for that, by the names of the runtime's.
+STEP_FUNCTIONS = {
+    "torch.nn.parallel.replicate": "replicate",
+    "torch.nn.parallel.replicate.replicate": "replicate",
+    "torch.nn.parallel.data_parallel.replicate": "replicate",
+    "torch.nn.parallel.scatter": "scatter",
+    "torch.nn.parallel.scatter_gather.scatter": "scatter",
+    "torch.nn.parallel.scatter_gather.scatter_kwargs": "scatter_kwargs",
+    "torch.nn.parallel.data_parallel.scatter_kwargs": "scatter_kwargs",
+    "torch.nn.parallel.parallel_apply": "parallel_apply",
+    "torch.nn.parallel.parallel_apply.parallel_apply": "parallel_apply",
+    "torch.nn.parallel.data_parallel.parallel_apply": "parallel_apply",
+    "torch.nn.parallel.gather": "gather",
+    "torch.nn.parallel.scatter_gather.gather": "gather",
+    "torch.nn.parallel.data_parallel.gather": "gather",
+}
+# Classes outside of torch that derive from DataParallel; the end of the name, where projects hold copies of them.
+DERIVED = {
+    "torch_geometric.nn.DataParallel",
+    "torch_geometric.nn.data_parallel.DataParallel",
+    "sync_batchnorm.DataParallelWithCallback",
+    "sync_batchnorm.replicate.DataParallelWithCallback",
+}
 APEX_WRAP = "apex.parallel.DistributedDataParallel"
 OTHER_WRAPS = {"torch.nn.parallel.DistributedDataParallel", APEX_WRAP}
 DDP_WRAPS = {
@@ -297,6 +323,11 @@ def closure(values: Values, after: Callable[[Value], Iterable[Value]]) -> Values
     return Ordered.of(found)
 
 
+def is_derived(name: str) -> bool:
+    """Whether a class outside the project is known to derive from DataParallel, by its full name."""
+    return any(name == known or name.endswith(f".{known}") for known in DERIVED)
+
+
 class Program:
     """A linked project: ask it for the values of an expression, the calls, and what stands round a node."""
 
@@ -311,25 +342,36 @@ class Program:
         self.order: dict[int, int] = {}
         self.modules: dict[Path, Scope] = {}
         self.by_node: dict[int, Scope] = {}
+        self.misplaced: list[ast.stmt] = []
+        """Statements that hold an anchored expression whose position is not known."""
+        self._blocks: dict[int, list[ast.stmt]] = {}
+        self._ends: dict[int, int] = {}
+        self._base_nodes: set[int] = set()
+        self.wrappers: frozenset[Cls] = frozenset()
+        """The classes of the project whose objects are DataParallels."""
+        self._forget()
+        for file in self.files:
+            self._collect(file.tree, file, None)
+        self._link()
+        if wrappers := frozenset(self._wrapping()):
+            self._forget()
+            self.wrappers = wrappers
+            self._link()
+
+    def _forget(self) -> None:
+        """What linking finds out."""
         self._definitions: dict[tuple[int, str], dict[int, set[Value]]] = defaultdict(dict)
         self._definition_nodes: dict[int, ast.AST] = {}
         self._fields: dict[Value, dict[str, dict[int, set[Value]]]] = defaultdict(dict)
         self._returns: dict[int, set[Value]] = defaultdict(set)
         self._values: dict[int, Values] = {}
         self._calls: dict[int, Call] = {}
-        self.misplaced: list[ast.stmt] = []
-        """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
         self._running_scope: int | None = None
         self._readers: dict[object, set[int]] = defaultdict(set)
         """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
         self._stale: set[int] = set()
         """The functions that have read what has changed since."""
-        self._base_nodes: set[int] = set()
-        self._families: dict[Cls, list[Value]] = {}
-        self._subclasses: dict[Value, list[Cls]] = {}
-        self._blocks: dict[int, list[ast.stmt]] = {}
-        self._ends: dict[int, int] = {}
         self._in_order: dict[tuple[int, str], _Definitions] = {}
         self._kept: dict[tuple[int, int, str], tuple[int, list[int]]] = {}
         self._asked_for_wraps = False
@@ -338,9 +380,8 @@ class Program:
         self._entering: dict[int, frozenset[int]] = {}
         self._entering_of: dict[int, frozenset[int]] = {}
         self._entering_deep: dict[frozenset[int], frozenset[int]] = {}
-        for file in self.files:
-            self._collect(file.tree, file, None)
-        self._link()
+        self._families: dict[Cls, list[Value]] = {}
+        self._subclasses: dict[Value, list[Cls]] = {}
 
     # Structure
 
@@ -510,6 +551,29 @@ class Program:
     def _wrote(self, key: object) -> None:
         if key in self._readers:
             self._stale |= self._readers[key]
+
+    def _wrapping(self) -> Iterator[Cls]:
+        """The classes that derive from DataParallel, and modules that do with replicas what it does."""
+        for scope in self.scopes:
+            if scope.is_class:
+                cls = Cls(scope.index)
+                names = {full_name(base) for base in self.bases(cls)}
+                if WRAP in names or any(map(is_derived, names)) or self._replicates(cls):
+                    yield cls
+
+    def _replicates(self, cls: Cls) -> bool:
+        """Whether a class is a copy of torch's own: a module whose methods make replicas, and run them."""
+        if Ext("torch.nn.Module") not in self.bases(cls):
+            return False
+        functions = [it for it in self.scopes if it.owner == cls]
+        calls = (
+            self._calls.get(id(node))
+            for it in functions
+            for node in self.body(it)
+            if isinstance(node, ast.Call)
+        )
+        steps = {STEP_FUNCTIONS.get(name) for call in calls if call is not None for name in call.names}
+        return {"replicate", "parallel_apply"} <= steps
 
     def _grow(self, target: set[Value], values: Iterable[Value], key: object) -> None:
         before = len(target)
@@ -1010,7 +1074,7 @@ class Program:
         self._asked_for_wraps |= isinstance(value, ast.Call)
         while isinstance(value, ast.Call):
             self._read(id(value.func))
-            if Ext(WRAP) in self._values.get(id(value.func), NOTHING):
+            if any(map(self.is_wrapper, self._values.get(id(value.func), NOTHING))):
                 return True
             value = value.func.value if isinstance(value.func, ast.Attribute) else None
         return False
@@ -1029,9 +1093,11 @@ class Program:
             case Inst() | Cls():
                 return self._member(owner, name, node)
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
-                given = self._argument_values(owner, 0)
                 # `model = nn.DataParallel(model)` in two branches: what each wraps is not the other's wrapper
+                given = self._wrapped(owner)
                 return frozenset(v for v in given if not (isinstance(v, Made) and v.name == WRAP))
+            case Made(name=made) if made == WRAP and (found := self._of_own_class(owner, name, node)):
+                return found
             case Made() | Member() | Coll():
                 stored: set[Value] = set()
                 for values in self._field(owner, name).values():
@@ -1042,6 +1108,129 @@ class Program:
                     at, depth = at.owner, depth + 1
                 return frozenset(stored | ({Member(owner, name)} if depth < 4 else set()))
         return NOTHING
+
+    # DataParallels of classes of the project
+
+    def is_wrapper(self, callee: object) -> bool:
+        """Whether a callee makes a DataParallel."""
+        return callee in self.wrappers or (
+            isinstance(callee, Ext) and (callee.name == WRAP or is_derived(callee.name))
+        )
+
+    def own_classes(self, wrap: Value) -> list[Cls]:
+        """The classes of the project that a DataParallel may be of."""
+        call = self._calls.get(wrap.site) if isinstance(wrap, Made) and wrap.name == WRAP else None
+        return [it for it in call.callees if isinstance(it, Cls) and it in self.wrappers] if call else []
+
+    def _of_own_class(self, wrap: Made, name: str, node: ast.AST) -> Values:
+        """What a DataParallel has that its class gives it; and what its model has, where it hands on what is asked."""
+        classes = self.own_classes(wrap)
+        if not classes:
+            return NOTHING
+        owners = [wrap, *(base for cls in classes for base in self.bases(cls))]
+        found = {it for owner in owners for entries in self._field(owner, name).values() for it in entries}
+        for cls in classes:
+            found |= {self._method(it, wrap) for it in self._inherited(cls, name)}
+        if not found and any(self._inherited(cls, "__getattr__") for cls in classes):
+            found |= {it for inner in self._wrapped(wrap) for it in self._attribute(inner, name, node)}
+        return frozenset(found)
+
+    def _inherited(self, cls: Cls, name: str) -> Values:
+        """What the project gives a class under a name: its own, or that of the first base that has one."""
+        for base in self.bases(cls):
+            if isinstance(base, Cls):
+                self._read((base.scope, name))
+            if isinstance(base, Cls) and (base.scope, name) in self._definitions:
+                return frozenset().union(*self._definitions[base.scope, name].values())
+        return NOTHING
+
+    def steps(self, wrap: Value) -> dict[str, set[int]]:
+        """What a call of a DataParallel runs of its own classes: their functions, by name."""
+        found: dict[str, set[int]] = {}
+        for cls in self.own_classes(wrap):
+            for name in ("__call__", "forward", *STEPS):
+                scopes = {it.scope for it in self._inherited(cls, name) if isinstance(it, Func)}
+                if scopes:
+                    found.setdefault(name, set()).update(scopes)
+        return found
+
+    def wrap_argument(self, call: Call, keyword: str, position: int) -> ast.expr | None:
+        """What a call gives DataParallel's own ``__init__`` for a parameter, through those of classes that derive."""
+        if not any(map(self.is_wrapper, call.callees)):
+            return None
+        classes = [it for it in call.callees if isinstance(it, Cls) and it in self.wrappers]
+        if not classes:
+            return call.argument(keyword, position)
+        for cls in classes:
+            found = self._handed_up(cls, call, keyword, position)
+            if found is not None:
+                return found
+        return None
+
+    def _handed_up(
+        self, cls: Cls, call: Call, keyword: str, position: int, seen: frozenset[int] = frozenset()
+    ) -> ast.expr | None:
+        """The same, for one class: what its ``__init__`` gives ``super().__init__``, and the call gives it."""
+        for init in self._inherited(cls, "__init__"):
+            scope = self.scopes[init.scope] if isinstance(init, Func) else None
+            if scope is None or scope.owner is None or scope.index in seen:
+                continue
+            bases = [it for it in self.bases(scope.owner) if it != scope.owner]
+            own = next((it for it in bases if isinstance(it, Cls) and self._inherited(it, "__init__")), None)
+            for above in self._calls_up(scope):
+                if own is not None:
+                    given = self._handed_up(own, above, keyword, position, seen | {scope.index})
+                else:
+                    given = above.argument(keyword, position)
+                if given is not None:
+                    return self._given_by(call, given, scope)
+                if own is None and (found := call.argument(keyword, _handed_on(above, position, scope))):
+                    return found
+            return self._assigned(scope, keyword, call)
+        return call.argument(keyword, position)
+
+    def _calls_up(self, init: Scope) -> Iterator[Call]:
+        """``super().__init__(…)`` in an ``__init__``."""
+        for node in self.body(init):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="__init__", value=ast.Call(func=ast.Name(id="super")))):
+                    yield Call(node, init, NOTHING)
+                case ast.Call(func=ast.Attribute(attr="__init__", value=base), args=[_, *args]):
+                    if any(map(self.is_wrapper, self.values(base))):
+                        yield Call(ast.Call(node.func, args, node.keywords), init, NOTHING)
+
+    def _assigned(self, init: Scope, name: str, call: Call) -> ast.expr | None:
+        """``self.module = module``, in an ``__init__`` that hands nothing up: the first parameter that is given so."""
+        for node in self.body(init):
+            match node:
+                case ast.Assign(
+                    targets=[ast.Attribute(value=ast.Name(id=me), attr=attr)], value=ast.Name() as value
+                ) if (attr == name and init.params[:1] == [me] and value.id in init.params):
+                    return self._given_by(call, value, init)
+        return None
+
+    def _given_by(self, call: Call, given: ast.expr, scope: Scope) -> ast.expr | None:
+        """What a call gives a function, where that hands on one of its parameters; else what it hands on itself."""
+        named = [it.arg for it in scope.node.args.kwonlyargs]  # type: ignore[attr-defined]
+        match given:
+            case ast.Name(id=name) if name in scope.params:
+                return call.argument(name, scope.params.index(name) - 1)
+            case ast.Name(id=name) if name in named:
+                return call.argument(name)
+        return given
+
+    def _wrapped(self, wrap: Made) -> Values:
+        """The modules that a DataParallel may wrap."""
+        call = self._calls.get(wrap.site)
+        if call is None:
+            return NOTHING
+        given = (
+            call.argument("module", 0) if call.names & DDP_WRAPS else self.wrap_argument(call, "module", 0)
+        )
+        if given is None:
+            return NOTHING
+        self._read(id(given))
+        return self._values.get(id(given), NOTHING)
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
@@ -1088,14 +1277,14 @@ class Program:
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
 
-    def _method(self, value: Value, owner: Inst | Cls) -> Value:
+    def _method(self, value: Value, owner: Inst | Cls | Made) -> Value:
         """What is found in a class, as it comes out of an object or out of the class itself."""
         if not isinstance(value, Func):
             return value
         marks = getattr(self.scopes[value.scope].node, "decorator_list", [])
         if any(isinstance(mark, ast.Name) and mark.id == "classmethod" for mark in marks):
             return Bound(value, owner.cls if isinstance(owner, Inst) else owner)
-        return Bound(value, owner) if isinstance(owner, Inst) else value
+        return Bound(value, owner) if isinstance(owner, Inst | Made) else value
 
     def _derived(self, cls: Cls) -> list[Cls]:
         """Subclasses whose fields a method of the base may read."""
@@ -1117,10 +1306,22 @@ class Program:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
             self._calls[id(node)] = Call(node, scope, NOTHING)
             return self._super(scope, node)
+        if any(map(self.is_wrapper, callees)):
+            callees |= {Ext(WRAP)}
         self._calls[id(node)] = Call(node, scope, callees)
         found: set[Value] = set()
         for callee in callees:
             match callee:
+                case Cls() if callee in self.wrappers:
+                    for init in self._inherited(callee, "__init__"):
+                        if isinstance(init, Func):
+                            self._invoke(init, Made(WRAP, id(node)), node)
+                case Ext() if is_derived(callee.name):
+                    pass
+                case Made(name=made) if made == WRAP:
+                    for name in ("__call__", "forward"):
+                        for scope_index in self.steps(callee).get(name, ()):
+                            found |= self._invoke(Func(scope_index), callee, node)
                 case Func():
                     found |= self._invoke(callee, None, node)
                 case Bound():
@@ -1425,6 +1626,8 @@ class Program:
                     )
                 case Made(name="functools.partial"):
                     found |= self._partial(value)
+                case Made() if value in call.callees:
+                    found |= set().union(*self.steps(value).values())
         return found
 
     def _partial(self, made: Made) -> set[int]:
@@ -1474,6 +1677,14 @@ class Program:
             every = map(self.called_scopes, self.scopes[index].body)
             self._entering_of[index] = frozenset().union(*every)
         return self._entering_of[index]
+
+
+def _handed_on(call: Call, position: int, scope: Scope) -> int | None:
+    """Where a method is given what it hands on at a position: among its ``*args``, behind its own parameters."""
+    for place, argument in enumerate(call.node.args):
+        if isinstance(argument, ast.Starred):
+            return len(scope.params) - 1 + position - place if position >= place else None
+    return None
 
 
 def handed(node: ast.Call) -> list[ast.expr]:

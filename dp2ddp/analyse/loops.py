@@ -316,7 +316,7 @@ def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
         case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
             return True
         case ast.Call(func=ast.Name(id="len"), args=[held]):
-            wraps = (call.argument("device_ids", 1) for call in context.wraps)
+            wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
             return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
         case ast.Call():
             return is_call_of(context, node, COUNT)

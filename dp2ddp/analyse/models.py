@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse import branches, functional
+from dp2ddp.analyse import branches, functional, parallel
 from dp2ddp.analyse.conditions import (
     COUNT,
     asks_for_gpus,
@@ -22,22 +22,21 @@ from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
     DDP_WRAPS,
     FUNCTION,
+    STEPS,
     WRAP,
     Call,
-    Cls,
     Ext,
+    Func,
     Inst,
     Mod,
     Values,
     full_name,
     handed,
 )
-from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
-# The methods in which DataParallel deals a batch to its replicas.
-STEPS = ("replicate", "scatter", "gather", "parallel_apply")
 # What a wrapped model has as a bare one has it.
 MODULE_NAMES = frozenset("""
     module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
@@ -57,20 +56,16 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for call in context.program.calls:
         if FUNCTION in call.names:
             yield _replicating(context, call)
-        for callee in call.callees:
-            if isinstance(callee, Cls) and any(_is_wrap(base) for base in program.bases(callee)):
-                yield context.obstacle(
-                    call.node,
-                    f"{program.scopes[callee.scope].node.name} is a DataParallel of its own",  # type: ignore[attr-defined]
-                    "use nn.DataParallel itself, or convert this model by hand",
-                )
+        trained = context.runs_in_training(call.node)
+        for callee in call.callees if (trained or not context.scripts) and WRAP not in call.names else ():
             if isinstance(callee, Ext) and _looks_alike(callee.name):
                 yield context.obstacle(
                     call.node,
-                    f"{callee.name} is not torch's DataParallel",
-                    "use nn.DataParallel itself, or convert this model by hand",
+                    f"{callee.name} is not torch's DataParallel, and no class of this project",
+                    "use nn.DataParallel itself, convert this model by hand, or, where the class derives from "
+                    "nn.DataParallel, take its file into the project",
                 )
-        if call.names & DDP_WRAPS and context.runs_in_training(call.node):
+        if call.names & DDP_WRAPS and trained:
             yield context.obstacle(
                 call.node,
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
@@ -79,13 +74,15 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
-                by_option = _is_by_option(context, statement)
+                given = [it for it in program.values(statement.value) if isinstance(it, Func)]
+                scopes = [program.scopes[it.scope] for it in given]
+                if step == "replicate" and parallel.calls_back(context, scopes):
+                    continue
                 yield context.obstacle(
                     statement,
-                    f"this changes what DataParallel does with its replicas: its `{step}`"
-                    + "; with the option that asks for it, several processes end here and say so" * by_option,
-                    "use layers that need no such thing, torch.nn.SyncBatchNorm for one, then convert",
-                    SHARDED_ONLY if by_option else ANY_TIER,
+                    f"this changes what DataParallel does with its replicas: its `{step}`",
+                    "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
+                    SHARDED_ONLY,
                 )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
@@ -112,24 +109,6 @@ def _replicating(context: Context, call: Call) -> Obstacle:
         "data_parallel() replicates the model at every call",
         "wrap the model once with nn.DataParallel, then convert",
     )
-
-
-def _is_by_option(context: Context, node: ast.AST, depth: int = 0) -> bool:
-    """Whether a place is come to by an option only: ``if args.sync_bn:`` round it, or round its function's calls.
-
-    One by which a model is wrapped is none: without it there would be nothing to convert.
-    """
-    inside, wraps = node, {id(call.node) for call in context.wraps}
-    for around in context.program.ancestors(node):
-        if isinstance(around, ast.If) and inside in around.body:
-            match around.test:
-                case ast.Attribute(value=ast.Name()) | ast.Subscript(value=ast.Name(), slice=ast.Constant()):
-                    return not any(id(it) in wraps for it in ast.walk(around))
-        if isinstance(around, ast.FunctionDef):
-            calls = context.callers.get(context.program.by_node[id(around)].index, ())
-            return depth < 3 and bool(calls) and all(_is_by_option(context, it, depth + 1) for it in calls)
-        inside = around
-    return False
 
 
 def untracked(context: Context) -> Iterator[ast.expr]:
@@ -332,10 +311,6 @@ def is_called(context: Context, module: Inst, name: str) -> bool:
     )
 
 
-def _is_wrap(base: object) -> bool:
-    return isinstance(base, Ext) and base.name == WRAP
-
-
 def _looks_alike(name: str) -> bool:
     last = name.rpartition(".")[2]
     return (
@@ -355,6 +330,8 @@ class _Outer:
 def _wrap(context: Context, call: Call) -> Wrap:
     program = context.program
     anchor = program.anchor(call.node)
+    if parallel.stays(context, call):
+        return _staying(context, call)
     module = call.argument("module", 0)
     dim = call.argument("dim", 3)
     if isinstance(dim, ast.Constant) and dim.value == 0:
@@ -391,6 +368,22 @@ def _wrap(context: Context, call: Call) -> Wrap:
         device = _asked_about(context, statement) or device
     at = program.anchor(outer.node)
     return replace(wrap, at=at, device=device, moves=moves, moved=outer.moved, condition=condition)
+
+
+def _staying(context: Context, call: Call) -> Wrap:
+    """A wrap in a class that is not torch's own: that needs a condition to go only where the batches are divided."""
+    wrap = parallel.wrap(context, call)
+    statement, module = context.program.statement(call.node), context.module_of(call)
+    if wrap.problem is not None or module is None:
+        return wrap
+    condition = _condition(context, call.node, module, statement)
+    if condition is None or isinstance(condition, Problem):
+        return replace(wrap, problem=condition)
+    if condition.option or condition.alternative or condition.guard or not condition.whole:
+        return replace(
+            wrap, problem=_unclear("the model is wrapped under a condition", "wrap it in every case")
+        )
+    return replace(wrap, condition=condition)
 
 
 def _in_place_of_calls(context: Context, wrap: Wrap, module: ast.expr, statement: ast.stmt) -> Wrap:
@@ -866,7 +859,7 @@ def _movable(
 def moves(context: Context, wraps: tuple[Wrap, ...]) -> set[int]:
     """Identities of the moves that a wrap takes over: those chained to it, and later ones of the same model."""
     removed = {anchor for wrap in wraps for anchor in wrap.moves}
-    taking = {wrap.call for wrap in wraps if wrap.problem is None}
+    taking = {wrap.call for wrap in wraps if wrap.problem is None and not wrap.stays}
     found: set[int] = set()
     for call in context.wraps:
         if context.program.anchor(call.node) not in taking:

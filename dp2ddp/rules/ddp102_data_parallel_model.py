@@ -5,11 +5,18 @@ training can't be shown to allow that, it becomes ``ddp.DataParallel``: every pr
 its part of it, and gets the whole output, as with nn.DataParallel. The model is moved to its device first. A condition
 that only asks whether there are several GPUs goes: one process is a case like any other. ``device_ids`` chooses the
 devices of the processes (DDP101).
+
+A class of the project that derives from nn.DataParallel derives from one of these two, and its calls stay. Where it has
+a ``scatter``, a ``gather`` or another step of its own, that is ``ddp.DataParallel``: ``scatter`` is given the whole
+batch in every process, each computes its part, and ``gather`` is given the outputs of all. Where it only has layers
+called back, synchronised BatchNorm, these share their sums between the processes in both. The functions of
+``torch.nn.parallel`` have their likes in ``ddp.parallel``. A class from elsewhere that derives from nn.DataParallel,
+PyTorch Geometric's for one, is adapted: ``ddp.adapted(DataParallel)(model)``.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Condition, Facts, Tier, Wrap
+from dp2ddp.facts import Condition, Facts, Parallel, Tier, Wrap
 from dp2ddp.plan import (
     Anchor,
     DropImport,
@@ -64,7 +71,37 @@ for epoch in range(2):
         loss.backward()
         optimizer.step()
 """,
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Unbalanced(nn.DataParallel):
+    def scatter(self, inputs, kwargs, device_ids):
+        rest = (len(inputs[0]) - 2) // (len(device_ids) - 1)
+        sizes = [len(inputs[0]) - rest * (len(device_ids) - 1)] + [rest] * (len(device_ids) - 1)
+        parts = zip(inputs[0].split(sizes), device_ids)
+        return [(part.cuda(device),) for part, device in parts], [kwargs] * len(sizes)
+
+
+model = Unbalanced(nn.Linear(8, 2)).cuda()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True)
+for epoch in range(2):
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(model(inputs), targets.cuda()).backward()
+        optimizer.step()
+""",
 )
+
+SAID = {
+    "base": "this class is a DataParallel",
+    "class": "this class derives from nn.DataParallel",
+}
 
 
 def check(facts: Facts) -> Iterator[Finding]:
@@ -73,10 +110,31 @@ def check(facts: Facts) -> Iterator[Finding]:
         tiers = facts.tiers(wrap)
         if wrap.problem is None or not wrap.problem.forbids & tiers:
             edits = tuple(_edits(wrap, Tier.WHOLE_BATCH in tiers))
-            yield finding(wrap.at, "this model is wrapped in DataParallel", "", edits)
+            if edits:
+                yield finding(wrap.at, "this model is wrapped in DataParallel", "", edits)
+    for name in facts.parallel:
+        yield from trouble(facts, name)
+        said = SAID.get(name.kind, "this is a step of DataParallel")
+        yield finding(name.at, said, "", tuple(_renamed(name, Tier.WHOLE_BATCH in facts.tiers(name))))
+
+
+def _renamed(name: Parallel, whole_batch: bool) -> Iterator[Edit]:
+    yield runtime_import(name.path, name.ddp)
+    if name.imported and name.kind != "class":
+        yield DropImport(name.path, name.imported)
+    template = f"{{ddp}}.parallel.{name.kind}"
+    if name.kind == "base":
+        template = "{ddp}.DataParallel" if whole_batch else "{ddp}.DistributedDataParallel"
+    elif name.kind == "class":
+        template = "{ddp}.adapted({class})"
+    yield Replace(name.at, template, {"ddp": name.ddp, "class": name.at})
 
 
 def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
+    if wrap.stays:
+        if wrap.condition is not None and not whole_batch:
+            yield Unwrap(wrap.condition.at)
+        return
     yield runtime_import(wrap.path, wrap.ddp)
     if wrap.imported:
         yield DropImport(wrap.path, wrap.imported)

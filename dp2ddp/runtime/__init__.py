@@ -4,11 +4,12 @@ Depends on torch alone (2.4 or newer) and on nothing else of dp2ddp: the folder 
 In a plain process everything works as if it were not there.
 """
 
+from . import parallel
 from .arguments import take_local_rank
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
-from .data_parallel import DataParallel, data_parallel
+from .data_parallel import DataParallel, adapted, data_parallel
 from .devices import use_devices
 from .gradients import sync_gradients
 from .loss import batch_loss, loss_weight, whole_batch
@@ -31,6 +32,7 @@ take_local_rank()
 __all__ = [
     "DataParallel",
     "DistributedDataParallel",
+    "adapted",
     "barrier",
     "batch_loss",
     "data_parallel",
@@ -53,6 +55,7 @@ __all__ = [
     "mean",
     "on_main_process",
     "open",
+    "parallel",
     "print",
     "save",
     "shard",

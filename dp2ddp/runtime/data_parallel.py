@@ -8,36 +8,31 @@ is that of the whole batch, on every rank. What holds, and why:
   DistributedDataParallel's average to cancel the W. Nothing else weighs.
 - *Fewer chunks than ranks.* The others run the first chunk again; nothing of it goes into outputs or gradients.
 - *Buffers.* Rank 0's are kept after each forward, as nn.DataParallel keeps replica 0's.
-- *Random numbers.* Outside of the forward the ranks must go on drawing the same, but the forward draws other amounts on
-  each of them (dropout on chunks of 3 and of 1 row). So it draws from a stream of its own.
-- *Ranks that hold different batches all the same* are noticed in the first training forwards, and now and then later.
+- *Random numbers*, and ranks that hold different batches all the same: see ``runner``.
+- *Classes of one's own* that derive from it may replace the steps of nn.DataParallel's forward, ``scatter``,
+  ``replicate``, ``parallel_apply`` and ``gather``, or the forward that goes them (see ``parallel``).
 """
 
 from __future__ import annotations
 
-import hashlib
-import itertools
-import math
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+import inspect
 from dataclasses import dataclass
+from types import FunctionType
 from typing import Any
 
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import compiling, evaluation, graph, nested, parts, ranks, rows, streams
+from . import compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
 from .exchange import exchange
-from .model import DistributedDataParallel, cuda_index
+from .outputs import ungathered
+from .runner import Inputs, Runner, listed
 from .scatter import Call, scatter
 
 _FORWARD = "DataParallel's forward"
-_COMPARED_FIRST = 4  # training forwards whose inputs are compared, from the first one
-_COMPARED_EVERY = 100  # and then one in so many
-_ELEMENTS = 64  # that are compared of each tensor, evenly spread
-_numbers = itertools.count()
 _STEPS = ("replicate", "scatter", "parallel_apply", "gather")  # of nn.DataParallel's forward
-_TOLERANCE = 1e-3  # relative: inputs that other layers computed differ in their last bits
+_AT_HOME = ("forward", "scatter", "gather")  # what may name devices
 
 
 def data_parallel(
@@ -75,71 +70,119 @@ class DataParallel(torch.nn.DataParallel):
     first forward. A module that is on the CPU then, where the rank has a GPU, goes there. In a plain process or a
     group of one a call is one of the module, with the inputs moved to its GPU.
 
+    A class that derives from it may have a ``scatter`` and a ``gather`` of its own, with what nn.DataParallel gives
+    them: ``scatter`` gets the whole batch, on every rank, and ``device_ids`` of as many entries as there are ranks, all
+    of them this rank's device; each rank runs its part of what it returns, which may be anything. ``gather`` gets the
+    outputs of all parts, in order and with their graph, on this rank's device. A GPU that one of them names by its
+    number is this rank's, too. A forward of its own may go nn.DataParallel's steps by itself.
+
     Args:
-        module: the model.
-        device_ids, output_device: kept as the script has them. The rank's own device is used, whatever they say, but
-            outputs go to the CPU with ``output_device=-1``.
+        module: the model; a class of one's own may also assign it as ``self.module``.
+        device_ids: taken as nn.DataParallel takes them. Each rank uses its own device, whatever they say.
+        output_device: the same, but outputs go to the CPU where it is -1.
         dim: the dimension of the samples, in inputs and outputs.
 
+    Attributes:
+        device_ids: this rank's GPU, as often as there are ranks; empty in a plain process without a GPU.
+        output_device: this rank's GPU, or -1.
+
     Raises:
-        RuntimeError: in a forward, the ranks were given different batches, or returned outputs that don't fit together;
-            in a backward pass, ``torch.autograd.grad`` with respect to parameters, of which no rank knows the whole;
-            where a step of nn.DataParallel's forward is replaced, its ``replicate`` for one.
-        TypeError: in a forward, an output is neither a tensor nor None.
+        RuntimeError: in a forward, the ranks were given different batches, or returned outputs that don't fit together,
+            or there are more parts than ranks; in a backward pass, ``torch.autograd.grad`` with respect to parameters,
+            of which no rank knows the whole.
+        TypeError: in a forward, an output is neither a tensor nor None, and no ``gather`` of one's own takes it.
     """
 
+    dim = 0
+    _has_come = False  # whether the module is where it computes
+    _gathers_on_cpu = False
+
     def __init__(
-        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+        self,
+        module: torch.nn.Module | None = None,
+        device_ids: Any = None,
+        output_device: Any = None,
+        dim: int = 0,
     ) -> None:
         torch.nn.Module.__init__(self)
-        self.module = module
+        if module is not None:
+            self.module = module
         self.dim = dim
-        self.device_ids = list(range(ranks.get_world_size()) if device_ids is None else device_ids)
         self.output_device = output_device
-        if output_device is None and self.device_ids:
-            self.output_device = self.device_ids[0]
         if ranks.get_world_size() > 1:
             compiling.leave_out()
         self._forget()
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        for name in _AT_HOME:
+            step = inspect.getattr_static(cls, name)
+            if isinstance(step, FunctionType) and _is_own(step, name):
+                setattr(cls, name, home.at_home(step))
+
     def _forget(self) -> None:
         """What is no part of a copy."""
-        self._has_come = False  # whether the module is where it computes
-        self._replicas: list[_Replica] = []  # at most one; in a list, so that it is no submodule
-        self._draws: list[_Draws] = []
-        self._forwards = 0  # training forwards so far
+        self._has_come = False
+        self._runners: list[Runner] = []  # at most one; in a list, so that it is no submodule
 
     def __setattr__(self, name: str, value: Any) -> None:
-        if name in _STEPS and ranks.get_world_size() > 1:
-            raise RuntimeError(
-                f"this changes what nn.DataParallel does with its replicas, its `{name}`, and there are none: each "
-                "process has a module of its own. Use layers that need no such thing, torch.nn.SyncBatchNorm for one"
-            )
-        super().__setattr__(name, value)
+        own = name in _AT_HOME and callable(value)  # a step of this object alone
+        super().__setattr__(name, home.at_home(value) if own else value)
+
+    # What nn.DataParallel says of devices
+
+    @property
+    def device_ids(self) -> list[int]:
+        device = ranks.device()
+        count = 1 if evaluation.is_running() else ranks.get_world_size()
+        if device.type == "cpu" and ranks.get_world_size() == 1:
+            return []
+        return [device.index or 0] * count
+
+    @device_ids.setter
+    def device_ids(self, _: Any) -> None:
+        """Each rank has its own device."""
+
+    @property
+    def output_device(self) -> int:
+        return -1 if self._gathers_on_cpu else ranks.device().index or 0
+
+    @output_device.setter
+    def output_device(self, wanted: Any) -> None:
+        self._gathers_on_cpu = parallel.is_cpu(wanted)
+
+    @property
+    def src_device_obj(self) -> torch.device:
+        """The device of the module."""
+        return ranks.device()
+
+    # A call
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self._has_come:
             self._come_to_device()
-        if ranks.is_alone(_FORWARD) or evaluation.is_running():
+        alone = ranks.is_alone(_FORWARD)
+        if self._has_own_steps() and self.device_ids:
+            return self._forward_by_steps(inputs, kwargs, alone)
+        if alone or evaluation.is_running():
             return self._forward_alone(inputs, kwargs)
-        if not self._replicas:
-            self._replicas.append(self._replicated())
-            self._draws.append(_Draws(next(_numbers)))
-        replica = self._replicas[0]
-        replica.unsettle()
-        described = self._describe((inputs, kwargs))  # the module may change its inputs
-        calls = self._scatter(inputs, kwargs)
+        runner = self._runner()
+        runner.replica.unsettle()
+        described = runner.describe((inputs, kwargs))  # the module may change its inputs
+        calls = self._chunks(inputs, kwargs)
         rank = ranks.get_rank()
         has_chunk = rank < len(calls)
-        own_inputs, own_kwargs = calls[rank if has_chunk else 0]
-        with self._draws[0].drawn(replica.device):
-            output = replica(*own_inputs, **own_kwargs)
-        if torch.is_grad_enabled() or self.module.training:
-            replica.share_buffers()
-        return self._gather(output, has_chunk, described)
+        output = runner.run(*calls[rank if has_chunk else 0])
+        runner.has_run()
+        return self._whole(output, has_chunk, described)
 
-    def _replicated(self) -> _Replica:
-        return _Replica(self.module)
+    def _runner(self) -> Runner:
+        if not self._runners:
+            self._runners.append(self._make_runner())
+        return self._runners[0]
+
+    def _make_runner(self) -> Runner:
+        return Runner(self.module)
 
     def _come_to_device(self) -> None:
         self._has_come = True
@@ -152,11 +195,49 @@ class DataParallel(torch.nn.DataParallel):
         if first is not None and first.device.type == "cuda" and (inputs or kwargs):
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, first.device, False)
             inputs, kwargs = moved[0], moved_kwargs[0]
-        return self.module(*inputs, **kwargs)
+        with home.away():
+            return self.module(*inputs, **kwargs)
+
+    # In nn.DataParallel's steps, where a class or an object has some of its own
+
+    def _has_own_steps(self, *names: str) -> bool:
+        return any(
+            name in self.__dict__ or _is_own(inspect.getattr_static(type(self), name), name)
+            for name in names or _STEPS
+        )
+
+    def _forward_by_steps(self, inputs: tuple[Any, ...], kwargs: dict[str, Any], alone: bool) -> Any:
+        inputs, kwargs = self.scatter(inputs, kwargs, self.device_ids)
+        if not inputs and not kwargs:
+            inputs, kwargs = ((),), ({},)
+        if alone:  # nn.DataParallel gathers nothing on one GPU
+            return self.module(*inputs[0], **kwargs[0])
+        if self._has_own_steps("replicate", "parallel_apply"):
+            replicas = self.replicate(self.module, self.device_ids[: len(inputs)])
+            found = self.parallel_apply(replicas, inputs, kwargs)
+        elif evaluation.is_running():
+            found = [self.module(*it, **named) for it, named in zip(inputs, kwargs, strict=True)]
+        else:
+            found = parallel.apply(self._runner(), [*zip(inputs, kwargs, strict=True)], range(len(inputs)))
+        return self.gather(found, self.output_device)
+
+    def replicate(self, module: torch.nn.Module, device_ids: Any) -> list[torch.nn.Module]:
+        if module is not self.module or parallel.is_alone():
+            return parallel.replicate(module, device_ids)
+        return copies.made(module, len(device_ids), self._runner())
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Any) -> Any:
+        return parallel.scatter_kwargs(inputs, kwargs, device_ids, self.dim)
+
+    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> list[Any]:
+        return parallel.parallel_apply(replicas, inputs, kwargs)
+
+    def gather(self, outputs: Any, output_device: Any) -> Any:
+        return parallel.gather(outputs, output_device, self.dim)
 
     # Into chunks
 
-    def _scatter(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Call]:
+    def _chunks(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Call]:
         """The calls that all ranks make, as many as there are chunks; in this rank's own, tensors with their graph."""
         world = ranks.get_world_size()
         calls = scatter(inputs, kwargs, world, lambda tensor: tensor.chunk(world, self.dim))
@@ -178,26 +259,24 @@ class DataParallel(torch.nn.DataParallel):
 
     # And whole again
 
-    def _gather(self, output: Any, has_chunk: bool, inputs: _Inputs) -> Any:
+    def _whole(self, output: Any, has_chunk: bool, inputs: Inputs) -> Any:
         """All ranks' outputs joined, with their graph."""
         leaves = nested.flatten(output, dataclasses=True)
         for leaf in leaves:
             if leaf is not None and not isinstance(leaf, torch.Tensor):
-                raise TypeError(
-                    f"{type(self.module).__name__} returns an object of type {type(leaf).__name__}, and DataParallel "
-                    "can gather tensors and None only, also in lists, tuples, dicts and dataclasses"
-                )
+                raise TypeError(ungathered(leaf, type(self.module).__name__))
         own = [None if leaf is None else _Own.of(leaf, self.dim, has_chunk) for leaf in leaves]
         answers = exchange(_FORWARD, (inputs, [_Output() if it is None else it.output for it in own]))
-        self._compare([theirs for theirs, _ in answers], [outputs for _, outputs in answers])
-        columns = zip(*(outputs for _, outputs in answers), strict=True)
-        whole = [self._gather_one(it, column) for it, column in zip(own, columns, strict=True)]
+        self._runner().compare([theirs for theirs, _ in answers])
+        self._compare_outputs([theirs for _, theirs in answers])
+        columns = zip(*(theirs for _, theirs in answers), strict=True)
+        whole = [self._whole_one(it, column) for it, column in zip(own, columns, strict=True)]
         return nested.unflatten(output, whole, dataclasses=True)
 
-    def _gather_one(self, own: _Own | None, column: tuple[_Output, ...]) -> torch.Tensor | None:
+    def _whole_one(self, own: _Own | None, column: tuple[_Output, ...]) -> torch.Tensor | None:
         if own is None or not column[0].kind:  # None on rank 0 is None, as it is in replica 0
             return None
-        tensor, replica = own.tensor, self._replicas[0]
+        tensor, replica = own.tensor, self._runner().replica
         requires_grad = torch.is_grad_enabled() and any(output.requires_grad for output in column)
         if requires_grad and not tensor.requires_grad:  # constants on this rank, and not on others
             tensor = tensor.detach().requires_grad_()
@@ -205,30 +284,10 @@ class DataParallel(torch.nn.DataParallel):
         whole = rows.gather_rows(tensor, own.dim, [output.size for output in column])
         if requires_grad:
             whole.grad_fn.register_prehook(replica.refuse_own_gradients)
-        return whole.cpu() if self.output_device == -1 else whole
+        return whole.cpu() if self._gathers_on_cpu else whole
 
-    # Whether the ranks agree
-
-    def _describe(self, arguments: Any) -> _Inputs:
-        tensors = parts.tensors(arguments)
-        shapes = [(str(tensor.dtype), list(tensor.shape)) for tensor in tensors]
-        if not torch.is_grad_enabled():
-            return _Inputs(shapes, None)
-        number, self._forwards = self._forwards, self._forwards + 1
-        is_compared = number < _COMPARED_FIRST or number % _COMPARED_EVERY == 0
-        return _Inputs(shapes, [_elements(tensor) for tensor in tensors] if is_compared else None)
-
-    def _compare(self, inputs: list[_Inputs], outputs: list[list[_Output]]) -> None:
-        """Complain, on every rank, about what can't be one batch."""
-        for rank in range(1, len(inputs)):
-            difference = inputs[0].difference(inputs[rank])
-            if difference:
-                raise RuntimeError(
-                    f"the ranks were given different batches: {type(self.module).__name__} is called with "
-                    f"{difference.format(one='rank 0', other=f'rank {rank}')}. With DataParallel every rank draws the "
-                    "same batches in the same order, from the same seed; a loader that is divided among the ranks "
-                    "needs DistributedDataParallel"
-                )
+    def _compare_outputs(self, outputs: list[list[_Output]]) -> None:
+        """Complain, on every rank, about what can't be one batch's outputs."""
         kinds = [[output.kind for output in their] for their in outputs]
         for rank in range(1, len(kinds)):
             fits = len(kinds[rank]) == len(kinds[0]) and all(
@@ -237,14 +296,14 @@ class DataParallel(torch.nn.DataParallel):
             if not fits:
                 raise RuntimeError(
                     f"the outputs of {type(self.module).__name__} on the ranks' chunks can't be joined along dimension "
-                    f"{self.dim}: rank 0 has {_listed(kinds[0])}, rank {rank} has {_listed(kinds[rank])}"
+                    f"{self.dim}: rank 0 has {listed(kinds[0])}, rank {rank} has {listed(kinds[rank])}"
                 )
 
     # Copies
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_has_come", "_replicas", "_draws", "_forwards"):
+        for name in ("_has_come", "_runners"):
             del state[name]
         return state
 
@@ -253,90 +312,46 @@ class DataParallel(torch.nn.DataParallel):
         self._forget()
 
 
-class _Replica(DistributedDataParallel):
-    """The module on this rank's chunk."""
+@functools.cache
+def adapted(kind: type[torch.nn.Module]) -> type[DataParallel]:
+    """A class that derives from nn.DataParallel, as one that derives from ``DataParallel``: its steps are honoured.
 
-    _weighs = False
-    _shares_buffers = False
+    For a class that stands in a package, PyTorch Geometric's for one.
 
-    def refuse_own_gradients(self, _: Any) -> None:
-        """Complain in a pass that would return gradients of parameters without having them averaged."""
-        if graph.is_accumulating():
-            return
-        for node in self._passes.nodes.values() if self._reduces else ():
-            try:
-                torch._C._will_engine_execute_node(node)
-            except RuntimeError:  # torch can't say it of a leaf that torch.autograd.grad returns
-                raise RuntimeError(
-                    "torch.autograd.grad with respect to parameters of a DataParallel model would give each rank the "
-                    "gradients of its own rows: call backward() and read them from .grad"
-                ) from None
+    Raises:
+        TypeError: the class does not derive from nn.DataParallel.
+    """
+    if not issubclass(kind, torch.nn.DataParallel):
+        raise TypeError(
+            f"{kind.__module__}.{kind.__qualname__} does not derive from nn.DataParallel: wrap the model in "
+            "ddp.DataParallel instead"
+        )
+    if issubclass(kind, DataParallel):
+        return kind
+    more = {"__module__": kind.__module__, "__doc__": kind.__doc__, "__reduce_ex__": _reduced}
+    return type(kind.__name__, (kind, DataParallel), more)
+
+
+def _reduced(self: Any, _: Any) -> Any:
+    """How an object of an adapted class is copied: the class by that which it adapts."""
+    return _remade, (type(self).__mro__[1],), self.__getstate__()
+
+
+def _remade(kind: type[torch.nn.Module]) -> DataParallel:
+    found = adapted(kind)
+    return found.__new__(found)
+
+
+def _is_own(step: Any, name: str) -> bool:
+    """Whether a step of the forward is not the one that DataParallel has."""
+    return step is not DataParallel.__dict__[name]
 
 
 class _Untrained(DataParallel):
     """A model for one call, without gradients."""
 
-    def _replicated(self) -> _Replica:
-        return _Constant(self.module)
-
-
-class _Constant(_Replica):
-    """The module on this rank's chunk, with parameters that all ranks have alike and whose gradients none needs."""
-
-    def _arrange(self, new: bool) -> None:
-        self._place_at(cuda_index(self.module))
-        self._follow_parameters()
-
-
-class _Draws:
-    """The random numbers of this rank's forwards, on the CPU and on its GPU.
-
-    Args:
-        number: of the model, among those that were called: another one draws other numbers.
-    """
-
-    def __init__(self, number: int) -> None:
-        own = (torch.initial_seed(), number, ranks.get_rank())
-        self._seed = int.from_bytes(hashlib.sha256(repr(own).encode()).digest()[:8], "little") % 2**63
-        self._states = streams.seeded(self._seed)
-        self._of_gpu: torch.Tensor | None = None
-
-    @contextmanager
-    def drawn(self, device: torch.device) -> Iterator[None]:
-        """Draw from this stream within the block; the generators are afterwards as they were before."""
-        before = streams.states()
-        gpu = torch.cuda.default_generators[device.index] if device.type == "cuda" else None
-        gpu_before = None if gpu is None else gpu.get_state()
-        streams.set_states(self._states)
-        if gpu is not None:
-            if self._of_gpu is None:
-                self._of_gpu = torch.Generator(device).manual_seed(self._seed).get_state()
-            gpu.set_state(self._of_gpu)
-        try:
-            yield
-        finally:
-            self._states = streams.states()
-            streams.set_states(before)
-            if gpu is not None:
-                self._of_gpu = gpu.get_state()
-                gpu.set_state(gpu_before)
-
-
-@dataclass(frozen=True)
-class _Inputs:
-    """What ranks tell each other of the batch they were given."""
-
-    shapes: list[tuple[str, list[int]]]
-    elements: list[list[float]] | None
-
-    def difference(self, other: _Inputs) -> str:
-        """What differs, for ``str.format(one=…, other=…)``; empty where nothing does."""
-        if self.shapes != other.shapes:
-            mine, theirs = (_listed([f"{kind} {size}" for kind, size in it.shapes]) for it in (self, other))
-            return f"tensors of {mine} on {{one}} and {theirs} on {{other}}"
-        pairs = enumerate(zip(self.elements or (), other.elements or (), strict=True))
-        differing = [index for index, (mine, theirs) in pairs if not _is_close(mine, theirs)]
-        return f"other values on {{one}} than on {{other}} in tensor {differing[0]}" if differing else ""
+    def _make_runner(self) -> Runner:
+        return Runner(self.module, constant=True)
 
 
 @dataclass(frozen=True)
@@ -367,25 +382,3 @@ class _Own:
         others = list(self.tensor.shape)
         del others[self.dim]
         return _Output(f"{self.tensor.dtype} {others}", self.tensor.size(self.dim), self.tensor.requires_grad)
-
-
-def _elements(tensor: torch.Tensor) -> list[float]:
-    """Some elements of a tensor, and the sums of all and of their sizes."""
-    flat = tensor.detach().flatten()
-    if flat.is_complex():
-        flat = torch.view_as_real(flat).flatten()
-    some = flat[:: max(1, flat.numel() // _ELEMENTS)].double()
-    floats = flat if flat.is_floating_point() else flat.double()
-    sizes = torch.linalg.vector_norm(floats, 1, dtype=torch.double)
-    return [*some.tolist(), *torch.stack([flat.sum(dtype=torch.double), sizes]).tolist()]
-
-
-def _is_close(mine: list[float], theirs: list[float]) -> bool:
-    (*some, total, size), (*other_some, other_total, _) = mine, theirs
-    largest = max(map(abs, some), default=0.0)
-    pairs = [(a, b, largest) for a, b in zip(some, other_some, strict=True)] + [(total, other_total, size)]
-    return all(a == b or math.isnan(a) and math.isnan(b) or abs(a - b) <= _TOLERANCE * c for a, b, c in pairs)
-
-
-def _listed(values: list[Any]) -> str:
-    return ", ".join(map(str, values)) or "none"

@@ -21,7 +21,7 @@ from __future__ import annotations
 import logging
 import math
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
@@ -30,7 +30,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, compiling, debug, evaluation, parts, ranks, weighing
+from . import bypass, compiling, copies, debug, evaluation, parts, ranks, weighing
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -51,16 +51,22 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     Args:
         module: the model, on one device or, split by hand, on several GPUs. It may be moved later.
+        device_ids, output_device, dim: for classes that derive from it and did from nn.DataParallel. Each rank uses its
+            own device, and parts have their samples in dimension 0.
 
     Raises:
-        ValueError: some parameters are on the CPU and some on a GPU.
+        ValueError: ``dim`` is not 0; or some parameters are on the CPU and some on a GPU.
         RuntimeError: there are other ranks, but the process group does not exist yet.
     """
 
     _weighs = True  # what the parts in play weigh
     _shares_buffers = True  # rank 0's, by itself
 
-    def __init__(self, module: torch.nn.Module) -> None:
+    def __init__(
+        self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
+    ) -> None:
+        if dim != 0:
+            raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
@@ -91,15 +97,17 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
         if not self._reduces:
-            return self._forward_unreduced(*inputs, **kwargs)
+            with self._in_step(1.0):
+                return self._forward_unreduced(*inputs, **kwargs)
         if not torch.is_grad_enabled():
-            return super().forward(*inputs, **kwargs)
+            with self._in_step(1.0):
+                return super().forward(*inputs, **kwargs)
         weighs = self._weighs and not any(weight is not None for weight in weighing.forwards)
         weight = parts.weight(inputs, kwargs, training=self.module.training) if weighs else 1.0
         is_known = not math.isnan(weight)
         if is_known and weight != 1.0:
             inputs, kwargs = weighing.unweighed((inputs, kwargs), weight)
-        with self._inside if self._guards else nullcontext():
+        with self._inside if self._guards else nullcontext(), self._in_step(weight):
             output = self._forward_reduced(*inputs, **kwargs)
         if not is_known:
             return weighing.refused(output)
@@ -141,6 +149,25 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, device, False)
             inputs, kwargs = moved[0], moved_kwargs[0]
         return self.module(*inputs, **kwargs)
+
+    # Layers that hear of their likes in other replicas
+
+    def replicate(self, module: torch.nn.Module, device_ids: Sequence[Any]) -> list[torch.nn.Module]:
+        """Copies as nn.DataParallel makes them, for a class or an object that has their layers called back."""
+        return copies.made(module, len(device_ids))
+
+    def _in_step(self, weight: float) -> AbstractContextManager:
+        """Where replicas would be called back: have the layers share their sums, unless this part counts nothing."""
+        own = "replicate" in self.__dict__ or type(self).replicate is not DistributedDataParallel.replicate
+        if not own or self._alone or not self.module.training:
+            return nullcontext()
+        world, rank = ranks.get_world_size(), ranks.get_rank()
+        replicas = self.replicate(self.module, [ranks.device().index or 0] * world)
+        if len(replicas) != world or any(copies.tag(it) is None for it in replicas):
+            raise RuntimeError(
+                f"the `replicate` of {type(self).__name__} returns other modules than it was given: use DataParallel"
+            )
+        return copies.acting_as(replicas[rank], self.module, weight != 0)
 
     def join(self, *args: Any, **kwargs: Any) -> AbstractContextManager:
         """torch's join; nothing to do where nothing is synchronised."""

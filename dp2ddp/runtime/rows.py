@@ -46,6 +46,18 @@ def scatter_rows(tensor: torch.Tensor, dim: int, sizes: Sequence[int], rows: sli
     return _ScatterRows.apply(tensor, dim, tuple(sizes), rows, 1)
 
 
+def sum_back(tensor: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
+    """All ranks' tensors, of one shape, where each rank goes on with them in its own way.
+
+    Args:
+        count: how many ranks there are.
+
+    Returns:
+        The tensors in the order of ranks. Backward gives the sum of the gradients that all ranks have of this one's.
+    """
+    return _SumBack.apply(tensor, count).unbind(0)
+
+
 class _GatherRows(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, tensor: torch.Tensor, dim: int, sizes: tuple[int, ...]) -> torch.Tensor:
@@ -89,6 +101,36 @@ class _ScatterRows(torch.autograd.Function):
         if shape[ctx.dim]:
             whole = torch.cat([whole, whole.new_zeros(shape)], ctx.dim)
         return whole, None, None, None, None
+
+
+class _SumBack(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, tensor: torch.Tensor, count: int) -> torch.Tensor:
+        ctx.count = count
+        own = _plain(tensor.detach()).contiguous()
+        own = own.to(ranks.talk_device(own.device))
+        received = own.new_empty(count, *own.shape)
+        if own.numel():
+            dist.all_gather([_bytes(part) for part in received], _bytes(own))
+        return received.to(tensor.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _SumOwn.apply(gradient, ctx.count), None
+
+
+class _SumOwn(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: torch.Tensor, count: int) -> torch.Tensor:
+        ctx.count = count
+        whole = _plain(gradient.detach()).contiguous().clone()
+        whole = whole.to(ranks.talk_device(whole.device))
+        dist.all_reduce(whole)
+        return whole[ranks.get_rank()].to(gradient.device)
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return _SumBack.apply(gradient, ctx.count), None
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:

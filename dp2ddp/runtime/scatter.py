@@ -29,8 +29,8 @@ def scatter(inputs: tuple[Any, ...], kwargs: dict[str, Any], count: int, cut: Cu
     Returns:
         One ``(inputs, kwargs)`` for each call; one with nothing for a call without arguments.
     """
-    positional = _scatter(inputs, count, cut) if inputs else []
-    named = _scatter(kwargs, count, cut) if kwargs else []
+    positional = pieces(inputs, count, cut) if inputs else []
+    named = pieces(kwargs, count, cut) if kwargs else []
     decisive = [calls for calls in (positional, named) if parts.tensors(calls)] or [positional, named]
     number = max(1, *map(len, decisive))
     positional += [()] * (number - len(positional))
@@ -38,12 +38,13 @@ def scatter(inputs: tuple[Any, ...], kwargs: dict[str, Any], count: int, cut: Cu
     return list(zip(positional, named, strict=False))[:number]
 
 
-def _scatter(value: Any, count: int, cut: Cut) -> list[Any]:
+def pieces(value: Any, count: int, cut: Cut) -> list[Any]:
+    """What each replica gets of a value; as many as the shortest of its tensors gives."""
     if isinstance(value, torch.Tensor):
         return list(cut(value))
     if isinstance(value, tuple | list | dict) and len(value) > 0:
         items = value.values() if isinstance(value, dict) else value
-        calls = zip(*(_scatter(item, count, cut) for item in items), strict=False)
+        calls = zip(*(pieces(item, count, cut) for item in items), strict=False)
         return [_like(value, call) for call in calls]
     return [value] * count
 

@@ -18,6 +18,8 @@ import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
 
+from dp2ddp.verify import copies
+
 _TENSORS = "Half Float Double BFloat16 Byte Char Short Int Long Bool".split()
 _TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.runtime")
 
@@ -184,6 +186,7 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     torch.load = functools.wraps(load)(lambda *args, **kwargs: load(*_all(args), **_named(kwargs)))
     torch.Tensor.pin_memory = lambda self, *_: self
     _OnDevice().__enter__()
+    copies.replace()
     _keep_batches_unpinned()
     _map_groups()
 

@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -14,9 +15,11 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.nn.parallel import DistributedDataParallel
 
-from dp2ddp.verify import draws
+from dp2ddp.verify import draws, reference
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.reference import DataParallel as Played
+
+_RUNTIME = "dp2ddp.runtime."
 
 
 class Forwards:
@@ -34,13 +37,13 @@ class Forwards:
         self.rank = rank
         self.gathers = False
         """Whether the whole batch goes through the wrapper on every rank."""
-        self._gathering = nn.DataParallel
         self._kinds = (DistributedDataParallel, nn.DataParallel, Played)
         self._roots: list[weakref.ref[nn.Module]] = []
         self._wrapped: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # the modules inside, numbered
         self._made: list[weakref.ref[nn.Module]] = []  # the modules that a wrapper was made for
         self._counts: Counter[tuple[int, bool]] = Counter()
-        self._running: list[tuple[nn.Module, Any]] = []
+        # of the thread that looks: replicas may run in several
+        self._stack: ContextVar[tuple[tuple[nn.Module, Any], ...]] = ContextVar("running", default=())
         self._said: set[str] = set()
 
     def patch(self) -> None:
@@ -68,7 +71,7 @@ class Forwards:
             draws.seed((number, learns, self._counts[number, learns], self._replica()))
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
-        self._running.append((module, state))
+        self._stack.set((*self._running, (module, state)))
 
     def _entering(self, forward: Any) -> Any:
         """DataParallel's forward, noted where it is called by its name, past the hooks."""
@@ -89,24 +92,30 @@ class Forwards:
             self.journal.add("wrapped", module=type(inner).__name__)
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1
-        if isinstance(wrapper, self._gathering) and type(wrapper) is not self._gathering:
-            self.gathers = True
+        if isinstance(wrapper, nn.DataParallel) and not isinstance(wrapper, Played):
+            self.gathers |= any(kind.__module__.startswith(_RUNTIME) for kind in type(wrapper).__mro__)
 
     def _number(self, module: nn.Module) -> int | None:
         """The number of a module that is wrapped."""
+        module = reference.original(module)
         inner, number = self._wrapped.get(id(module), (None, None))
         return number if inner is not None and inner() is module else None
 
     def _end(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
         while self._running:
-            one, state = self._running.pop()
+            *outer, (one, state) = self._running
+            self._stack.set(tuple(outer))
             if state is not None:
                 draws.restore(state)
             if one is module:
                 break
 
+    @property
+    def _running(self) -> tuple[tuple[nn.Module, Any], ...]:
+        return self._stack.get()
+
     def _replica(self) -> int:
-        return Played.running or self.rank()
+        return reference.running.get() or self.rank()
 
     def _note_root(self, module: nn.Module) -> None:
         if not any(root() is module for root in self._roots):

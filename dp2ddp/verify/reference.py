@@ -2,20 +2,38 @@
 
 ``nn.DataParallel`` is the identity where there are not several GPUs. ``play(W)`` puts a DataParallel in its place that
 does what torch's does: chunk the batch, run one replica per chunk, keep what replica 0 does to the buffers, and gather
-the outputs.
+the outputs. Its steps can be replaced as torch's can, and ``torch.nn.parallel``'s functions are played as well.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+import functools
+import sys
+from collections.abc import Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import torch
 from torch import nn
 
+from dp2ddp.verify import turns
+
 GATHERED = "dp2ddp.gathered"
 """What the graph's nodes say that join the replicas' outputs."""
+_COPY = "_dp2ddp_copy"  # where a copy keeps whose copy it is
+_CALLBACK = "__data_parallel_replicate__"  # layers that share sums among replicas have it
+
+running: ContextVar[int] = ContextVar("running", default=0)
+"""The number of the replica whose forward runs."""
+
+
+class _Copy:
+    """Which of a module's replicas a copy is."""
+
+    def __init__(self, module: nn.Module, index: int) -> None:
+        self.module = module
+        self.index = index
+        self.is_called_back = False
 
 
 class DataParallel(nn.Module):
@@ -23,8 +41,6 @@ class DataParallel(nn.Module):
 
     replicas: int | None = None
     """As many as are compared with, whatever devices the program names; None: as many as it names."""
-    running = 0
-    """The number of the replica whose forward runs."""
 
     def __init__(
         self, module: nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -36,25 +52,36 @@ class DataParallel(nn.Module):
         self.device_ids = named if self.replicas in (None, len(named)) else list(range(self.replicas))
         self.output_device = self.device_ids[0] if output_device is None else output_device
 
+    @property
+    def src_device_obj(self) -> torch.device:
+        """The device of the module."""
+        return next(self.module.parameters()).device
+
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """Scatter, run every replica on its part, gather."""
-        positional = _scatter(inputs, len(self.device_ids), self.dim) if inputs else []
-        named = _scatter(kwargs, len(self.device_ids), self.dim) if kwargs else []
-        parts = max(len(positional), len(named))
-        positional += [()] * (parts - len(positional))
-        named += [{}] * (parts - len(named))
-        # Every replica starts from the buffers as they are now; only replica 0, the module itself, keeps its own.
-        copies = [_copied_buffers(self.module) for _ in range(parts - 1)]
-        outputs = [self.module(*positional[0], **named[0])]
-        try:
-            for buffers, arguments, keywords in zip(copies, positional[1:], named[1:], strict=True):
-                DataParallel.running += 1
-                with _in_place_of_buffers(self.module, buffers):
-                    outputs.append(self.module(*arguments, **keywords))
-        finally:
-            DataParallel.running = 0
-        trained = [parameter for parameter in self.module.parameters() if parameter.requires_grad]
-        return _gather(outputs, self.dim, trained if parts > 1 and torch.is_grad_enabled() else [])
+        positional, named = self.scatter(inputs, kwargs, self.device_ids)
+        if not positional and not named:
+            positional, named = ((),), ({},)
+        if len(self.device_ids) == 1:
+            return self.module(*positional[0], **named[0])
+        replicas = self.replicate(self.module, self.device_ids[: len(positional)])
+        return self.gather(self.parallel_apply(replicas, positional, named), self.output_device)
+
+    def replicate(self, module: nn.Module, device_ids: Sequence[Any]) -> list[nn.Module]:
+        """See the function."""
+        return replicate(module, device_ids)
+
+    def scatter(self, inputs: Any, kwargs: Any, device_ids: Sequence[Any]) -> Any:
+        """See ``scatter_kwargs``."""
+        return scatter_kwargs(inputs, kwargs, device_ids, self.dim)
+
+    def parallel_apply(self, replicas: Any, inputs: Any, kwargs: Any) -> list[Any]:
+        """See the function."""
+        return parallel_apply(replicas, inputs, kwargs)
+
+    def gather(self, outputs: Any, output_device: Any) -> Any:
+        """See the function."""
+        return gather(outputs, output_device, self.dim)
 
 
 def data_parallel(
@@ -70,29 +97,100 @@ def data_parallel(
     return DataParallel(module, device_ids, output_device, dim)(*positional, **(module_kwargs or {}))
 
 
-def _copied_buffers(module: nn.Module) -> dict[int, torch.Tensor]:
-    """Copies of a module's buffers, by the ids of the originals."""
-    return {id(buffer): buffer.clone() for buffer in module.buffers()}
+def original(module: nn.Module) -> nn.Module:
+    """The module that a replica is a copy of; itself, if it is none."""
+    copy = module.__dict__.get(_COPY)
+    return copy.module if isinstance(copy, _Copy) else module
 
 
-@contextmanager
-def _in_place_of_buffers(module: nn.Module, copies: dict[int, torch.Tensor]) -> Iterator[None]:
-    """Have ``module`` use other buffers for a while.
+# The steps, as torch.nn.parallel has them
 
-    By module and not by name: one that has two names would be given its own back under the first of them only.
-    """
-    own = [(part, dict(part._buffers)) for part in module.modules()]
-    for part, buffers in own:
-        part._buffers.update((name, copies.get(id(buffer), buffer)) for name, buffer in buffers.items())
-    try:
-        yield
-    finally:
-        for part, buffers in own:
-            part._buffers.update(buffers)
+
+def replicate(network: nn.Module, devices: Sequence[Any], detach: bool = False) -> list[nn.Module]:
+    """Copies that share the parameters; the first has the buffers too, the others have buffers like them."""
+    modules = list(network.modules())
+    found = []
+    for index in range(len(devices)):
+        twins = {id(module): module._replicate_for_data_parallel() for module in modules}
+        buffers = {id(it): it if index == 0 else it.detach().clone() for it in network.buffers()}
+        for module in modules:
+            twin = twins[id(module)]
+            twin._parameters = dict(module._parameters)
+            twin._buffers = {
+                name: None if it is None else buffers[id(it)] for name, it in module._buffers.items()
+            }
+            twin._modules = {
+                name: None if it is None else twins[id(it)] for name, it in module._modules.items()
+            }
+        copy = _Copy(network, index)
+        twins[id(network)].__dict__[_COPY] = copy
+        for twin in twins.values():
+            if hasattr(type(twin), _CALLBACK):
+                twin.__dict__[_CALLBACK] = functools.partial(_called_back, copy, twin)
+        found.append(twins[id(network)])
+    return found
+
+
+def _called_back(copy: _Copy, layer: nn.Module, *arguments: Any) -> Any:
+    copy.is_called_back = True
+    return getattr(type(layer), _CALLBACK)(layer, *arguments)
+
+
+def scatter(inputs: Any, target_gpus: Sequence[Any], dim: int = 0) -> list[Any]:
+    """One value per replica, fewer where a tensor has fewer chunks: without devices."""
+    return _scatter(inputs, len(target_gpus), dim)
+
+
+def scatter_kwargs(inputs: Any, kwargs: Any, target_gpus: Sequence[Any], dim: int = 0) -> tuple[Any, Any]:
+    """The arguments of each replica's call."""
+    positional = _scatter(inputs, len(target_gpus), dim) if inputs else []
+    named = _scatter(kwargs, len(target_gpus), dim) if kwargs else []
+    parts = max(len(positional), len(named))
+    positional += [()] * (parts - len(positional))
+    named += [{}] * (parts - len(named))
+    return tuple(positional), tuple(named)
+
+
+def parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: Any = None) -> list[Any]:
+    """The replicas' outputs, one after the other; in turns where layers wait for their likes in other replicas."""
+    positional = [it if isinstance(it, list | tuple) else (it,) for it in inputs]
+    named = kwargs_tup or [{} for _ in positional]
+    assert len(modules) == len(positional) == len(named)
+    copies = [module.__dict__.get(_COPY) for module in modules]
+
+    def call(place: int) -> Any:
+        token = running.set(copies[place].index if isinstance(copies[place], _Copy) else place)
+        try:
+            return modules[place](*positional[place], **named[place])
+        finally:
+            running.reset(token)
+
+    if any(isinstance(copy, _Copy) and copy.is_called_back for copy in copies) and len(modules) > 1:
+        outputs = turns.taken(call, len(modules))
+    else:
+        outputs = [call(place) for place in range(len(modules))]
+    if len(modules) > 1 and torch.is_grad_enabled():
+        trained = {id(it): it for module in modules for it in module.parameters() if it.requires_grad}
+        outputs = [_reaching(output, list(trained.values())) for output in outputs]
+    return outputs
+
+
+def gather(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:
+    """The replicas' outputs as one: tensors joined, containers by their items."""
+    first = outputs[0]
+    if first is None:
+        return None
+    if isinstance(first, torch.Tensor):
+        joined = torch.stack(tuple(outputs)) if first.dim() == 0 else torch.cat(tuple(outputs), dim)
+        if joined.grad_fn is not None:
+            joined.grad_fn.metadata[GATHERED] = True
+        return joined
+    if isinstance(first, dict):
+        return type(first)((key, gather([output[key] for output in outputs], dim=dim)) for key in first)
+    return _like(first, [gather(list(items), dim=dim) for items in zip(*outputs, strict=True)])
 
 
 def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
-    """One value per replica, fewer where a tensor has fewer chunks: torch's scatter_kwargs without devices."""
     if isinstance(value, torch.Tensor):
         return list(value.chunk(parts, dim))
     if isinstance(value, (tuple, list)) and value:
@@ -104,22 +202,22 @@ def _scatter(value: Any, parts: int, dim: int) -> list[Any]:
     return [value] * parts
 
 
-def _gather(outputs: list[Any], dim: int, parameters: list[torch.Tensor]) -> Any:
-    """The replicas' outputs as one: tensors joined, containers by their items."""
-    first = outputs[0]
-    if first is None:
-        return None
-    if isinstance(first, torch.Tensor):
-        joined = torch.stack(outputs) if first.dim() == 0 else torch.cat(outputs, dim)
-        if joined.grad_fn is not None:
-            joined = _Reaching.apply(joined, *parameters)
-            joined.grad_fn.metadata[GATHERED] = True
-        return joined
-    if isinstance(first, dict):
-        return type(first)(
-            (key, _gather([output[key] for output in outputs], dim, parameters)) for key in first
-        )
-    return _like(first, [_gather(list(items), dim, parameters) for items in zip(*outputs, strict=True)])
+def _reaching(output: Any, parameters: list[torch.Tensor]) -> Any:
+    """An output whose backward pass gives every parameter a gradient."""
+    if isinstance(output, torch.Tensor):
+        if output.grad_fn is None:
+            return output
+        output = _Reaching.apply(output, *parameters)
+        output.grad_fn.metadata[GATHERED] = True
+        return output
+    if isinstance(output, dict):
+        items = {key: _reaching(item, parameters) for key, item in output.items()}
+        return items if type(output) is dict else type(output)(items)
+    return (
+        _like(output, [_reaching(it, parameters) for it in output])
+        if isinstance(output, (list, tuple))
+        else output
+    )
 
 
 class _Reaching(torch.autograd.Function):
@@ -141,8 +239,23 @@ def _like(value: Any, items: Any) -> Any:
     return type(value)(*items) if hasattr(value, "_fields") else type(value)(items)
 
 
+_PLAYED = {
+    "": (data_parallel, gather, parallel_apply, replicate, scatter),
+    ".data_parallel": (data_parallel, gather, parallel_apply, replicate, scatter_kwargs),
+    ".parallel_apply": (parallel_apply,),
+    ".replicate": (replicate,),
+    ".scatter_gather": (gather, scatter, scatter_kwargs),
+}
+"""What of torch.nn.parallel's modules is played, beside DataParallel itself."""
+
+
 def play(replicas: int) -> None:
     """Put ``replicas`` replicas in the place of nn.DataParallel."""
     DataParallel.replicas = replicas
     torch.nn.DataParallel = torch.nn.parallel.DataParallel = DataParallel
-    torch.nn.parallel.data_parallel = data_parallel
+    for name, functions in _PLAYED.items():
+        module = sys.modules[f"torch.nn.parallel{name}"]
+        for function in functions:
+            setattr(module, function.__name__, function)
+        if hasattr(module, "DataParallel"):
+            module.DataParallel = DataParallel

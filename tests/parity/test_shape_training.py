@@ -166,6 +166,13 @@ PROGRAMS = [
     ),
     Program("old_python", "", "best.pth.tar", says="^Epoch|^ ", planned=True, outdated=True),
     Program("old_iterators", "--async", "arc.pth", says="^\\[|^mean", losses=True, outdated=True),
+    Program("own_scatter", "", "weights/detector.pth", says="^epoch|^valid", losses=True),
+    Program("own_scatter", "--first 2", "weights/detector.pth", says="^epoch|^valid", losses=True),
+    Program("forwarding_wrapper", "--data DATA --batch-size 24", "model.pt", says="^epoch", planned=True),
+    Program("synced_norm", "--dropout 0", "run/checkpoint.pth.tar", says="^epoch|^valid"),
+    Program("synced_norm", "--dropout 0 --no-sync-norm", "run/checkpoint.pth.tar", says="^epoch|^valid"),
+    Program("parallel_criterion", "", "segmenter.pth", says="^epoch|^valid", losses=True),
+    Program("graph_batches", "", "graphs.pt", says="^epoch", losses=True),
     Program("lbfgs", "", "results/surface.pth", says="^epoch", planned=True, skips=True),
 ]
 

@@ -1,0 +1,200 @@
+"""One module's forwards on this rank's parts of whole batches.
+
+- *Gradients.* The module runs in a DistributedDataParallel of its own, which averages over the W ranks what the rows'
+  gradients (see ``rows``) count W times.
+- *Random numbers.* Outside of a forward the ranks must go on drawing the same, but a forward draws other amounts on
+  each of them (dropout on parts of 3 and of 1 row). So it draws from a stream of its own.
+- *Ranks that hold different batches all the same* are noticed in the first training forwards, and now and then later.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from . import graph, home, parts, ranks, streams
+from .model import DistributedDataParallel, cuda_index
+
+_KEPT = "_dp2ddp_runner"  # where a module keeps its runner
+_COMPARED_FIRST = 4  # training forwards whose inputs are compared, from the first one
+_COMPARED_EVERY = 100  # and then one in so many
+_ELEMENTS = 64  # that are compared of each tensor, evenly spread
+_TOLERANCE = 1e-3  # relative: inputs that other layers computed differ in their last bits
+_numbers = itertools.count()
+
+
+class Runner:
+    """Runs a module on this rank's parts. Making one is a collective, where something is to be trained.
+
+    Args:
+        module: the model.
+        constant: whether nothing is trained by it, so that no rank's gradients are looked after.
+    """
+
+    def __init__(self, module: torch.nn.Module, constant: bool = False) -> None:
+        self.module = module
+        self.replica = _Constant(module) if constant else _Replica(module)
+        self.name = type(module).__name__
+        self._draws = _Draws(next(_numbers))
+        self._forwards = 0  # training forwards so far
+
+    @staticmethod
+    def of(module: torch.nn.Module) -> Runner:
+        """The one of a module, which the module keeps; no part of its copies, or of what is saved."""
+        kept = module.__dict__.get(_KEPT)
+        if not isinstance(kept, _Kept) or kept.runner.module is not module:
+            kept = module.__dict__[_KEPT] = _Kept(Runner(module))
+        return kept.runner
+
+    def run(self, inputs: Any, kwargs: dict[str, Any]) -> Any:
+        """The module's output for this rank's part, linked to what DistributedDataParallel averages."""
+        with home.away(), self._draws.drawn(self.replica.device):
+            return self.replica(*inputs, **kwargs)
+
+    def has_run(self) -> None:
+        """Take rank 0's buffers, after a forward on all ranks, as nn.DataParallel keeps replica 0's; a collective."""
+        if torch.is_grad_enabled() or self.module.training:
+            self.replica.share_buffers()
+
+    # Whether the ranks agree
+
+    def describe(self, arguments: Any) -> Inputs:
+        """What to tell the other ranks of a forward's arguments."""
+        tensors = parts.tensors(arguments)
+        shapes = [(str(tensor.dtype), list(tensor.shape)) for tensor in tensors]
+        if not torch.is_grad_enabled():
+            return Inputs(shapes, None)
+        number, self._forwards = self._forwards, self._forwards + 1
+        is_compared = number < _COMPARED_FIRST or number % _COMPARED_EVERY == 0
+        return Inputs(shapes, [_elements(tensor) for tensor in tensors] if is_compared else None)
+
+    def compare(self, inputs: list[Inputs]) -> None:
+        """Complain, on every rank, if what they say of their arguments can't be one batch."""
+        for rank in range(1, len(inputs)):
+            difference = inputs[0].difference(inputs[rank])
+            if difference:
+                raise RuntimeError(
+                    f"the ranks were given different batches: {self.name} is called with "
+                    f"{difference.format(one='rank 0', other=f'rank {rank}')}. With DataParallel every rank draws the "
+                    "same batches in the same order, from the same seed; a loader that is divided among the ranks "
+                    "needs DistributedDataParallel"
+                )
+
+
+@dataclass(frozen=True)
+class _Kept:
+    """A runner in the place where its module keeps it. A copy of the module has an empty dict there."""
+
+    runner: Runner
+
+    def __reduce__(self) -> Any:
+        return dict, ()
+
+
+class _Replica(DistributedDataParallel):
+    """The module on this rank's part."""
+
+    _weighs = False
+    _shares_buffers = False
+
+    def refuse_own_gradients(self, _: Any) -> None:
+        """Complain in a pass that would return gradients of parameters without having them averaged."""
+        if graph.is_accumulating():
+            return
+        for node in self._passes.nodes.values() if self._reduces else ():
+            try:
+                torch._C._will_engine_execute_node(node)
+            except RuntimeError:  # torch can't say it of a leaf that torch.autograd.grad returns
+                raise RuntimeError(
+                    "torch.autograd.grad with respect to parameters of a DataParallel model would give each rank the "
+                    "gradients of its own rows: call backward() and read them from .grad"
+                ) from None
+
+
+class _Constant(_Replica):
+    """The module on this rank's part, with parameters that all ranks have alike and whose gradients none needs."""
+
+    def _arrange(self, new: bool) -> None:
+        self._place_at(cuda_index(self.module))
+        self._follow_parameters()
+
+
+class _Draws:
+    """The random numbers of this rank's forwards, on the CPU and on its GPU.
+
+    Args:
+        number: of the model, among those that were called: another one draws other numbers.
+    """
+
+    def __init__(self, number: int) -> None:
+        own = (torch.initial_seed(), number, ranks.get_rank())
+        self._seed = int.from_bytes(hashlib.sha256(repr(own).encode()).digest()[:8], "little") % 2**63
+        self._states = streams.seeded(self._seed)
+        self._of_gpu: torch.Tensor | None = None
+
+    @contextmanager
+    def drawn(self, device: torch.device) -> Iterator[None]:
+        """Draw from this stream within the block; the generators are afterwards as they were before."""
+        before = streams.states()
+        gpu = torch.cuda.default_generators[device.index] if device.type == "cuda" else None
+        gpu_before = None if gpu is None else gpu.get_state()
+        streams.set_states(self._states)
+        if gpu is not None:
+            if self._of_gpu is None:
+                self._of_gpu = torch.Generator(device).manual_seed(self._seed).get_state()
+            gpu.set_state(self._of_gpu)
+        try:
+            yield
+        finally:
+            self._states = streams.states()
+            streams.set_states(before)
+            if gpu is not None:
+                self._of_gpu = gpu.get_state()
+                gpu.set_state(gpu_before)
+
+
+@dataclass(frozen=True)
+class Inputs:
+    """What ranks tell each other of the batch they were given."""
+
+    shapes: list[tuple[str, list[int]]]
+    elements: list[list[float]] | None
+
+    def difference(self, other: Inputs) -> str:
+        """What differs, for ``str.format(one=…, other=…)``; empty where nothing does."""
+        if self.shapes != other.shapes:
+            mine, theirs = (listed([f"{kind} {size}" for kind, size in it.shapes]) for it in (self, other))
+            return f"tensors of {mine} on {{one}} and {theirs} on {{other}}"
+        pairs = enumerate(zip(self.elements or (), other.elements or (), strict=True))
+        differing = [index for index, (mine, theirs) in pairs if not _is_close(mine, theirs)]
+        return f"other values on {{one}} than on {{other}} in tensor {differing[0]}" if differing else ""
+
+
+def _elements(tensor: torch.Tensor) -> list[float]:
+    """Some elements of a tensor, and the sums of all and of their sizes."""
+    flat = tensor.detach().flatten()
+    if flat.is_complex():
+        flat = torch.view_as_real(flat).flatten()
+    some = flat[:: max(1, flat.numel() // _ELEMENTS)].double()
+    floats = flat if flat.is_floating_point() else flat.double()
+    sizes = torch.linalg.vector_norm(floats, 1, dtype=torch.double)
+    return [*some.tolist(), *torch.stack([flat.sum(dtype=torch.double), sizes]).tolist()]
+
+
+def _is_close(mine: list[float], theirs: list[float]) -> bool:
+    (*some, total, size), (*other_some, other_total, _) = mine, theirs
+    largest = max(map(abs, some), default=0.0)
+    pairs = [(a, b, largest) for a, b in zip(some, other_some, strict=True)] + [(total, other_total, size)]
+    return all(a == b or math.isnan(a) and math.isnan(b) or abs(a - b) <= _TOLERANCE * c for a, b, c in pairs)
+
+
+def listed(values: list[Any]) -> str:
+    """Values in a message."""
+    return ", ".join(map(str, values)) or "none"

@@ -1,0 +1,1 @@
+"""PyTorch Geometric, as far as its DataParallel goes: its contract, in other words."""
