@@ -62,7 +62,7 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
         scripts=tuple(_script(project, facts, it, exact) for it in scripts),
         unreadable=project.unreadable,
         idle=tuple(_idle(project, facts, scripts)),
-        files=tuple(project.files),
+        files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
     )
 
@@ -131,8 +131,8 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
     """An error for every file that a training script needs and that cannot be read."""
     blocking: dict[Unreadable, list[str]] = {}
     for script in facts.scripts:
-        for file in project.unreadable_from(script.path):
-            blocking.setdefault(file, []).append(script.path.name)
+        for file in project.unreadable_from(script.program):
+            blocking.setdefault(file, []).append(project.installed.get(script.program, script.program.name))
     for file, scripts in blocking.items():
         message = f"{' and '.join(scripts)} cannot be converted without this file: {file.reason}"
         yield Finding(
@@ -180,23 +180,29 @@ def _script(project: Project, facts: Facts, start: Start, exact: bool) -> Script
     dealt = {
         Location(loader.path, loader.at.span): loader.shard
         for loader in facts.loaders
-        if loader.shard and not exact and start.tier is Tier.SHARDED and start.path in loader.scripts
+        if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }
-    module = _module(project, start.path)
     return Script(
-        start.path, start.reaches, module, tier, tuple(sorted(reasons)), tuple(sorted(dealt.items()))
+        path=start.program,
+        reaches=start.reaches,
+        command=project.installed.get(start.program, ""),
+        module=_module(project, start.program),
+        tier=tier,
+        reasons=tuple(sorted(reasons)),
+        dealt=tuple(sorted(dealt.items())),
     )
 
 
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
-    if not any(item.level for item in project.files[path].imports):
+    itself = path.name == "__main__.py"
+    if not itself and not any(item.level for item in project.files[path].imports):
         return ""
-    names, folder = [path.stem], path.parent
+    names, folder = [] if itself else [path.stem], path.parent
     while folder / "__init__.py" in project.files:
         names.append(folder.name)
         folder = folder.parent
-    return ".".join(reversed(names)) if len(names) > 1 else ""
+    return ".".join(reversed(names)) if len(names) > (not itself) else ""
 
 
 def _path(edit: Edit) -> Path:

@@ -63,7 +63,7 @@ class Fact:
 
 @dataclass(frozen=True)
 class Script(Fact):
-    """A program that trains with DataParallel: ``at`` is where its ranks start.
+    """A program that trains with DataParallel: ``at`` is where its ranks start, in the file ``program`` or another.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run; ``after`` the one before it, where that decides the place). ``devices`` is the expression that
@@ -74,6 +74,7 @@ class Script(Fact):
     """
 
     form: str
+    program: Path
     reaches: frozenset[Path]
     after: Anchor | None = None
     function: Anchor | None = None
@@ -444,4 +445,4 @@ class Facts:
 
     def tiers(self, fact: Fact) -> frozenset[Tier]:
         """The tiers of the programs that run a place."""
-        return frozenset(script.tier for script in self.scripts if script.path in fact.scripts)
+        return frozenset(script.tier for script in self.scripts if script.program in fact.scripts)

@@ -8,6 +8,7 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse import entries
 from dp2ddp.analyse.branches import OPTION, condition, is_options, subject
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
@@ -16,9 +17,9 @@ from dp2ddp.analyse.conditions import (
     assigned,
     is_call_of,
     is_cuda_string,
-    is_main_guard,
 )
 from dp2ddp.analyse.context import Context, is_inserted
+from dp2ddp.analyse.entries import Entry
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Scope, Value, full_name
 from dp2ddp.facts import Problem, Script
 from dp2ddp.plan import Anchor
@@ -100,14 +101,14 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def collect(context: Context) -> tuple[Script, ...]:
     """The start of every program that trains with DataParallel."""
-    return tuple(_start(context, file) for file in context.scripts)
+    return entries.shared(context, (_start(context, entry) for entry in entries.entries(context)))
 
 
-def _start(context: Context, file: SourceFile) -> Script:
+def _start(context: Context, entry: Entry) -> Script:
     """Before what the processes agree on, if the devices are chosen by then."""
-    found = _script(context, file)
+    found = _script(context, entry)
     agreed, context.agreed = context.agreed, set()
-    other = _script(context, file) if found.problem is not None and agreed else found
+    other = _script(context, entry) if found.problem is not None and agreed else found
     context.agreed = agreed
     return found if other.problem is not None else other
 
@@ -116,7 +117,7 @@ def before_the_start(context: Context, scripts: Iterable[Script]) -> set[int]:
     """All nodes that programs run before their ranks have started."""
     found: set[int] = set()
     for script in scripts:
-        for path in script.reaches - {script.path}:
+        for path in script.reaches - ({script.path} if script.path == script.program else set()):
             if path in context.program.modules:
                 module = context.program.modules[path]
                 found |= {id(node) for node in context.program.body(module)}
@@ -151,22 +152,21 @@ class _Devices:
     deciders: tuple[ast.stmt, ...]
 
 
-def _script(context: Context, file: SourceFile) -> Script:
-    program = context.program
+def _script(context: Context, entry: Entry) -> Script:
+    program, file, statements = context.program, entry.file, entry.block
     reaches = frozenset(program.project.reaches(file.path))
-    statements = list(_top_level(file.tree.body))
 
     def fact(node: ast.AST, form: str, **more: object) -> Script:
         place = {**context.place(node), "scripts": frozenset([file.path])}
-        return Script(**place, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
+        return Script(**place, form=form, program=file.path, reaches=reaches, **more)  # type: ignore[arg-type]
 
     for statement in statements:
         started = [it for it in program.descendants(statement) if is_call_of(context, it, *STARTED)]
         if started:
             given = program.call(started[0]).argument("devices")  # type: ignore[union-attr]
-            return fact(statement, "init", done=True, devices=_written(context, given, file))
+            return fact(statement, "init", done=True, devices=_written(context, given, started[0]))
     mains = {it: call for it in statements if (call := _main_call(context, it)) is not None}
-    scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
+    scopes = [entry.scope, *(program.scopes[target] for _, target in mains.values())]
     devices = _devices(context, file, scopes)
     begin = _begin(context, statements, devices)
     inside = begin.late in mains  # what chooses the devices runs in the main function
@@ -185,15 +185,15 @@ def _script(context: Context, file: SourceFile) -> Script:
         begin, call = _begin(context, program.scopes[call[1]].body, devices), None
     if begin.late is not None:
         return _problem(context, fact(begin.statement, "init"), begin)
-    chosen = _written(context, devices.expression, file)
+    chosen = _written(context, devices.expression, begin.statement)
     if (test := _condition(context, devices)) is not None:
         chosen = f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"  # type: ignore[arg-type]
-    imports = _imports(context, devices.expression, file)
+    imports = _imports(context, devices.expression, program.file(begin.statement))
     enabled = condition(context, begin.statement)
     if enabled is None:
         return _unchosen(fact(begin.statement, "init"))
     if call is None or enabled:
-        moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
+        moved = tuple((program.anchor(it), _text(program.file(it), it)) for it in begin.moved)
         more = {"devices": chosen, "moved": moved, "imports": imports, "enabled": enabled}
         after = program.anchor(begin.after) if begin.after is not None else None
         return fact(begin.statement, "init", after=after, **more)
@@ -369,15 +369,6 @@ def _first_effect(context: Context, statement: ast.stmt) -> ast.AST:
 def _head(node: ast.AST) -> str:
     """The first line of a piece of code."""
     return ast.unparse(node).partition("\n")[0]
-
-
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the file is run, those under the main guard in place of the guard."""
-    for statement in body:
-        if isinstance(statement, ast.If) and is_main_guard(statement.test):
-            yield from statement.body
-        else:
-            yield statement
 
 
 def _holder(context: Context, decider: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
@@ -707,12 +698,12 @@ def _given(scope: Scope, call: Call, name: str, bound: bool) -> ast.expr | None:
     return call.argument(name, params.index(name)) if name in params else None
 
 
-def _written(context: Context, expression: ast.expr | None, file: SourceFile) -> Anchor | str | None:
-    """An expression where the ranks start: as it is edited, or as it is written in another file."""
+def _written(context: Context, expression: ast.expr | None, place: ast.AST) -> Anchor | str | None:
+    """An expression at the place where the ranks start: as it is edited, or as it is written in another file."""
     if expression is None:
         return None
     known = id(expression) in context.program.nodes and not is_inserted(expression)
-    written = known and context.program.file(expression) is file
+    written = known and context.program.file(expression) is context.program.file(place)
     return context.program.anchor(expression) if written else ast.unparse(expression)
 
 

@@ -63,13 +63,18 @@ def _script(script: Script, findings: Iterable[Finding], converted: bool, path: 
     found = sum(bool(finding.edits) for finding in own) + left
     rewritten = found - left if converted else 0
     sites = f"{found} site{'' if found == 1 else 's'} found"
-    lines = [f"{shown(script.path)}: {sites}, {rewritten} rewritten, {found - rewritten} left to you"]
+    name = script.command or shown(script.path)
+    lines = [f"{name}: {sites}, {rewritten} rewritten, {found - rewritten} left to you"]
     if converted:
         lines.append(f"  {_tier(script)}")
     if converted and path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
-        lines.append(f"  start it with: python {target} ...  (one process per GPU)")
-        lines.append(f"             or: torchrun --nproc-per-node N {target} ...")
+        alone, several = f"python {target}", target
+        if script.command:
+            alone = shlex.quote(script.command)
+            several = f"--no-python {alone}"
+        lines.append(f"  start it with: {alone} ...  (one process per GPU)")
+        lines.append(f"             or: torchrun --nproc-per-node N {several} ...")
     return lines
 
 

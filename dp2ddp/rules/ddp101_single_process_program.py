@@ -44,11 +44,15 @@ OPTIONS = ("devices", "num_machines", "machine_rank", "dist_url", "processes", "
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    for script in facts.scripts:
-        if script.problem:
-            yield from trouble(facts, script)
-        elif not script.done:
-            yield finding(script.at, "this program trains in one process", "", _edits(script))
+    found = (it for script in facts.scripts for it in _findings(facts, script))
+    yield from {(it.location, it.message): it for it in found}.values()  # programs may start at one place
+
+
+def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
+    if script.problem:
+        yield from trouble(facts, script)
+    elif not script.done:
+        yield finding(script.at, "this program trains in one process", "", _edits(script))
 
 
 def _edits(script: Script) -> tuple:
