@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import os
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -45,17 +45,29 @@ class Texts:
 
     @cached_property
     def _assigned(self) -> Mapping[str, list[ast.expr | None]]:
-        """What is assigned to each name, anywhere in the file; None for what is no expression."""
+        """What is assigned to each name, anywhere in the file; None for what is no expression.
+
+        To parameters, what calls in this file give them.
+        """
         found: dict[str, list[ast.expr | None]] = {}
         plain: set[int] = set()
-        for node in ast.walk(self.tree):
+        nodes = list(ast.walk(self.tree))
+        calls: dict[str, list[ast.Call]] = {}
+        for node in nodes:
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+                calls.setdefault(node.func.id, []).append(node)
+        for node in nodes:
+            if isinstance(node, ast.FunctionDef) and node.name in calls:
+                for name, given in _given(node, calls[node.name]):
+                    found.setdefault(name, []).append(given)
+                    plain.update(id(it) for it in node.args.args)
             if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                 targets = node.targets if isinstance(node, ast.Assign) else [node.target]
                 for target in targets:
                     if isinstance(target, ast.Name):
                         found.setdefault(target.id, []).append(node.value)
                         plain.add(id(target))
-            elif isinstance(node, ast.arg):
+            elif isinstance(node, ast.arg) and id(node) not in plain:
                 found.setdefault(node.arg, []).append(None)
             elif isinstance(node, ast.alias):
                 found.setdefault(node.asname or node.name.partition(".")[0], []).append(None)
@@ -169,6 +181,18 @@ class Texts:
 _UNKNOWN = frozenset([ANY])
 _SPECIFIER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[sdrif]")
 _FIELD = re.compile(r"\{([^{}:!]*)[^{}]*\}")
+
+
+def _given(function: ast.FunctionDef, calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr | None]]:
+    """What calls give the parameters of a function; None where that is not seen."""
+    params = [it.arg for it in function.args.args]
+    defaults = dict(zip(reversed(params), reversed(function.args.defaults), strict=False))
+    for call in calls:
+        named = {it.arg: it.value for it in call.keywords}
+        hidden = None in named or any(isinstance(it, ast.Starred) for it in call.args)
+        for place, name in enumerate(params):
+            given = call.args[place] if place < len(call.args) else named.get(name, defaults.get(name))
+            yield name, None if hidden else given
 
 
 def _path(one: str, two: str) -> str:

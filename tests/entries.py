@@ -64,6 +64,13 @@ def main():
 PACKAGE = {"pkg/__init__.py": "", "pkg/models.py": MODELS, "pkg/cli.py": CLI}
 THIN = "import sys\n\nfrom pkg.cli import main\n\nsys.exit(main())\n"
 SETUP = "from setuptools import find_packages, setup\n\nsetup(name='pkg', packages=find_packages(), {})\n"
+FOUND = """\
+#!/usr/bin/env python
+import os
+import sys
+
+sys.path.insert(0, os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
+"""
 
 
 @dataclass(frozen=True)
@@ -111,7 +118,7 @@ ENTRIES = {
         holds="src/pkg/cli.py",
     ),
     "a script without an ending": Form(
-        {**PACKAGE, "setup.py": SETUP.format("scripts=['bin/train']"), "bin/train": f"#!/usr/bin/env python\n{THIN}"},
+        {**PACKAGE, "setup.py": SETUP.format("scripts=['bin/train']"), "bin/train": FOUND + THIN.removeprefix("import sys\n\n")},
         start="bin/train",
         holds="bin/train",
     ),

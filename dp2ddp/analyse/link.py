@@ -13,12 +13,13 @@ import builtins
 import sys
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
-from dp2ddp.source import Location, Project, SourceFile, span_of
+from dp2ddp.source import Import, Location, Project, SourceFile, span_of
+from dp2ddp.texts import ANY, matches
 
 CANONICAL = {
     "torch.nn.parallel.DataParallel": "torch.nn.DataParallel",
@@ -63,8 +64,6 @@ SAME_OBJECT = frozenset("""
 COPIES = {
     "copy.copy",
     "copy.deepcopy",
-    "collections.OrderedDict",
-    "builtins.dict",
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",
     "dp2ddp.runtime.divide_batches",
@@ -83,6 +82,41 @@ ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
     tqdm.tqdm itertools.islice rich.progress.track
     """.split())
+# Classes of lists, and those whose objects are dictionaries, or hold by attribute what they are given by name.
+LISTS = {"builtins.list", "collections.deque", "builtins.set"}
+DICTIONARIES = {
+    "addict.Dict",
+    "argparse.Namespace",
+    "box.Box",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "easydict.EasyDict",
+    "ml_collections.ConfigDict",
+    "munch.Munch",
+    "munch.munchify",
+    "types.SimpleNamespace",
+}
+TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+# What runs a module of the project as a program, and returns its names.
+RUNS_MODULES = ("run_path", "run_module")
+RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
+# What lets the command line choose among the functions that it is given, and calls them.
+COMMANDS = {
+    "argh.dispatch_command",
+    "argh.dispatch_commands",
+    "clize.run",
+    "defopt.run",
+    "fire.Fire",
+    "fire.core.Fire",
+    "jsonargparse.CLI",
+    "jsonargparse.auto_cli",
+    "plac.call",
+    "typer.run",
+    "tyro.cli",
+}
+# Decorators that call the function they are given.
+RUNNING_DECORATORS = {"sacred.Experiment.automain"}
 
 
 @dataclass(frozen=True)
@@ -159,9 +193,40 @@ class Const:
     value: object
 
 
-Value = Ext | Mod | Func | Cls | Inst | Bound | Made | Member | Coll | Const
+@dataclass(frozen=True)
+class Names:
+    """The names of a module, function, class or object as a dictionary: ``globals()``, ``vars(x)``, ``x.__dict__``."""
+
+    owner: Value
+
+
+Value = Ext | Mod | Func | Cls | Inst | Bound | Made | Member | Coll | Const | Names
 Values = frozenset[Value]
 NOTHING: Values = frozenset()
+# What is the project's own: what a name may be of which nothing is known.
+OWN = Mod | Func | Cls | Inst | Bound | Coll
+UNKNOWN = frozenset([ANY])
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What something is called with: by place, up to ``rest`` that ``*x`` hands out; by name; what ``**x`` is."""
+
+    places: tuple[tuple[ast.AST, Values], ...] = ()
+    rest: tuple[ast.AST, Values] | None = None
+    names: tuple[tuple[str, ast.AST, Values], ...] = ()
+    dictionaries: tuple[Values, ...] = ()
+
+    def after(self, first: Arguments) -> Arguments:
+        """These arguments behind others."""
+        if first.rest is not None:
+            return Arguments(first.places, first.rest, first.names + self.names)
+        return Arguments(
+            first.places + self.places,
+            self.rest,
+            first.names + self.names,
+            first.dictionaries + self.dictionaries,
+        )
 
 
 @dataclass
@@ -277,6 +342,10 @@ class Program:
         self.misplaced: list[ast.stmt] = []
         """Statements that hold an anchored expression whose position is not known."""
         self._changed = False
+        self._wrappers: dict[int, set[int]] = defaultdict(set)
+        self._wrapped: set[tuple[int, Value]] = set()
+        self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._known_texts: dict[int, frozenset[str]] = {}
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
         for file in self.files:
@@ -424,12 +493,14 @@ class Program:
                 ):
                     self._evaluate(expression, scope)
                 inner = self.by_node[id(node)]
-                self._define(scope, node.name, node, [Func(inner.index)])
+                self._define(scope, node.name, node, self._decorated(node, Func(inner.index)))
                 self._defaults(node.args, inner, scope)
             case ast.ClassDef():
                 for expression in (*node.bases, *node.decorator_list, *(k.value for k in node.keywords)):
                     self._evaluate(expression, scope)
-                self._define(scope, node.name, node, [Cls(self.by_node[id(node)].index)])
+                made = Cls(self.by_node[id(node)].index)
+                self._announced(node, made)
+                self._define(scope, node.name, node, self._decorated(node, made))
             case ast.Import():
                 for alias in node.names:
                     self._import(node, alias, scope)
@@ -548,11 +619,13 @@ class Program:
     def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         if isinstance(owner, Inst):
             owner = owner.cls  # one set of fields for all objects of a class
+        if isinstance(owner, Names) and name[1:-1].isidentifier():
+            owner, name = owner.owner, name[1:-1]
         if isinstance(owner, Mod):
             module = self.modules[owner.path]
             self._definition_nodes[id(node)] = node
             self._grow(self._definitions[module.index, name].setdefault(id(node), set()), values)
-        elif not isinstance(owner, Const | Ext | Func):
+        elif not isinstance(owner, Const | Ext | Func | Bound):
             self._definition_nodes[id(node)] = node
             self._grow(self._fields[owner].setdefault(name, {}).setdefault(id(node), set()), values)
 
@@ -563,8 +636,9 @@ class Program:
         found: set[Value] = set()
         for value in self._behind(values):
             for name in (f"[{key}]", "[*]"):
-                for entry in self._field(value, name).values():
-                    found |= entry
+                for holder in self._holders(value):
+                    for entry in self._field(holder, name).values():
+                        found |= entry
             if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
         return frozenset(found)
@@ -572,13 +646,21 @@ class Program:
     def _elements(self, values: Values) -> Values:
         found: set[Value] = set()
         for value in self._behind(values):
-            if isinstance(value, Coll):
-                for name, entries in self._fields.get(value, {}).items():
+            for holder in self._holders(value):
+                for name, entries in self._fields.get(holder, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
-            elif isinstance(value, Made) and value.name not in ITERATORS:
+            if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
+            elif isinstance(value, Names):
+                found |= self._members(frozenset([value.owner]), UNKNOWN, self.scopes[0].node)
+            elif isinstance(value, Cls) and any(map(_is_enumeration, self.bases(value))):
+                found.add(Inst(value, id(self.scopes[value.scope].node)))
         return frozenset(found)
+
+    def _holders(self, value: Value) -> list[Value]:
+        """Whose fields hold the elements of a value."""
+        return self.bases(value.cls) if isinstance(value, Inst) else [value]
 
     def _behind(self, values: Values) -> Values:
         """Values with those that they hand out the elements of."""
@@ -656,10 +738,7 @@ class Program:
             case ast.Subscript():
                 owners = self._evaluate(node.value, scope)
                 self._evaluate(node.slice, scope)
-                if isinstance(node.slice, ast.Constant):
-                    found = self._item(owners, str(node.slice.value))
-                else:
-                    found = self._elements(owners)
+                found = self._subscripted(owners, node, scope)
                 return found or frozenset(Member(owner, "[]") for owner in owners if isinstance(owner, Made))
             case ast.Starred() | ast.Await():
                 return self._evaluate(node.value, scope)
@@ -834,6 +913,8 @@ class Program:
         match owner:
             case Ext():
                 return frozenset([Ext(_canonical(f"{owner.name}.{name}"))])
+            case Mod() | Cls() | Inst() if name == "__dict__":
+                return frozenset([Names(owner)])
             case Mod():
                 if values := self._global(owner.path, name):
                     return values
@@ -841,22 +922,46 @@ class Program:
                     self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
                 )
                 return frozenset([Mod(inner)]) if inner else NOTHING
+            case Cls() if name == "__subclasses__":
+                return frozenset([Member(owner, name)])
+            case Inst() if name == "value" and any(map(_is_enumeration, self.bases(owner.cls))):
+                return self._entries(owner.cls)
             case Inst() | Cls():
-                return self._member(owner, name, node)
+                return self._member(owner, name, node) or self._set_by_name(owner, name)
+            case Names():
+                return frozenset([Member(owner, name)])
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
                 given = self._argument_values(owner, 0)
                 # `model = nn.DataParallel(model)` in two branches: what each wraps is not the other's wrapper
                 return frozenset(v for v in given if not (isinstance(v, Made) and v.name == WRAP))
             case Made() | Member() | Coll():
                 stored: set[Value] = set()
-                for values in self._field(owner, name).values():
-                    stored |= values
+                by_key = isinstance(owner, Coll) and name not in TABLE_METHODS
+                for key in (name, f"[{name}]") if by_key else (name,):  # `options.name` of a dictionary
+                    for values in self._field(owner, key).values():
+                        stored |= values
                 depth = 0
                 at: Value = owner
                 while isinstance(at, Member):
                     at, depth = at.owner, depth + 1
                 return frozenset(stored | ({Member(owner, name)} if depth < 4 else set()))
         return NOTHING
+
+    def _entries(self, cls: Cls) -> Values:
+        """The values of an enumeration."""
+        found: set[Value] = set()
+        for base in self.bases(cls):
+            for name in self.scopes[base.scope].names if isinstance(base, Cls) else ():
+                found.update(*self._definitions.get((base.scope, name), {}).values())
+        return frozenset(found)
+
+    def _set_by_name(self, owner: Inst | Cls, name: str) -> Values:
+        """What ``setattr`` with a name like this one gives an object, where nothing else does."""
+        found: set[Value] = set()
+        for text, entries in self._fields.get(Names(owner), {}).items():
+            if matches([text], name):
+                found.update(*entries.values())
+        return frozenset(found)
 
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
@@ -931,52 +1036,365 @@ class Program:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
             self._calls[id(node)] = Call(node, scope, NOTHING)
             return self._super(scope, node)
+        callees = self._outside_wrappers(node, callees)
         self._calls[id(node)] = Call(node, scope, callees)
+        given = self._arguments(node)
         found: set[Value] = set()
         for callee in callees:
             match callee:
-                case Func():
-                    found |= self._invoke(callee, None, node)
-                case Bound():
-                    found |= self._invoke(callee.func, callee.owner, node)
-                case Cls():
-                    made = Inst(callee, id(node))
-                    found.add(made)
-                    for method in self._member(made, "__init__", node):
-                        if isinstance(method, Bound):
-                            self._invoke(method.func, made, node)
-                case Inst():
-                    for name in ("__call__", "forward"):
-                        for method in self._member(callee, name, node):
-                            if isinstance(method, Bound):
-                                found |= self._invoke(method.func, callee, node)
-                case Member(owner=Coll()) if callee.name == "append" and len(node.args) == 1:
-                    values = self._values.get(id(node.args[0]), NOTHING)
-                    self._set_field(callee.owner, "[*]", node, values)
-                case Member(owner=Coll()) if callee.name in ("values", "copy"):
-                    found.add(callee.owner)
-                case Member(owner=Coll()) if callee.name in ("get", "pop"):
-                    found |= self._elements(frozenset([callee.owner]))
+                case Func() | Bound() | Cls() | Inst() | Made(name="functools.partial"):
+                    found |= self._apply(callee, given, node)
+                case Member() if callee.name in TABLE_METHODS and isinstance(node.func, ast.Attribute):
+                    found |= self._table_method(node, node.func, scope)
+                    found |= self._outside(callee, node)
                 case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
                     found |= self._values.get(id(node.func.value), NOTHING)
+                case Member(owner=Cls()) if callee.name == "__subclasses__":
+                    found |= self._collected(node, self._derived(callee.owner))
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
-                    found |= self._getattr(node)
-                case Ext(name="importlib.import_module") if node.args:
-                    found |= self._module(node.args[0], scope)
+                    found |= self._getattr(node, scope)
+                case Ext(name="builtins.setattr") if len(node.args) == 3:
+                    self._setattr(node, scope)
+                case Ext(name="builtins.globals" | "builtins.locals" | "builtins.vars"):
+                    found |= self._namespace(callee.name, node, scope)
+                case Ext(name="builtins.eval") if len(node.args) == 1:
+                    found |= self._evaluated(node, scope) | self._outside(callee, node)
+                case Ext(name="builtins.next") if node.args:
+                    handed = self._elements(self._values.get(id(node.args[0]), NOTHING))
+                    found |= {it for it in handed if isinstance(it, OWN)} | self._outside(callee, node)
+                case Ext(name="inspect.getmembers") if node.args:
+                    members = self._members(self._values.get(id(node.args[0]), NOTHING), UNKNOWN, node)
+                    found |= self._pairs(node, members)
+                case Ext() if id(node) in scope.file.chosen_imports:
+                    found |= self._modules(node, scope)
+                case Ext(name="importlib.util.module_from_spec") if node.args:
+                    found |= {it for it in self._values.get(id(node.args[0]), NOTHING) if isinstance(it, Mod)}
                 case Ext(name=name) if name == INITIALIZE:
                     found |= self._initialized(node)
+                case Ext() if callee.name in DICTIONARIES:
+                    found |= self._dictionary(node) | self._outside(callee, node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
-                    name = full_name(callee)
-                    if name and not _is_tensor(name):
-                        found.add(Made(name, id(node)))
+                    found |= self._outside(callee, node)
         return frozenset(found)
 
-    def _module(self, name: ast.expr, scope: Scope) -> Values:
-        """The module of the project that a literal name stands for."""
-        known = isinstance(name, ast.Constant) and isinstance(name.value, str)
-        path = self.project.resolve(scope.file.path, name.value) if known else None  # type: ignore[attr-defined]
+    def _outside(self, callee: Ext | Member, node: ast.Call) -> Values:
+        """What a call of something outside the project returns."""
+        name = full_name(callee)
+        return frozenset([Made(name, id(node))]) if name and not _is_tensor(name) else NOTHING
+
+    def _arguments(self, node: ast.Call, first: int = 0) -> Arguments:
+        """What a call gives, from one place on."""
+        places: list[tuple[ast.AST, Values]] = []
+        rest: tuple[ast.AST, Values] | None = None
+        for argument in node.args[first:]:
+            values = self._values.get(id(argument), NOTHING)
+            if isinstance(argument, ast.Starred):
+                rest = argument, values
+                break
+            places.append((argument, values))
+        names, dictionaries = [], []
+        for keyword in node.keywords:
+            values = self._values.get(id(keyword.value), NOTHING)
+            if keyword.arg is None:
+                dictionaries.append(values)
+            else:
+                names.append((keyword.arg, keyword.value, values))
+        return Arguments(tuple(places), rest, tuple(names), tuple(dictionaries))
+
+    def _apply(self, callee: Value, given: Arguments, site: ast.AST, depth: int = 0) -> Values:
+        """Call something of the project; what it returns comes back."""
+        match callee:
+            case Func():
+                return self._invoke(callee, None, given)
+            case Bound():
+                return self._invoke(callee.func, callee.owner, given)
+            case Cls():
+                made = Inst(callee, id(site))
+                for method in self._member(made, "__init__", site):
+                    if isinstance(method, Bound):
+                        self._invoke(method.func, made, given)
+                return frozenset([made])
+            case Inst():
+                methods = (self._member(callee, name, site) for name in ("__call__", "forward"))
+                called = [it for found in methods for it in found if isinstance(it, Bound)]
+                return frozenset().union(*(self._invoke(it.func, callee, given) for it in called))
+            case Made(name="functools.partial") if depth < 3 and callee.site in self._calls:
+                prepared = given.after(self._arguments(self._calls[callee.site].node, first=1))
+                targets = self._argument_values(callee, 0)
+                return frozenset().union(*(self._apply(it, prepared, site, depth + 1) for it in targets))
+        return NOTHING
+
+    # What is chosen by name
+
+    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value) -> set[Value]:
+        """What a definition gives its name: itself, and the objects of the project that decorators make of it.
+
+        Decorators run, and may keep what they are given; a function that one puts in its place is known to call it.
+        """
+        found = {value}
+        for decorator in reversed(node.decorator_list):
+            for callee in self._values.get(id(decorator), NOTHING):
+                if isinstance(callee, Func | Bound | Cls | Inst | Made):
+                    made = self._apply(callee, Arguments(((node, frozenset([value])),)), decorator)
+                    found |= {it for it in made if isinstance(it, Inst)}
+                    if isinstance(value, Func):
+                        self._wrap_in(value, made)
+            if isinstance(value, Func) and not isinstance(decorator, ast.Name):
+                self._hold(decorator, value)
+        return found
+
+    def _wrap_in(self, value: Func, made: Values) -> None:
+        """Know the functions that take another one's place when they are called."""
+        wrappers = {it.scope for it in made if isinstance(it, Func) and it != value}
+        if not wrappers <= self._wrappers[value.scope]:
+            self._wrappers[value.scope] |= wrappers
+            self._wrapped |= {(it, value) for it in wrappers}
+            self._changed = True
+
+    def _hold(self, decorator: ast.expr, value: Func) -> None:
+        """``@group.command()``: an object from outside knows a function, and may call it when it is called."""
+        root = decorator.func if isinstance(decorator, ast.Call) else decorator
+        while isinstance(root, ast.Attribute | ast.Call):
+            root = root.value if isinstance(root, ast.Attribute) else root.func
+        for owner in self._values.get(id(root), NOTHING):
+            if isinstance(owner, Made) or (isinstance(owner, Func) and owner != value):
+                self._grow(self._held[owner], [value])
+
+    def _outside_wrappers(self, node: ast.Call, callees: Values) -> Values:
+        """Callees without what a wrapper calls in whose place it stands: calls of that lead there by themselves."""
+        if isinstance(node.func, ast.Name) and self._wrapped:
+            scope: Scope | None = self.scope_of[id(node)]
+            while scope is not None and not scope.is_module:
+                index = scope.index
+                if node.func.id in scope.names:
+                    break
+                callees = frozenset(it for it in callees if (index, it) not in self._wrapped)
+                scope = scope.parent
+        return callees
+
+    def _announced(self, node: ast.ClassDef, made: Cls) -> None:
+        """Tell bases and metaclass of a new class, as ``__init_subclass__`` and ``__init__`` are told."""
+        given = Arguments(names=tuple((it.arg, it.value, self.values(it.value)) for it in node.keywords if it.arg))
+        for base in self.bases(made)[1:]:
+            if isinstance(base, Cls):
+                for value in self._own(base, "__init_subclass__"):
+                    self._invoke(value, made, given)
+        for keyword in node.keywords:
+            for meta in self.values(keyword.value) if keyword.arg == "metaclass" else ():
+                for value in self._own(meta, "__init__") if isinstance(meta, Cls) else ():
+                    self._invoke(value, made, Arguments())
+
+    def _own(self, cls: Cls, name: str) -> list[Func]:
+        """The functions that a class itself defines by a name."""
+        found = self._definitions.get((cls.scope, name), {}).values()
+        return [it for values in found for it in values if isinstance(it, Func)]
+
+    def _texts(self, node: ast.expr) -> frozenset[str]:
+        """The strings that an expression may be, with ``*`` for what is not known of them."""
+        if id(node) not in self._known_texts:
+            self._known_texts[id(node)] = self.file_of[id(node)].texts.of(node)
+        return self._known_texts[id(node)]
+
+    def _members(self, owners: Values, texts: frozenset[str], node: ast.AST) -> Values:
+        """What owners have by a name of which not all is known: what is the project's own, if nothing is known."""
+        found: set[Value] = set()
+        for owner in owners:
+            for name in self._member_names(owner):
+                if matches(texts, name) and not (name.startswith("__") and name.endswith("__")):
+                    found |= self._attribute(owner, name, node)
+            for entries in self._fields.get(Names(owner), {}).values():
+                found |= set().union(*entries.values())
+            if isinstance(owner, Mod) and texts != UNKNOWN and owner.path.name == "__init__.py":
+                inner = (self.project.imported(owner.path, Import(text, 1)) for text in sorted(texts))
+                found |= {Mod(path) for paths in inner for path in paths}
+        return frozenset(it for it in found if texts != UNKNOWN or isinstance(it, OWN))
+
+    def _member_names(self, owner: Value, seen: frozenset[Path] = frozenset()) -> set[str]:
+        match owner:
+            case Mod() if owner.path in self.modules and owner.path not in seen:
+                module = self.modules[owner.path]
+                starred = (it for it in module.stars if isinstance(it, Path))
+                inherited = (self._member_names(Mod(it), seen | {owner.path}) for it in starred)
+                return module.names.union(*inherited)
+            case Func():
+                return self.scopes[owner.scope].names
+            case Inst() | Cls():
+                cls = owner.cls if isinstance(owner, Inst) else owner
+                family = [it for it in self.bases(cls) if isinstance(it, Cls)]
+                own = (self.scopes[it.scope].names for it in family)
+                fields = ({name for name in self._fields.get(it, {}) if name.isidentifier()} for it in family)
+                return set().union(*own, *fields)
+            case Coll():
+                return {name for name in self._fields.get(owner, {}) if name.isidentifier()}
+        return set()
+
+    def _namespace(self, name: str, node: ast.Call, scope: Scope) -> Values:
+        """``globals()``, ``locals()``, ``vars(x)``."""
+        if node.args:
+            return frozenset(it for owner in self.values(node.args[0]) for it in self._dict_of(owner, node))
+        at = scope if name != "builtins.globals" and not scope.is_module else None
+        owner = Func(at.index) if at is not None else Mod(scope.file.path)
+        return frozenset([Names(owner)])
+
+    def _dict_of(self, owner: Value, node: ast.Call) -> Values:
+        if isinstance(owner, Mod | Cls | Inst):
+            return frozenset([Names(owner)])
+        return frozenset([owner]) if isinstance(owner, Coll) else frozenset([Made("builtins.vars", id(node))])
+
+    def _evaluated(self, node: ast.Call, scope: Scope) -> Values:
+        """What ``eval`` makes of a name, or of a call: ``eval(f"models.{name}")``, ``eval(name + "()")``."""
+        found: set[Value] = set()
+        for text in self._texts(node.args[0]):
+            path, called, _ = text.partition("(")
+            if text == ANY and not self._is_called(node):
+                continue
+            first, *others = path.split(".")
+            values = self._visible(first, node, scope)
+            for name in others:
+                values = self._members(values, frozenset([name]), node)
+            if called:
+                values = frozenset().union(*(self._apply(it, Arguments(), node) for it in values))
+            found |= values
+        return frozenset(found)
+
+    def _is_called(self, node: ast.expr) -> bool:
+        """Whether what an expression gives is called, at once or by the name that it is given."""
+        parent = self.parents[id(node)]
+        names = [ast.unparse(it) for it in parent.targets] if isinstance(parent, ast.Assign) else []
+        calls = (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Call)) if names else ()
+        return getattr(parent, "func", None) is node or any(ast.unparse(it.func) in names for it in calls)
+
+    def _visible(self, text: str, node: ast.AST, scope: Scope) -> Values:
+        """What names of a place may be that match a text."""
+        owners: list[Value] = []
+        around: Scope | None = scope
+        while around is not None:
+            if not around.is_class:
+                owners.append(Mod(around.file.path) if around.is_module else Func(around.index))
+            around = around.parent
+        return self._members(frozenset(owners), frozenset([text]), node)
+
+    def _modules(self, node: ast.Call, scope: Scope) -> Values:
+        """The modules of the project that a call may import, by name or path."""
+        path = scope.file.path
+        items = scope.file.chosen_imports[id(node)]
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        named = len(node.args) > 3 or any(it.arg == "fromlist" for it in node.keywords)
+        if called == "__import__" and not named:
+            items = tuple(replace(it, module=it.module.partition(".")[0]) for it in items)
+        found = {Mod(found) for item in items for found in self.project.imported(path, item)}
+        return frozenset(Names(it) for it in found) if called in RUNS_MODULES else frozenset(found)
+
+    def _collected(self, node: ast.AST, values: Iterable[Value]) -> Values:
+        """A collection of some values, made by a node."""
+        collection = Coll(id(node))
+        self._set_field(collection, "[*]", node, values)
+        return frozenset([collection])
+
+    def _pairs(self, node: ast.Call, values: Values) -> Values:
+        """A collection of pairs of a name and one of some values."""
+        pair = Coll(id(node.func))
+        self._set_field(pair, "[1]", node, values)
+        return self._collected(node, [pair])
+
+    def _dictionary(self, node: ast.Call) -> Values:
+        """What ``dict(x, a=y)`` makes, or another class whose objects hold what they are given by name."""
+        collection = Coll(id(node))
+        found: set[Value] = set()
+        given = self.values(node.args[0]) if node.args else NOTHING
+        for value in given:
+            pairs = [it for it in self._elements(frozenset([value])) if isinstance(it, Coll)]
+            if isinstance(value, Coll) and pairs and not isinstance(self.nodes[value.site], ast.Dict | ast.Call):
+                self._set_field(collection, "[*]", node, self._item(frozenset(pairs), "1"))
+                found.add(collection)
+            else:
+                found.add(value)
+        for keyword in node.keywords:
+            values = self.values(keyword.value)
+            if keyword.arg is not None:
+                self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
+                found.add(collection)
+            else:
+                found |= {it for it in values if isinstance(it, Coll)}
+        return frozenset(found)
+
+    def _table_method(self, node: ast.Call, function: ast.Attribute, scope: Scope) -> Values:
+        """What a method of a list or dictionary does and returns: ``table.update(x)``, ``table.items()``."""
+        owners = frozenset(it for it in self.values(function.value) if self._is_table(it))
+        given = [self.values(argument) for argument in node.args]
+        match function.attr, node.args:
+            case "append" | "add", [_]:
+                self._put(owners, "[*]", node, given[0])
+            case "insert", [_, _]:
+                self._put(owners, "[*]", node, given[1])
+            case "extend", [_]:
+                self._put(owners, "[*]", node, self._elements(given[0]))
+            case "update", _:
+                for values in given:
+                    self._put(owners, "[*]", node, self._elements(values))
+                for keyword in node.keywords:
+                    key = "*" if keyword.arg is None else keyword.arg
+                    values = self.values(keyword.value)
+                    self._put(owners, f"[{key}]", keyword.value, values if keyword.arg else self._elements(values))
+            case "copy", []:
+                return owners
+            case "values", []:
+                names = frozenset(it for it in owners if isinstance(it, Names))
+                return (owners - names) | (self._collected(node, self._elements(names)) if names else NOTHING)
+            case "items", []:
+                return self._pairs(node, self._elements(owners)) if owners else NOTHING
+            case "get" | "pop" | "setdefault", [key, *_]:
+                found = self._looked_up(owners, key, node)
+                if function.attr == "setdefault" and len(given) > 1:
+                    self._put(owners, f"[{self._key(key)}]", node, given[1])
+                return found.union(*given[1:]) if owners else NOTHING
+        return NOTHING
+
+    def _is_table(self, value: Value) -> bool:
+        """Whether a value is a list or dictionary whose entries are known."""
+        if isinstance(value, Inst):
+            return any(isinstance(it, Ext) and it.name in DICTIONARIES | LISTS for it in self.bases(value.cls))
+        return isinstance(value, Coll | Names) or (isinstance(value, Made) and value.name in DICTIONARIES | LISTS)
+
+    def _key(self, node: ast.expr) -> str:
+        """The key that an expression is, ``*`` where that is not known."""
+        return str(node.value) if isinstance(node, ast.Constant) else ANY
+
+    def _put(self, owners: Values, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        for owner in owners:
+            self._set_field(owner, name, node, values)
+
+    def _looked_up(self, owners: Values, key: ast.expr, node: ast.AST) -> Values:
+        """What owners hold under a key."""
+        spaces = frozenset(it.owner for it in owners if isinstance(it, Names))
+        named = self._members(spaces, self._texts(key), node) if spaces else NOTHING
+        others = owners - {Names(it) for it in spaces} if spaces else owners
+        if isinstance(key, ast.Constant):
+            return named | self._item(others, str(key.value))
+        return named | self._elements(others)
+
+    def _subscripted(self, owners: Values, node: ast.Subscript, scope: Scope) -> Values:
+        """What ``table[key]`` may be."""
+        found = set(self._looked_up(owners, node.slice, node))
+        for owner in owners:
+            if owner == Ext("sys.modules"):
+                found |= self._module_named(node.slice, scope)
+            elif isinstance(owner, Inst):
+                given = Arguments(((node.slice, self.values(node.slice)),))
+                for method in self._member(owner, "__getitem__", node):
+                    if isinstance(method, Bound):
+                        found |= self._invoke(method.func, owner, given)
+            elif isinstance(owner, Cls) and any(map(_is_enumeration, self.bases(owner))):
+                found.add(Inst(owner, id(node)))
+        return frozenset(found)
+
+    def _module_named(self, name: ast.expr, scope: Scope) -> Values:
+        """``sys.modules[__name__]``."""
+        if isinstance(name, ast.Name) and name.id == "__name__":
+            return frozenset([Mod(scope.file.path)])
+        path = self.project.resolve(scope.file.path, name.value) if _is_text(name) else None  # type: ignore[attr-defined]
         return frozenset([Mod(path)]) if path else NOTHING
 
     def _initialized(self, node: ast.Call) -> Values:
@@ -991,12 +1409,25 @@ class Program:
             self._set_field(collection, f"[{index}]", given[index], values)
         return frozenset([collection])
 
-    def _getattr(self, node: ast.Call) -> Values:
-        key = node.args[1]
-        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-            return NOTHING
-        owners = self._values.get(id(node.args[0]), NOTHING)
-        return frozenset().union(*(self._attribute(owner, key.value, node) for owner in owners))
+    def _getattr(self, node: ast.Call, scope: Scope) -> Values:
+        owners = self.values(node.args[0])
+        texts = self._texts(node.args[1])
+        found = self.values(node.args[2]) if len(node.args) > 2 else NOTHING
+        for text in texts:
+            if ANY not in text and "\0" not in text:
+                found = found.union(*(self._attribute(owner, text, node) for owner in owners))
+            else:
+                found |= self._members(owners, frozenset([text]), node)
+        return found
+
+    def _setattr(self, node: ast.Call, scope: Scope) -> None:
+        values = self.values(node.args[2])
+        for text in self._texts(node.args[1]):
+            for owner in self.values(node.args[0]):
+                if ANY in text or "\0" in text:
+                    self._set_field(Names(owner), text, node, values)
+                else:
+                    self._set_field(owner, text, node, values)
 
     def _super(self, scope: Scope, node: ast.Call) -> Values:
         """``super()``, or ``super(Own, self)``, in a method of a class."""
@@ -1014,8 +1445,8 @@ class Program:
             for base in bases
         )
 
-    def _invoke(self, func: Func, owner: Value | None, node: ast.Call) -> Values:
-        """Pass a call's arguments to the function's parameters; its return values come back."""
+    def _invoke(self, func: Func, owner: Value | None, given: Arguments) -> Values:
+        """Pass arguments to the function's parameters; its return values come back."""
         inner = self.scopes[func.scope]
         params = inner.params
         args = inner.node.args  # type: ignore[attr-defined]
@@ -1027,25 +1458,36 @@ class Program:
         if owner is not None and params and not static:
             self._define(inner, params[0], named[params[0]], [owner])
             params = params[1:]
-        for index, argument in enumerate(node.args):
-            if isinstance(argument, ast.Starred):
-                break
-            values = self._values.get(id(argument), NOTHING)
+        for index, (node, values) in enumerate(given.places):
             if index < len(params):
                 self._define(inner, params[index], named[params[index]], values)
-        for keyword in node.keywords:
-            values = self._values.get(id(keyword.value), NOTHING)
-            if keyword.arg in named:
-                self._define(inner, keyword.arg, named[keyword.arg], values)
-            elif keyword.arg is None:
-                for name, arg in named.items():
-                    if name in params and (given := self._item(values, name)):
-                        self._define(inner, name, arg, given)
+            elif args.vararg is not None:
+                self._surplus(inner, args.vararg, f"[{index - len(params)}]", node, values)
+        if given.rest is not None:
+            node, values = given.rest
+            for index, name in enumerate(params[len(given.places) :]):
+                if item := self._item(values, str(index)):
+                    self._define(inner, name, named[name], item)
+            if args.vararg is not None:
+                self._surplus(inner, args.vararg, "[*]", node, self._elements(values))
+        for name, node, values in given.names:
+            if name in named:
+                self._define(inner, name, named[name], values)
             elif args.kwarg is not None:
-                collection = Coll(id(args.kwarg))
-                self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
-                self._define(inner, args.kwarg.arg, args.kwarg, [collection])
+                self._surplus(inner, args.kwarg, f"[{name}]", node, values)
+        for values in given.dictionaries:
+            for name, arg in named.items():
+                if (name in params or arg in args.kwonlyargs) and (item := self._item(values, name)):
+                    self._define(inner, name, arg, item)
+            if args.kwarg is not None and (colls := {it for it in values if isinstance(it, Coll)}):
+                self._define(inner, args.kwarg.arg, args.kwarg, colls)
         return frozenset(self._returns[func.scope])
+
+    def _surplus(self, inner: Scope, parameter: ast.arg, name: str, node: ast.AST, values: Values) -> None:
+        """Put what no other parameter takes into that of ``*args`` or ``**kwargs``."""
+        collection = Coll(id(parameter))
+        self._set_field(collection, name, node, values)
+        self._define(inner, parameter.arg, parameter, [collection])
 
     # Questions
 
@@ -1171,35 +1613,65 @@ class Program:
             call = self._calls.get(id(inner))
             if call is not None:
                 found |= self._entered(call)
+            elif isinstance(inner, ast.FunctionDef) and self._runs_itself(inner):
+                found.add(self.by_node[id(inner)].index)
         return found
+
+    def _runs_itself(self, node: ast.FunctionDef) -> bool:
+        """Whether a decorator calls the function that it is given, where the file is run: ``@experiment.automain``."""
+        values = (it for decorator in node.decorator_list for it in self.values(decorator))
+        return any(full_name(value) in RUNNING_DECORATORS for value in values)
 
     def _entered(self, call: Call) -> set[int]:
         found: set[int] = set()
         passed = [value for argument in handed(call.node) for value in self.values(argument)]
         outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
         for value in (*call.callees, *(passed if outside else ())):
-            match value:
-                case Func():
-                    found.add(value.scope)
-                case Bound():
-                    found.add(value.func.scope)
-                case Cls():
-                    found |= self.methods(Inst(value, id(call.node)), "__init__", call.node)
-                case Inst() if value in call.callees:
-                    found |= self.methods(value, "__call__", call.node) | self.methods(
-                        value, "forward", call.node
-                    )
-                case Made(name="functools.partial"):
-                    found |= self._partial(value)
+            found |= self._functions(value, call.node, value in call.callees)
+        if call.names & COMMANDS:
+            found |= self._commanded(call, passed)
+        if call.names & RUNS:
+            modules = (it.owner for it in self.values(call.node) if isinstance(it, Names))
+            found |= {self.modules[it.path].index for it in modules if isinstance(it, Mod) and it.path in self.modules}
+        for owner in self._callers_of_held(call) if self._held else ():
+            found |= {it.scope for it in self._held[owner] if isinstance(it, Func)}
+        for index in list(found):
+            found |= self._wrappers.get(index, set())
         return found
 
-    def _partial(self, made: Made) -> set[int]:
-        """The functions behind ``functools.partial(function, …)``."""
-        found: set[int] = set()
-        for value in self._argument_values(made, 0):
-            function = value.func if isinstance(value, Bound) else value
-            found |= {function.scope} if isinstance(function, Func) else set()
-        return found
+    def _functions(self, value: Value, node: ast.Call, called: bool, depth: int = 0) -> set[int]:
+        """The functions that calling a value enters."""
+        match value:
+            case Func():
+                return {value.scope}
+            case Bound():
+                return {value.func.scope}
+            case Cls():
+                return self.methods(Inst(value, id(node)), "__init__", node)
+            case Inst() if called:
+                return self.methods(value, "__call__", node) | self.methods(value, "forward", node)
+            case Made(name="functools.partial") if depth < 3:
+                targets = self._argument_values(value, 0)
+                return set().union(*(self._functions(it, node, called, depth + 1) for it in targets))
+        return set()
+
+    def _commanded(self, call: Call, passed: list[Value]) -> set[int]:
+        """The functions that a command line may choose: those given, all methods of a class, all of the module."""
+        owners = {it for it in passed if isinstance(it, Cls | Inst)}
+        held = self.contents(frozenset(passed))
+        if not handed(call.node):
+            held |= self._members(frozenset([Mod(call.scope.file.path)]), UNKNOWN, call.node)
+        methods = self._members(frozenset(owners), UNKNOWN, call.node)
+        functions = (it.func if isinstance(it, Bound) else it for it in held | methods)
+        return {it.scope for it in functions if isinstance(it, Func)}
+
+    def _callers_of_held(self, call: Call) -> Iterator[Value]:
+        """The objects that know functions, of those that a call is a call of, or of a method of."""
+        for callee in call.callees:
+            while isinstance(callee, Member):
+                callee = callee.owner
+            if callee in self._held:
+                yield callee
 
     def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
         """The functions behind a callee, the object of each, and whether that is its first parameter."""
@@ -1252,6 +1724,14 @@ def _asks_for_wrap(test: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
             return "DataParallel" in ast.unparse(kind)
     return False
+
+
+def _is_enumeration(base: Value) -> bool:
+    return isinstance(base, Ext) and base.name in ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.StrEnum")
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _is_string(node: ast.expr) -> bool:
