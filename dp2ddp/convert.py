@@ -53,9 +53,8 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
         except _Refused as refused:
             changes = ()
             findings.append(refused.finding)
-    scripts = [
-        script for script in facts.scripts if not script.done or _in_question(script.reaches, findings)
-    ]
+    found = [it for it in facts.scripts if not it.done or _in_question(it.reaches, findings)]
+    scripts = list({it.program: it for it in found}.values())  # one may start its ranks at several places
     return Conversion(
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),

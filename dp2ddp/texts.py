@@ -28,6 +28,7 @@ class Texts:
 
     tree: ast.Module = field(repr=False, compare=False)
     path: str
+    _found: dict[str, frozenset[str]] = field(default_factory=dict, repr=False, compare=False)
 
     def of(self, node: ast.expr) -> frozenset[str]:
         """All strings that an expression may be, each with ``*`` for what is not known of it."""
@@ -92,8 +93,7 @@ class Texts:
             case ast.Name(id="__package__"):
                 return [PACKAGE]
             case ast.Name():
-                assigned = self._assigned.get(node.id, [None])
-                return {text for value in assigned for text in self._of(value, depth)}
+                return self._name(node.id, depth)
             case ast.JoinedStr():
                 return self._joined("", node.values, depth)
             case ast.FormattedValue(conversion=-1, format_spec=None):
@@ -120,6 +120,14 @@ class Texts:
             case ast.Call():
                 return self._called(node, depth)
         return _UNKNOWN
+
+    def _name(self, name: str, depth: int) -> frozenset[str]:
+        """All strings that a name may be; one that is made of itself is not known."""
+        if name not in self._found:
+            self._found[name] = _UNKNOWN
+            values = self._assigned.get(name, [None])
+            self._found[name] = frozenset(text for value in values for text in self._of(value, depth))
+        return self._found[name]
 
     def _called(self, node: ast.Call, depth: int) -> Iterable[str]:
         function = node.func

@@ -647,3 +647,127 @@ IMPORTED = {
         {"train.py": f"{IMPORTS}\nfrom models import Narrow\n\n\n{FIT}\n\nif __name__ == '__main__':\n    torch.manual_seed(3)\n    fit(Narrow())\n"},
     ),
 }
+
+
+# Programs whose main function is given to something that parses options and calls it.
+
+MAIN = f'''\
+{IMPORTS}from models import Narrow
+
+{{head}}
+
+{FIT}
+
+{{decorator}}def main({{parameters}}):
+    torch.manual_seed(3)
+    fit(Narrow(), {{rate}})
+
+
+{{end}}'''
+GUARD = 'if __name__ == "__main__":\n    {}\n'
+
+
+def main(
+    head: str, end: str, decorator: str = "", parameters: str = "rate=0.1", rate: str = "rate", **files: str
+) -> Form:
+    """A program whose main function is decorated, or handed over."""
+    text = MAIN.format(
+        head=head, end=GUARD.format(end) if end else "", decorator=decorator, parameters=parameters, rate=rate
+    )
+    return script(text, {name.replace("__", "."): it for name, it in files.items()})
+
+
+MAINS = {
+    "fire": main("import fire", "fire.Fire(main)"),
+    "fire of a dictionary": main("from fire import Fire", 'Fire({"train": main})'),
+    "fire of a class": main(
+        "import fire", "fire.Fire(Runner)", decorator="class Runner:\n    def train(self):\n        main()\n\n\n"
+    ),
+    "fire of all": main("import fire", "fire.Fire()"),
+    "typer": main("import typer", "typer.run(main)"),
+    "a typer application": main("import typer\n\napp = typer.Typer()", "app()", "@app.command()\n"),
+    "absl": main(
+        "from absl import app, flags\n\nFLAGS = flags.FLAGS\nflags.DEFINE_float('rate', 0.1, 'step')",
+        "app.run(main)",
+        parameters="argv",
+        rate="FLAGS.rate",
+    ),
+    "click": main("import click", "main()", '@click.command()\n@click.option("--rate", default=0.1)\n', "rate"),
+    "a click group": main(
+        "import click\n\n\n@click.group()\ndef cli():\n    pass\n", "cli()", '@cli.command("train")\n'
+    ),
+    "a click group that is told": main(
+        "import click\n\n\n@click.group()\ndef cli():\n    pass\n",
+        "cli.add_command(main)\n    cli()",
+        decorator="@click.command()\n",
+    ),
+    "hydra": main(
+        "import hydra", "main()", '@hydra.main(config_path="conf", config_name="config")\n', "cfg", "cfg.rate"
+    ),
+    "tyro": main("import tyro", "tyro.cli(main)"),
+    "jsonargparse": main("from jsonargparse import CLI", "CLI(main)"),
+    "plac": main("import plac", "plac.call(main)"),
+    "sacred": main("from sacred import Experiment\n\nex = Experiment('x')", "", "@ex.automain\n"),
+    "sacred's run": main("from sacred import Experiment\n\nex = Experiment('x')", "ex.run_commandline()", "@ex.main\n"),
+    "a decorator of the project": main(
+        "import functools\n\n\ndef timed(function):\n    @functools.wraps(function)\n    def wrapper(*args, **more):\n"
+        "        print('start')\n        return function(*args, **more)\n\n    return wrapper\n",
+        "main()",
+        "@timed\n",
+    ),
+    "an entry point of an application": Form(
+        {
+            **PACKAGE,
+            "pkg/cli.py": CLI.replace("import argparse\n", "import argparse\n\nimport typer\n").replace(
+                "def main", "app = typer.Typer()\n\n\n@app.command()\ndef main"
+            ),
+            "pyproject.toml": '[project]\nname = "pkg"\n\n[project.scripts]\ntrain = "pkg.cli:app"\n',
+        }
+    ),
+    "two commands of an application": Form(
+        {
+            **PACKAGE,
+            "pkg/cli.py": CLI.replace("import argparse\n", "import argparse\n\nimport typer\n").replace(
+                "def main", "app = typer.Typer()\n\n\n@app.command()\ndef more():\n    fit(Narrow(), 0.2)\n\n\n"
+                "@app.command()\ndef main"
+            ),
+            "pyproject.toml": '[project]\nname = "pkg"\n\n[project.scripts]\ntrain = "pkg.cli:app"\n',
+        }
+    ),
+}
+OPTIONS = {
+    "EasyDict": ("from easydict import EasyDict as edict", 'edict({"rate": 0.1, "gpus": [0, 1], "parallel": True})'),
+    "Munch": ("from munch import Munch", "Munch(rate=0.1, gpus=[0, 1], parallel=True)"),
+    "addict": ("from addict import Dict", "Dict(rate=0.1, gpus=[0, 1], parallel=True)"),
+    "SimpleNamespace": ("from types import SimpleNamespace", "SimpleNamespace(rate=0.1, gpus=[0, 1], parallel=True)"),
+    "Namespace": ("from argparse import Namespace", "Namespace(rate=0.1, gpus=[0, 1], parallel=True)"),
+    "omegaconf": ("from omegaconf import OmegaConf", 'OmegaConf.load("config.yaml")'),
+    "yacs": (
+        "from yacs.config import CfgNode as CN",
+        "CN()\nargs.rate = 0.1\nargs.gpus = [0, 1]\nargs.parallel = True",
+    ),
+    "yaml": ("import yaml\nfrom easydict import EasyDict", 'EasyDict(yaml.safe_load(open("config.yaml")))'),
+    "a dataclass": (
+        "from dataclasses import dataclass, field\n\n\n@dataclass\nclass Options:\n    rate: float = 0.1\n"
+        "    gpus: list = field(default_factory=lambda: [0, 1])\n    parallel: bool = True\n",
+        "Options()",
+    ),
+    "a class": ("class Options:\n    rate = 0.1\n    gpus = [0, 1]\n    parallel = True\n", "Options()"),
+    "a module": ("import options", "options"),
+    "a dictionary": ("", 'dict(rate=0.1, gpus=[0, 1], parallel=True)'),
+}
+CONFIGURED = {
+    name: script(
+        f"{IMPORTS}from models import Narrow\n\n{imports}\n\n\n"
+        + FIT.replace("rate=0.1", "args").replace("=rate", '=args["rate"]' if name == "a dictionary" else "=args.rate")
+        .replace(
+            "    model = nn.DataParallel(model)\n",
+            "    if {0}:\n        model = nn.DataParallel(model, device_ids={1})\n".format(
+                *(('args["parallel"]', 'args["gpus"]') if name == "a dictionary" else ("args.parallel", "args.gpus"))
+            ),
+        )
+        + f"\n\nargs = {made}\ntorch.manual_seed(3)\nfit(Narrow(), args)\n",
+        {"options.py": "rate = 0.1\ngpus = [0, 1]\nparallel = True\n"},
+    )
+    for name, (imports, made) in OPTIONS.items()
+}

@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Const, full_name
+from dp2ddp.analyse.link import DICTIONARIES, OPTIONS, Const, full_name, handed
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
 DEVICES = {"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"}
-# Where options come from, and what may be asked of them.
-OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
+# What may be asked of options.
 ANSWERED = {
     AVAILABLE,
     COUNT,
@@ -22,6 +21,7 @@ ANSWERED = {
     "builtins.isinstance",
 }
 ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
+ANSWERED |= DICTIONARIES
 STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
 
 
@@ -101,6 +101,8 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
         case ast.Tuple() | ast.List():
             return all(is_choice(context, value, depth) for value in test.elts)
+        case ast.Dict():
+            return all(is_choice(context, value, depth) for value in test.values)
         case ast.ListComp():
             sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
             return all(is_choice(context, source, depth) for source in (*sources, test.elt))
@@ -112,7 +114,7 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             methods = isinstance(test.func, ast.Attribute) and test.func.attr in STRING_METHODS
             if methods:
                 return is_choice(context, test.func.value, depth)
-            return known and all(is_choice(context, given, depth) for given in test.args)
+            return known and all(is_choice(context, given, depth) for given in handed(test))
         case ast.Name() | ast.Attribute():
             values = program.values(test)
             if values and all(isinstance(v, Const) or full_name(v).startswith(OPTIONS) for v in values):

@@ -27,7 +27,9 @@ from dp2ddp.source import SourceFile
 
 # Calls that change nothing outside the process and draw no random numbers.
 PURE = (
+    "addict.",
     "argparse.",
+    "box.",
     "builtins.",
     "collections.",
     "colorama.",
@@ -42,7 +44,9 @@ PURE = (
     "logging.getLogger",
     "math.",
     "matplotlib.use",
+    "ml_collections.",
     "multiprocessing.cpu_count",
+    "munch.",
     "numpy.array",
     "omegaconf.",
     "os.chdir",

@@ -82,6 +82,32 @@ ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
     tqdm.tqdm itertools.islice rich.progress.track
     """.split())
+# Where options come from: what reads the command line or a file of settings, and the objects that hold them.
+GIVEN = "command line.option"
+OPTIONS = (
+    GIVEN,
+    "absl.flags.",
+    "addict.",
+    "argparse.",
+    "attrdict.",
+    "box.",
+    "configargparse.",
+    "configparser.",
+    "docopt.",
+    "easydict.",
+    "json.",
+    "jsonargparse.",
+    "ml_collections.",
+    "munch.",
+    "omegaconf.",
+    "pyhocon.",
+    "toml.",
+    "tomllib.",
+    "types.SimpleNamespace",
+    "tyro.",
+    "yacs.",
+    "yaml.",
+)
 # Classes of lists, and those whose objects are dictionaries, or hold by attribute what they are given by name.
 LISTS = {"builtins.list", "collections.deque", "builtins.set"}
 DICTIONARIES = {
@@ -117,6 +143,9 @@ COMMANDS = {
 }
 # Decorators that call the function they are given.
 RUNNING_DECORATORS = {"sacred.Experiment.automain"}
+# Decorators whose functions are given options; the configuration that one gives.
+OFFERED = ("click.", "cyclopts.", "rich_click.", "sacred.", "typer.")
+CONFIGURED = {"hydra.main": "omegaconf.DictConfig"}
 
 
 @dataclass(frozen=True)
@@ -928,7 +957,7 @@ class Program:
                 return self._entries(owner.cls)
             case Inst() | Cls():
                 return self._member(owner, name, node) or self._set_by_name(owner, name)
-            case Names():
+            case Names() | Func():
                 return frozenset([Member(owner, name)])
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
                 given = self._argument_values(owner, 0)
@@ -936,10 +965,10 @@ class Program:
                 return frozenset(v for v in given if not (isinstance(v, Made) and v.name == WRAP))
             case Made() | Member() | Coll():
                 stored: set[Value] = set()
-                by_key = isinstance(owner, Coll) and name not in TABLE_METHODS
-                for key in (name, f"[{name}]") if by_key else (name,):  # `options.name` of a dictionary
-                    for values in self._field(owner, key).values():
-                        stored |= values
+                for values in self._field(owner, name).values():
+                    stored |= values
+                if isinstance(owner, Coll) and (entry := self._field(owner, f"[{name}]")):
+                    return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
                 depth = 0
                 at: Value = owner
                 while isinstance(at, Member):
@@ -1038,17 +1067,20 @@ class Program:
             return self._super(scope, node)
         callees = self._outside_wrappers(node, callees)
         self._calls[id(node)] = Call(node, scope, callees)
-        given = self._arguments(node)
+        given: Arguments | None = None
         found: set[Value] = set()
         for callee in callees:
             match callee:
                 case Func() | Bound() | Cls() | Inst() | Made(name="functools.partial"):
+                    given = given or self._arguments(node)
                     found |= self._apply(callee, given, node)
                 case Member() if callee.name in TABLE_METHODS and isinstance(node.func, ast.Attribute):
                     found |= self._table_method(node, node.func, scope)
                     found |= self._outside(callee, node)
                 case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
                     found |= self._values.get(id(node.func.value), NOTHING)
+                case Member(owner=Func()):
+                    self._hold(callee.owner, node)
                 case Member(owner=Cls()) if callee.name == "__subclasses__":
                     found |= self._collected(node, self._derived(callee.owner))
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
@@ -1060,8 +1092,8 @@ class Program:
                 case Ext(name="builtins.eval") if len(node.args) == 1:
                     found |= self._evaluated(node, scope) | self._outside(callee, node)
                 case Ext(name="builtins.next") if node.args:
-                    handed = self._elements(self._values.get(id(node.args[0]), NOTHING))
-                    found |= {it for it in handed if isinstance(it, OWN)} | self._outside(callee, node)
+                    taken = self._elements(self._values.get(id(node.args[0]), NOTHING))
+                    found |= {it for it in taken if isinstance(it, OWN)} | self._outside(callee, node)
                 case Ext(name="inspect.getmembers") if node.args:
                     members = self._members(self._values.get(id(node.args[0]), NOTHING), UNKNOWN, node)
                     found |= self._pairs(node, members)
@@ -1069,6 +1101,9 @@ class Program:
                     found |= self._modules(node, scope)
                 case Ext(name="importlib.util.module_from_spec") if node.args:
                     found |= {it for it in self._values.get(id(node.args[0]), NOTHING) if isinstance(it, Mod)}
+                case Ext() if callee.name in COMMANDS:
+                    self._offer(self.contents(frozenset().union(*map(self.values, handed(node)))))
+                    found |= self._outside(callee, node)
                 case Ext(name=name) if name == INITIALIZE:
                     found |= self._initialized(node)
                 case Ext() if callee.name in DICTIONARIES:
@@ -1141,8 +1176,8 @@ class Program:
                     found |= {it for it in made if isinstance(it, Inst)}
                     if isinstance(value, Func):
                         self._wrap_in(value, made)
-            if isinstance(value, Func) and not isinstance(decorator, ast.Name):
-                self._hold(decorator, value)
+            if isinstance(value, Func):
+                self._known_outside(decorator, value)
         return found
 
     def _wrap_in(self, value: Func, made: Values) -> None:
@@ -1153,14 +1188,36 @@ class Program:
             self._wrapped |= {(it, value) for it in wrappers}
             self._changed = True
 
-    def _hold(self, decorator: ast.expr, value: Func) -> None:
+    def _known_outside(self, decorator: ast.expr, value: Func) -> None:
         """``@group.command()``: an object from outside knows a function, and may call it when it is called."""
-        root = decorator.func if isinstance(decorator, ast.Call) else decorator
+        root = decorator
         while isinstance(root, ast.Attribute | ast.Call):
             root = root.value if isinstance(root, ast.Attribute) else root.func
-        for owner in self._values.get(id(root), NOTHING):
-            if isinstance(owner, Made) or (isinstance(owner, Func) and owner != value):
-                self._grow(self._held[owner], [value])
+        if root is not decorator:
+            for owner in self.values(root):
+                if isinstance(owner, Made) or (isinstance(owner, Func) and owner != value):
+                    self._grow(self._held[owner], [value])
+        call = self._calls.get(id(decorator))
+        callees = call.callees if call is not None else self.values(decorator)
+        names = {full_name(it) for it in callees}
+        if any(name.startswith(OFFERED) or name in CONFIGURED for name in names) or any(
+            isinstance(it, Member) and isinstance(it.owner, Func) for it in callees
+        ):
+            config = next((CONFIGURED[name] for name in names if name in CONFIGURED), GIVEN)
+            self._offer(frozenset([value]), config)
+
+    def _hold(self, owner: Func, node: ast.Call) -> None:
+        """``group.add_command(function)``."""
+        for values in map(self.values, handed(node)):
+            self._grow(self._held[owner], (it for it in values if isinstance(it, Func | Made)))
+
+    def _offer(self, values: Values, kind: str = GIVEN) -> None:
+        """Know that functions are given options for their parameters."""
+        for value in values:
+            node = self.scopes[value.scope].node if isinstance(value, Func) else None
+            if isinstance(node, ast.FunctionDef):
+                for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                    self._define(self.by_node[id(node)], arg.arg, arg, [Made(kind, id(arg))])
 
     def _outside_wrappers(self, node: ast.Call, callees: Values) -> Values:
         """Callees without what a wrapper calls in whose place it stands: calls of that lead there by themselves."""
@@ -1633,8 +1690,8 @@ class Program:
         if call.names & RUNS:
             modules = (it.owner for it in self.values(call.node) if isinstance(it, Names))
             found |= {self.modules[it.path].index for it in modules if isinstance(it, Mod) and it.path in self.modules}
-        for owner in self._callers_of_held(call) if self._held else ():
-            found |= {it.scope for it in self._held[owner] if isinstance(it, Func)}
+        if self._held:
+            found |= {it.scope for it in self._run_by_holder(call, passed) if isinstance(it, Func)}
         for index in list(found):
             found |= self._wrappers.get(index, set())
         return found
@@ -1665,13 +1722,18 @@ class Program:
         functions = (it.func if isinstance(it, Bound) else it for it in held | methods)
         return {it.scope for it in functions if isinstance(it, Func)}
 
-    def _callers_of_held(self, call: Call) -> Iterator[Value]:
-        """The objects that know functions, of those that a call is a call of, or of a method of."""
+    def _run_by_holder(self, call: Call, passed: list[Value]) -> Values:
+        """The functions that an object knows which is called, or a method of it, unless it is told them here."""
+        around = self.parents[id(call.node)]
+        decorates = call.node in getattr(around, "decorator_list", ())
+        if decorates or any(isinstance(it, Func) or it in self._held for it in passed):
+            return NOTHING
+        owners = set()
         for callee in call.callees:
             while isinstance(callee, Member):
                 callee = callee.owner
-            if callee in self._held:
-                yield callee
+            owners.add(callee)
+        return closure(frozenset(owners), lambda it: self._held.get(it, ())) - owners
 
     def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
         """The functions behind a callee, the object of each, and whether that is its first parameter."""
