@@ -124,6 +124,8 @@ DICTIONARIES = {
     "types.SimpleNamespace",
 }
 TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+# What imports a module by its name.
+IMPORTING = {"importlib.import_module", "builtins.__import__"}
 # What runs a module of the project as a program, and returns its names.
 RUNS_MODULES = ("run_path", "run_module")
 RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
@@ -1097,7 +1099,7 @@ class Program:
                 case Ext(name="inspect.getmembers") if node.args:
                     members = self._members(self._values.get(id(node.args[0]), NOTHING), UNKNOWN, node)
                     found |= self._pairs(node, members)
-                case Ext() if id(node) in scope.file.chosen_imports:
+                case Ext() if callee.name in IMPORTING or id(node) in scope.file.chosen_imports:
                     found |= self._modules(node, scope)
                 case Ext(name="importlib.util.module_from_spec") if node.args:
                     found |= {it for it in self._values.get(id(node.args[0]), NOTHING) if isinstance(it, Mod)}
@@ -1336,7 +1338,7 @@ class Program:
     def _modules(self, node: ast.Call, scope: Scope) -> Values:
         """The modules of the project that a call may import, by name or path."""
         path = scope.file.path
-        items = scope.file.chosen_imports[id(node)]
+        items = scope.file.chosen_imports.get(id(node), ())
         called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         named = len(node.args) > 3 or any(it.arg == "fromlist" for it in node.keywords)
         if called == "__import__" and not named:
