@@ -31,9 +31,9 @@ class Change:
 class Script:
     """A script that trains with DataParallel.
 
-    ``command``: its name, if installing the project makes it. ``module``: its dotted name, if ``-m`` has to start it. ``tier``: how its processes share the work; ``reasons`` are
-    the places that keep it from being sharded, ``dealt`` those where the runtime shards a loader, each with the reason
-    why no DistributedSampler does.
+    ``command``: its name, if installing the project makes it. ``module``: its dotted name, if ``-m`` has to start it.
+    ``tier``: how its processes share the work; ``reasons`` are the places that keep it from being sharded, ``dealt``
+    those where the runtime shards a loader, each with the reason why no DistributedSampler does.
     """
 
     path: Path

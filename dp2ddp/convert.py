@@ -13,7 +13,7 @@ from pathlib import Path
 
 from dp2ddp.analyse import analyse
 from dp2ddp.changes import Change, Conversion, Idle, Script
-from dp2ddp.facts import Facts, Tier
+from dp2ddp.facts import Facts, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.format import format_like
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Rule, Severity
@@ -150,7 +150,7 @@ def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:
 def _idle(project: Project, facts: Facts, scripts: Iterable[Start]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
     used = {path for script in scripts for path in script.reaches}
-    wraps = {wrap.path for wrap in facts.wraps}
+    wraps = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used and (file.tree.body or path.name != "__init__.py"):

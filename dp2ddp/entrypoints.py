@@ -1,4 +1,4 @@
-"""The programs that installing a project makes, as setup.py, setup.cfg and pyproject.toml declare them. Nothing is run."""
+"""The programs that installing a project makes: setup.py, setup.cfg and pyproject.toml are read, never run."""
 
 from __future__ import annotations
 

@@ -412,6 +412,11 @@ class Obstacle(Fact):
 
 
 @dataclass(frozen=True)
+class Unused(Obstacle):
+    """A wrap that no program runs and trains."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project."""
 

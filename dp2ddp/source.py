@@ -304,7 +304,7 @@ class _Reader:
             yield from self._install(here / name for name in names if name in entrypoints.FILES)
 
     def _install(self, declaring: Iterable[Path], asked: Sequence[Path] = ()) -> list[Path]:
-        """Know the programs that some files declare, those of some modules if asked for them; the scripts among them."""
+        """Know the programs that some files declare, of the modules asked for if some are; the scripts among them."""
         scripts: dict[Path, None] = {}
         for path in declaring:
             try:
@@ -417,9 +417,7 @@ class _Finder:
             self.targeted[search, file.path] = self._targets(file, search)
         return self.targeted[search, file.path]
 
-    def _targets(
-        self, file: SourceFile, search: tuple[Path, ...], certain: bool = False
-    ) -> frozenset[Path]:
+    def _targets(self, file: SourceFile, search: tuple[Path, ...], certain: bool = False) -> frozenset[Path]:
         found: set[Path] = set()
         for item in file.imports:
             if item.path or ANY in item.module:
@@ -457,7 +455,9 @@ class _Finder:
             listed = [name for name in self.listing(folder) if matches([first], name)]
         else:
             names = dict.fromkeys(name.removesuffix(".py") for name in self.listing(folder))
-            listed = [it for it in names if it.isidentifier() and it not in _OWN_NAMES and matches([first], it)]
+            listed = [
+                it for it in names if it.isidentifier() and it not in _OWN_NAMES and matches([first], it)
+            ]
         for name in listed:
             if others:
                 yield from self._matching(folder / name, others, by_path)
@@ -552,7 +552,9 @@ def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]
             elif called in _BY_PATH:
                 path = given.get(_BY_PATH[called]) or given.get("location") or given.get("path")
                 texts = file.texts.of(path) if path is not None else ()
-                items = tuple(Import("", path=text) for text in sorted(texts) if _is_known(text.split(os.sep)))
+                items = tuple(
+                    Import("", path=text) for text in sorted(texts) if _is_known(text.split(os.sep))
+                )
             else:
                 continue
             if items:

@@ -1,4 +1,4 @@
-"""What strings an expression may be: literals put together, with ``*`` for each part that is only known when it runs."""
+"""What strings an expression may be: literals put together, ``*`` for each part that is only known when it runs."""
 
 from __future__ import annotations
 
@@ -115,7 +115,9 @@ class Texts:
                 return [os.curdir]
             case ast.Attribute(attr="parent"):
                 return map(_folder, self._of(node.value, depth))
-            case ast.Subscript(value=ast.Attribute(attr="parents", value=start), slice=ast.Constant(value=int() as up)):
+            case ast.Subscript(
+                value=ast.Attribute(attr="parents", value=start), slice=ast.Constant(value=int() as up)
+            ):
                 return (_folder(text, up + 1) for text in self._of(start, depth))
             case ast.Call():
                 return self._called(node, depth)

@@ -5,7 +5,7 @@ Each is a few files; all train the same small models, so that what they do can b
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 IMPORTS = """\
 import torch
@@ -45,7 +45,7 @@ def fit(model, rate=0.1):
         print("epoch", epoch)
     torch.save(model.state_dict(), "weights.pt")
 """
-CLI = f'''\
+CLI = f"""\
 import argparse
 
 {IMPORTS}
@@ -60,7 +60,7 @@ def main():
     args = parser.parse_args()
     torch.manual_seed(3)
     fit(Narrow(), args.rate)
-'''
+"""
 PACKAGE = {"pkg/__init__.py": "", "pkg/models.py": MODELS, "pkg/cli.py": CLI}
 THIN = "import sys\n\nfrom pkg.cli import main\n\nsys.exit(main())\n"
 SETUP = "from setuptools import find_packages, setup\n\nsetup(name='pkg', packages=find_packages(), {})\n"
@@ -91,11 +91,17 @@ class Form:
 
 def installed(**files: str) -> Form:
     """A project whose program is made by its installation."""
-    return Form({**PACKAGE, **{name.replace("__", "."): text for name, text in files.items()}}, start=THIN, holds="pkg/cli.py")
+    return Form(
+        {**PACKAGE, **{name.replace("__", "."): text for name, text in files.items()}},
+        start=THIN,
+        holds="pkg/cli.py",
+    )
 
 
 ENTRIES = {
-    "console_scripts": installed(setup__py=SETUP.format("entry_points={'console_scripts': ['train = pkg.cli:main']}")),
+    "console_scripts": installed(
+        setup__py=SETUP.format("entry_points={'console_scripts': ['train = pkg.cli:main']}")
+    ),
     "console_scripts in a string": installed(
         setup__py=SETUP.format("entry_points='''\n[console_scripts]\ntrain=pkg.cli:main\n'''")
     ),
@@ -106,7 +112,9 @@ ENTRIES = {
     "setup.cfg": installed(
         setup__cfg="[metadata]\nname = pkg\n\n[options.entry_points]\nconsole_scripts =\n    train = pkg.cli:main\n"
     ),
-    "pyproject.toml": installed(pyproject__toml='[project]\nname = "pkg"\n\n[project.scripts]\ntrain = "pkg.cli:main"\n'),
+    "pyproject.toml": installed(
+        pyproject__toml='[project]\nname = "pkg"\n\n[project.scripts]\ntrain = "pkg.cli:main"\n'
+    ),
     "poetry": installed(
         pyproject__toml='[tool.poetry]\nname = "pkg"\n\n[tool.poetry.scripts]\n'
         'train = { reference = "pkg.cli:main", type = "console" }\n'
@@ -118,7 +126,11 @@ ENTRIES = {
         holds="src/pkg/cli.py",
     ),
     "a script without an ending": Form(
-        {**PACKAGE, "setup.py": SETUP.format("scripts=['bin/train']"), "bin/train": FOUND + THIN.removeprefix("import sys\n\n")},
+        {
+            **PACKAGE,
+            "setup.py": SETUP.format("scripts=['bin/train']"),
+            "bin/train": FOUND + THIN.removeprefix("import sys\n\n"),
+        },
         start="bin/train",
         holds="bin/train",
     ),
@@ -149,7 +161,11 @@ ENTRIES = {
         holds="run.py",
     ),
     "an entry point beside a thin script": Form(
-        {**PACKAGE, "run.py": THIN, "setup.cfg": "[options.entry_points]\nconsole_scripts = train = pkg.cli:main\n"},
+        {
+            **PACKAGE,
+            "run.py": THIN,
+            "setup.cfg": "[options.entry_points]\nconsole_scripts = train = pkg.cli:main\n",
+        },
         holds="pkg/cli.py",
     ),
     "a thin script with a choice of devices": Form(
@@ -158,7 +174,10 @@ ENTRIES = {
             "run.py": THIN,
             "pkg/cli.py": CLI.replace("def fit(model, rate=0.1)", "def fit(model, rate, gpus)")
             .replace("nn.DataParallel(model)", "nn.DataParallel(model, device_ids=gpus)")
-            .replace('    args = parser', '    parser.add_argument("--gpus", type=int, nargs="*")\n    args = parser')
+            .replace(
+                "    args = parser",
+                '    parser.add_argument("--gpus", type=int, nargs="*")\n    args = parser',
+            )
             .replace("args.rate)", "args.rate, args.gpus)"),
         },
         asked=("run.py",),
@@ -185,11 +204,11 @@ ENTRIES = {
 
 # Programs that choose their parts by name. Each file is a template's: HEAD, what chooses, and the end that starts it.
 
-HEAD = f'''\
+HEAD = f"""\
 import argparse
 
 {IMPORTS}
-'''
+"""
 PARSED = """\
 parser = argparse.ArgumentParser()
 parser.add_argument("--name", default="narrow")
@@ -221,12 +240,20 @@ class WideTrainer(Trainer):
 
 def script(body: str, files: dict[str, str] | None = None, **more: object) -> Form:
     """A program in ``run.py``, beside ``models.py`` and ``trainers.py``."""
-    return Form({"models.py": MODELS, "trainers.py": TRAINERS, **(files or {}), "run.py": body}, asked=("run.py",), **more)
+    return Form(
+        {"models.py": MODELS, "trainers.py": TRAINERS, **(files or {}), "run.py": body},
+        asked=("run.py",),
+        **more,
+    )
 
 
-def chosen(expression: str, imports: str = "from trainers import Trainer, WideTrainer", head: str = "") -> Form:
+def chosen(
+    expression: str, imports: str = "from trainers import Trainer, WideTrainer", head: str = ""
+) -> Form:
     """A program whose trainer an expression chooses."""
-    return script(f"import argparse\n\nimport torch\n\n{imports}\n\n{head}\n{PARSED}trainer = {expression}()\ntrainer.run()\n")
+    return script(
+        f"import argparse\n\nimport torch\n\n{imports}\n\n{head}\n{PARSED}trainer = {expression}()\ntrainer.run()\n"
+    )
 
 
 def model(expression: str, imports: str = "from models import Narrow, Wide", head: str = "") -> Form:
@@ -247,13 +274,22 @@ LOOKED_UP = {
     "locals": 'locals()[args.name.replace("narrow", "Trainer")]',
 }
 BY_NAME = {
-    **{name: chosen(it, "import sys\n\nfrom trainers import Trainer, WideTrainer") for name, it in LOOKED_UP.items()},
-    "getattr of a module": chosen('getattr(trainers, args.name.replace("narrow", "Trainer"))', "import trainers"),
+    **{
+        name: chosen(it, "import sys\n\nfrom trainers import Trainer, WideTrainer")
+        for name, it in LOOKED_UP.items()
+    },
+    "getattr of a module": chosen(
+        'getattr(trainers, args.name.replace("narrow", "Trainer"))', "import trainers"
+    ),
     "vars of a module": chosen('vars(trainers)[args.name.replace("narrow", "Trainer")]', "import trainers"),
-    "__dict__ of a module": chosen('trainers.__dict__[args.name.replace("narrow", "Trainer")]', "import trainers"),
+    "__dict__ of a module": chosen(
+        'trainers.__dict__[args.name.replace("narrow", "Trainer")]', "import trainers"
+    ),
     "import_module": chosen('importlib.import_module("trainers").Trainer', "import importlib"),
     "a table of names": chosen(
-        "getattr(trainers, NAMES[args.name])", "import trainers", 'NAMES = {"narrow": "Trainer", "wide": "WideTrainer"}\n'
+        "getattr(trainers, NAMES[args.name])",
+        "import trainers",
+        'NAMES = {"narrow": "Trainer", "wide": "WideTrainer"}\n',
     ),
     "a dictionary by loop": chosen(
         "TABLE[args.name]",
@@ -383,9 +419,9 @@ def build_trainer(cfg, **more):
 REGISTERED = {
     "registry.py": REGISTRY,
     "builder.py": BUILDER,
-    "networks.py": MODELS.replace("from torch import nn\n", "from torch import nn\n\nfrom builder import MODELS\n").replace(
-        "class ", "@MODELS.register_module()\nclass "
-    ),
+    "networks.py": MODELS.replace(
+        "from torch import nn\n", "from torch import nn\n\nfrom builder import MODELS\n"
+    ).replace("class ", "@MODELS.register_module()\nclass "),
     "datasets.py": """\
 import torch
 from torch.utils.data import Dataset
@@ -455,7 +491,10 @@ def registered(head: str, use: str, decorator: str) -> Form:
     )
     return script(
         f"import argparse\n\nimport torch\nimport trainers\nfrom registry import *\n\n{PARSED}trainer = {use}()\ntrainer.run()\n",
-        {"registry.py": head, "trainers.py": trainers.replace("import torch\n", "from registry import *\nimport torch\n", 1)},
+        {
+            "registry.py": head,
+            "trainers.py": trainers.replace("import torch\n", "from registry import *\nimport torch\n", 1),
+        },
     )
 
 
@@ -535,14 +574,16 @@ REGISTRIES = {
     ),
     "a registry with a builder": script(
         f"import torch\nimport datasets\nimport networks\nimport trainer\nfrom builder import build_trainer\n\n{CONFIG}\n\n"
-        "def main():\n    torch.manual_seed(3)\n    built = build_trainer(CONFIG[\"trainer\"], model=CONFIG[\"model\"], "
-        "data=CONFIG[\"data\"])\n    built.run()\n\n\nif __name__ == \"__main__\":\n    main()\n",
+        'def main():\n    torch.manual_seed(3)\n    built = build_trainer(CONFIG["trainer"], model=CONFIG["model"], '
+        'data=CONFIG["data"])\n    built.run()\n\n\nif __name__ == "__main__":\n    main()\n',
         REGISTERED,
     ),
 }
 
 
-def imported(expression: str, files: dict[str, str] | None = None, head: str = "import importlib\n", use: str = "") -> Form:
+def imported(
+    expression: str, files: dict[str, str] | None = None, head: str = "import importlib\n", use: str = ""
+) -> Form:
     """A program that imports its trainer by name."""
     parts = {
         "parts/__init__.py": "",
@@ -596,9 +637,12 @@ IMPORTED = {
     "relative": imported('importlib.import_module(f".{args.name}_trainer", package="parts")'),
     "__import__": imported('__import__(f"parts.{args.name}_trainer", fromlist=["Trainer"])'),
     "__import__ of a package": imported(
-        '__import__(f"parts.{args.name}_trainer")', use='getattr(module, f"{args.name}_trainer").Trainer().run()'
+        '__import__(f"parts.{args.name}_trainer")',
+        use='getattr(module, f"{args.name}_trainer").Trainer().run()',
     ),
-    "a name of a constant": imported("importlib.import_module(name)", head='import importlib\n\nname = "parts.narrow_trainer"\n'),
+    "a name of a constant": imported(
+        "importlib.import_module(name)", head='import importlib\n\nname = "parts.narrow_trainer"\n'
+    ),
     "a class of it by name": imported(
         'getattr(importlib.import_module(f"parts.{args.name}_trainer"), args.name.replace("narrow", "Trainer"))',
         use="module().run()",
@@ -616,9 +660,9 @@ IMPORTED = {
             "parts/__init__.py": "import importlib\nimport os\n\nTABLE = {}\n\n\ndef register(cls):\n"
             "    TABLE[cls.__name__] = cls\n    return cls\n\n\nfor file in sorted(os.listdir(os.path.dirname(__file__))):\n"
             '    if file.endswith("_trainer.py"):\n        importlib.import_module("parts." + file[: file.find(".py")])\n',
-            "parts/narrow_trainer.py": TRAINERS.replace("from models", "from . import register\nfrom .models").replace(
-                "class Trainer", "@register\nclass Trainer"
-            ),
+            "parts/narrow_trainer.py": TRAINERS.replace(
+                "from models", "from . import register\nfrom .models"
+            ).replace("class Trainer", "@register\nclass Trainer"),
         },
         head="from parts import TABLE\n",
         use="module.run()",
@@ -629,9 +673,9 @@ IMPORTED = {
             "parts/__init__.py": "import importlib\nimport pkgutil\n\nTABLE = {}\n\n\ndef register(cls):\n"
             "    TABLE[cls.__name__] = cls\n    return cls\n\n\nfor _, name, _ in pkgutil.iter_modules(__path__):\n"
             '    importlib.import_module(f"{__name__}.{name}")\n',
-            "parts/narrow_trainer.py": TRAINERS.replace("from models", "from . import register\nfrom .models").replace(
-                "class Trainer", "@register\nclass Trainer"
-            ),
+            "parts/narrow_trainer.py": TRAINERS.replace(
+                "from models", "from . import register\nfrom .models"
+            ).replace("class Trainer", "@register\nclass Trainer"),
         },
         head="from parts import TABLE\n",
         use="module.run()",
@@ -644,14 +688,16 @@ IMPORTED = {
     ),
     "runpy": script(
         "import runpy\nimport sys\n\nsys.argv = ['train.py']\nrunpy.run_path('train.py', run_name='__main__')\n",
-        {"train.py": f"{IMPORTS}\nfrom models import Narrow\n\n\n{FIT}\n\nif __name__ == '__main__':\n    torch.manual_seed(3)\n    fit(Narrow())\n"},
+        {
+            "train.py": f"{IMPORTS}\nfrom models import Narrow\n\n\n{FIT}\n\nif __name__ == '__main__':\n    torch.manual_seed(3)\n    fit(Narrow())\n"
+        },
     ),
 }
 
 
 # Programs whose main function is given to something that parses options and calls it.
 
-MAIN = f'''\
+MAIN = f"""\
 {IMPORTS}from models import Narrow
 
 {{head}}
@@ -663,7 +709,7 @@ MAIN = f'''\
     fit(Narrow(), {{rate}})
 
 
-{{end}}'''
+{{end}}"""
 GUARD = 'if __name__ == "__main__":\n    {}\n'
 
 
@@ -681,7 +727,9 @@ MAINS = {
     "fire": main("import fire", "fire.Fire(main)"),
     "fire of a dictionary": main("from fire import Fire", 'Fire({"train": main})'),
     "fire of a class": main(
-        "import fire", "fire.Fire(Runner)", decorator="class Runner:\n    def train(self):\n        main()\n\n\n"
+        "import fire",
+        "fire.Fire(Runner)",
+        decorator="class Runner:\n    def train(self):\n        main()\n\n\n",
     ),
     "fire of all": main("import fire", "fire.Fire()"),
     "typer": main("import typer", "typer.run(main)"),
@@ -692,7 +740,9 @@ MAINS = {
         parameters="argv",
         rate="FLAGS.rate",
     ),
-    "click": main("import click", "main()", '@click.command()\n@click.option("--rate", default=0.1)\n', "rate"),
+    "click": main(
+        "import click", "main()", '@click.command()\n@click.option("--rate", default=0.1)\n', "rate"
+    ),
     "a click group": main(
         "import click\n\n\n@click.group()\ndef cli():\n    pass\n", "cli()", '@cli.command("train")\n'
     ),
@@ -708,7 +758,9 @@ MAINS = {
     "jsonargparse": main("from jsonargparse import CLI", "CLI(main)"),
     "plac": main("import plac", "plac.call(main)"),
     "sacred": main("from sacred import Experiment\n\nex = Experiment('x')", "", "@ex.automain\n"),
-    "sacred's run": main("from sacred import Experiment\n\nex = Experiment('x')", "ex.run_commandline()", "@ex.main\n"),
+    "sacred's run": main(
+        "from sacred import Experiment\n\nex = Experiment('x')", "ex.run_commandline()", "@ex.main\n"
+    ),
     "a decorator of the project": main(
         "import functools\n\n\ndef timed(function):\n    @functools.wraps(function)\n    def wrapper(*args, **more):\n"
         "        print('start')\n        return function(*args, **more)\n\n    return wrapper\n",
@@ -728,18 +780,25 @@ MAINS = {
         {
             **PACKAGE,
             "pkg/cli.py": CLI.replace("import argparse\n", "import argparse\n\nimport typer\n").replace(
-                "def main", "app = typer.Typer()\n\n\n@app.command()\ndef more():\n    fit(Narrow(), 0.2)\n\n\n"
-                "@app.command()\ndef main"
+                "def main",
+                "app = typer.Typer()\n\n\n@app.command()\ndef more():\n    fit(Narrow(), 0.2)\n\n\n"
+                "@app.command()\ndef main",
             ),
             "pyproject.toml": '[project]\nname = "pkg"\n\n[project.scripts]\ntrain = "pkg.cli:app"\n',
         }
     ),
 }
 OPTIONS = {
-    "EasyDict": ("from easydict import EasyDict as edict", 'edict({"rate": 0.1, "gpus": [0, 1], "parallel": True})'),
+    "EasyDict": (
+        "from easydict import EasyDict as edict",
+        'edict({"rate": 0.1, "gpus": [0, 1], "parallel": True})',
+    ),
     "Munch": ("from munch import Munch", "Munch(rate=0.1, gpus=[0, 1], parallel=True)"),
     "addict": ("from addict import Dict", "Dict(rate=0.1, gpus=[0, 1], parallel=True)"),
-    "SimpleNamespace": ("from types import SimpleNamespace", "SimpleNamespace(rate=0.1, gpus=[0, 1], parallel=True)"),
+    "SimpleNamespace": (
+        "from types import SimpleNamespace",
+        "SimpleNamespace(rate=0.1, gpus=[0, 1], parallel=True)",
+    ),
     "Namespace": ("from argparse import Namespace", "Namespace(rate=0.1, gpus=[0, 1], parallel=True)"),
     "omegaconf": ("from omegaconf import OmegaConf", 'OmegaConf.load("config.yaml")'),
     "yacs": (
@@ -748,22 +807,27 @@ OPTIONS = {
     ),
     "yaml": ("import yaml\nfrom easydict import EasyDict", 'EasyDict(yaml.safe_load(open("config.yaml")))'),
     "a dataclass": (
-        "from dataclasses import dataclass, field\n\n\n@dataclass\nclass Options:\n    rate: float = 0.1\n"
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Options:\n    rate: float = 0.1\n"
         "    gpus: list = field(default_factory=lambda: [0, 1])\n    parallel: bool = True\n",
         "Options()",
     ),
     "a class": ("class Options:\n    rate = 0.1\n    gpus = [0, 1]\n    parallel = True\n", "Options()"),
     "a module": ("import options", "options"),
-    "a dictionary": ("", 'dict(rate=0.1, gpus=[0, 1], parallel=True)'),
+    "a dictionary": ("", "dict(rate=0.1, gpus=[0, 1], parallel=True)"),
 }
 CONFIGURED = {
     name: script(
         f"{IMPORTS}from models import Narrow\n\n{imports}\n\n\n"
-        + FIT.replace("rate=0.1", "args").replace("=rate", '=args["rate"]' if name == "a dictionary" else "=args.rate")
+        + FIT.replace("rate=0.1", "args")
+        .replace("=rate", '=args["rate"]' if name == "a dictionary" else "=args.rate")
         .replace(
             "    model = nn.DataParallel(model)\n",
-            "    if {0}:\n        model = nn.DataParallel(model, device_ids={1})\n".format(
-                *(('args["parallel"]', 'args["gpus"]') if name == "a dictionary" else ("args.parallel", "args.gpus"))
+            "    if {}:\n        model = nn.DataParallel(model, device_ids={})\n".format(
+                *(
+                    ('args["parallel"]', 'args["gpus"]')
+                    if name == "a dictionary"
+                    else ("args.parallel", "args.gpus")
+                )
             ),
         )
         + f"\n\nargs = {made}\ntorch.manual_seed(3)\nfit(Narrow(), args)\n",

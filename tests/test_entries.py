@@ -10,7 +10,6 @@ from command import run
 from entries import Form
 from parity.harness import Lab
 from parity.test_tier_training import differences
-from runtime import jobs
 
 TRAINED = {
     f"{kind}: {name}": form

@@ -1165,7 +1165,9 @@ class Program:
 
     # What is chosen by name
 
-    def _decorated(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value) -> set[Value]:
+    def _decorated(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value
+    ) -> set[Value]:
         """What a definition gives its name: itself, and the objects of the project that decorators make of it.
 
         Decorators run, and may keep what they are given; a function that one puts in its place is known to call it.
@@ -1235,7 +1237,9 @@ class Program:
 
     def _announced(self, node: ast.ClassDef, made: Cls) -> None:
         """Tell bases and metaclass of a new class, as ``__init_subclass__`` and ``__init__`` are told."""
-        given = Arguments(names=tuple((it.arg, it.value, self.values(it.value)) for it in node.keywords if it.arg))
+        given = Arguments(
+            names=tuple((it.arg, it.value, self.values(it.value)) for it in node.keywords if it.arg)
+        )
         for base in self.bases(made)[1:]:
             if isinstance(base, Cls):
                 for value in self._own(base, "__init_subclass__"):
@@ -1322,7 +1326,9 @@ class Program:
         """Whether what an expression gives is called, at once or by the name that it is given."""
         parent = self.parents[id(node)]
         names = [ast.unparse(it) for it in parent.targets] if isinstance(parent, ast.Assign) else []
-        calls = (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Call)) if names else ()
+        calls = (
+            (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Call)) if names else ()
+        )
         return getattr(parent, "func", None) is node or any(ast.unparse(it.func) in names for it in calls)
 
     def _visible(self, text: str, node: ast.AST, scope: Scope) -> Values:
@@ -1365,7 +1371,11 @@ class Program:
         given = self.values(node.args[0]) if node.args else NOTHING
         for value in given:
             pairs = [it for it in self._elements(frozenset([value])) if isinstance(it, Coll)]
-            if isinstance(value, Coll) and pairs and not isinstance(self.nodes[value.site], ast.Dict | ast.Call):
+            if (
+                isinstance(value, Coll)
+                and pairs
+                and not isinstance(self.nodes[value.site], ast.Dict | ast.Call)
+            ):
                 self._set_field(collection, "[*]", node, self._item(frozenset(pairs), "1"))
                 found.add(collection)
             else:
@@ -1396,7 +1406,9 @@ class Program:
                 for keyword in node.keywords:
                     key = "*" if keyword.arg is None else keyword.arg
                     values = self.values(keyword.value)
-                    self._put(owners, f"[{key}]", keyword.value, values if keyword.arg else self._elements(values))
+                    self._put(
+                        owners, f"[{key}]", keyword.value, values if keyword.arg else self._elements(values)
+                    )
             case "copy", []:
                 return owners
             case "values", []:
@@ -1414,8 +1426,12 @@ class Program:
     def _is_table(self, value: Value) -> bool:
         """Whether a value is a list or dictionary whose entries are known."""
         if isinstance(value, Inst):
-            return any(isinstance(it, Ext) and it.name in DICTIONARIES | LISTS for it in self.bases(value.cls))
-        return isinstance(value, Coll | Names) or (isinstance(value, Made) and value.name in DICTIONARIES | LISTS)
+            return any(
+                isinstance(it, Ext) and it.name in DICTIONARIES | LISTS for it in self.bases(value.cls)
+            )
+        return isinstance(value, Coll | Names) or (
+            isinstance(value, Made) and value.name in DICTIONARIES | LISTS
+        )
 
     def _key(self, node: ast.expr) -> str:
         """The key that an expression is, ``*`` where that is not known."""
@@ -1691,7 +1707,11 @@ class Program:
             found |= self._commanded(call, passed)
         if call.names & RUNS:
             modules = (it.owner for it in self.values(call.node) if isinstance(it, Names))
-            found |= {self.modules[it.path].index for it in modules if isinstance(it, Mod) and it.path in self.modules}
+            found |= {
+                self.modules[it.path].index
+                for it in modules
+                if isinstance(it, Mod) and it.path in self.modules
+            }
         if self._held:
             found |= {it.scope for it in self._run_by_holder(call, passed) if isinstance(it, Func)}
         for index in list(found):

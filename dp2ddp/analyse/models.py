@@ -33,7 +33,7 @@ from dp2ddp.analyse.link import (
     full_name,
     handed,
 )
-from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
@@ -90,13 +90,21 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
-    for call in context.wraps if context.backwards and not context.scripts and not started else ():
+    for call in context.wraps if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
-            yield context.obstacle(
-                call.node,
-                "no program that runs this wrap and trains was found",
-                "pass the script that is started, too",
-            )
+            yield from _unused(context, call)
+
+
+def _unused(context: Context, call: Call) -> Iterator[Unused]:
+    """A wrap that no program runs and trains: worth an error only where nothing else is there to be converted."""
+    runs = any(id(call.node) in context.program_runs(file) for file in context.program.files)
+    if context.scripts and runs:
+        return
+    noted = bool(context.scripts) or runs
+    message = "no program that runs this wrap and trains was found"
+    help = "" if runs else "pass the script that is started, too"
+    problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
+    yield Unused(**context.place(call.node), problem=problem)
 
 
 def _replicating(context: Context, call: Call) -> Obstacle:
