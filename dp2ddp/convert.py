@@ -44,7 +44,7 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
     """
     facts = decide(analyse(project), exact=exact)
     plan = check(facts)
-    findings = [*plan.findings, *_unreadable(project, facts)]
+    findings = [*plan.findings, *_unreadable(project, facts), *_halves(facts)]
     changes: tuple[Change, ...] = ()
     if force or not Plan(tuple(findings)).blocked:
         try:
@@ -137,6 +137,26 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
         yield Finding(
             UNREADABLE, _at(file.path, file.line), message, "correct the file first", Severity.ERROR
         )
+
+
+def _halves(facts: Facts) -> Iterable[Finding]:
+    """An error for every program whose model would change, and not where it starts or what it draws.
+
+    Nothing that is known leads to one: this is the last look before something is written.
+    """
+    starting = {script.program: script for script in facts.scripts}
+    drawing = set().union(*(loader.scripts for loader in facts.loaders))
+    for wrap in facts.wraps:
+        for path in sorted(wrap.scripts):
+            script = starting.get(path)
+            if script is None:
+                what = "where its ranks start is not known"
+            elif script.tier is Tier.SHARDED and path not in drawing:
+                what = "no loader of it is"
+            else:
+                continue
+            message = f"the model of {path.name} would be converted, and {what}"
+            yield Finding(INTERNAL, Location(wrap.path, wrap.at.span), message, REPORT, Severity.ERROR)
 
 
 def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:

@@ -12,7 +12,7 @@ import os
 import re
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -264,6 +264,7 @@ class _Reader:
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
+        alone: dict[Path, None] = {}
         folders: list[Path] = []
         for name in paths:
             if str(name) == "-":
@@ -278,11 +279,15 @@ class _Reader:
                 self._load(found)
                 asked[found] = None
             if not path.is_dir():
-                self._install(_declaring(path), [path])
+                alone[path] = None
         inside = all(folder.is_relative_to(self.cwd) for folder in folders)
         root = self.cwd if inside else _common(folders)
         finder = _Finder(root, self._find, self.files.get, _listing)
-        for path in (*asked, *self.installed):
+        for path in asked:
+            finder.reach(path)
+        for path in alone:
+            self._install(_declaring(path), finder.reach(path))
+        for path in self.installed:
             finder.reach(path)
         for path in list(self.files):
             self._packages(path)
@@ -303,8 +308,8 @@ class _Reader:
                     yield Path(os.path.realpath(here / name))
             yield from self._install(here / name for name in names if name in entrypoints.FILES)
 
-    def _install(self, declaring: Iterable[Path], asked: Sequence[Path] = ()) -> list[Path]:
-        """Know the programs that some files declare, of the modules asked for if some are; the scripts among them."""
+    def _install(self, declaring: Iterable[Path], of: Set[Path] | None = None) -> list[Path]:
+        """Know the programs that some files declare, those that call one of some modules; the scripts among all."""
         scripts: dict[Path, None] = {}
         for path in declaring:
             try:
@@ -312,12 +317,12 @@ class _Reader:
             except (OSError, ValueError):
                 continue
             for pattern in found.scripts:
-                inside = not asked and not Path(pattern).is_absolute() and ".." not in Path(pattern).parts
+                inside = of is None and not Path(pattern).is_absolute() and ".." not in Path(pattern).parts
                 matching = (it for it in (path.parent.glob(pattern) if inside else ()) if _is_script(it))
                 scripts |= dict.fromkeys(Path(os.path.realpath(it)) for it in matching)
             for point in found.points:
                 place = _place(path.parent, point.module)
-                if place is not None and (not asked or place[1] in asked):
+                if place is not None and (of is None or place[1] in of):
                     launcher = place[0] / f"<{point.name}>"
                     self._keep(launcher, load(launcher, point.program.encode()))
                     self.installed[launcher] = point.name

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import DICTIONARIES, OPTIONS, Const, full_name, handed
+from dp2ddp.analyse.link import DICTIONARIES, OPTIONS, Coll, Const, Inst, Value, full_name, handed
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
@@ -117,7 +117,7 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return known and all(is_choice(context, given, depth) for given in handed(test))
         case ast.Name() | ast.Attribute():
             values = program.values(test)
-            if values and all(isinstance(v, Const) or full_name(v).startswith(OPTIONS) for v in values):
+            if values and all(_is_settled(context, value, set()) for value in values):
                 return True
             found = program.definitions(test)
             parameters = [it for it in found if isinstance(it, ast.arg)]
@@ -127,6 +127,21 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             held = assigned(context, test) or _unpacked(context, test)
             return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
     return False
+
+
+def _is_settled(context: Context, value: Value, seen: set[Value]) -> bool:
+    """Whether a value is a literal, an option, or a table of such."""
+    if isinstance(value, Const) or full_name(value).startswith(OPTIONS) or value in seen:
+        return True
+    if not isinstance(value, Coll | Inst):
+        return False
+    seen.add(value)
+    held = list(context.program.entries(value))
+    return bool(held) and all(
+        isinstance(node, ast.Constant)
+        or (bool(values) and all(_is_settled(context, it, seen) for it in values))
+        for node, values in held
+    )
 
 
 def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:

@@ -650,8 +650,10 @@ class Program:
     def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         if isinstance(owner, Inst):
             owner = owner.cls  # one set of fields for all objects of a class
-        if isinstance(owner, Names) and name[1:-1].isidentifier():
-            owner, name = owner.owner, name[1:-1]
+        if isinstance(owner, Names):
+            inner = owner.owner.cls if isinstance(owner.owner, Inst) else owner.owner
+            text = name.removeprefix("[").removesuffix("]")
+            owner, name = (inner, text) if text.isidentifier() else (Names(inner), text)
         if isinstance(owner, Mod):
             module = self.modules[owner.path]
             self._definition_nodes[id(node)] = node
@@ -957,6 +959,8 @@ class Program:
                 return frozenset([Member(owner, name)])
             case Inst() if name == "value" and any(map(_is_enumeration, self.bases(owner.cls))):
                 return self._entries(owner.cls)
+            case Inst() if self._is_table(owner) and (entry := self._entry(owner, name)):
+                return entry
             case Inst() | Cls():
                 return self._member(owner, name, node) or self._set_by_name(owner, name)
             case Names() | Func():
@@ -978,6 +982,12 @@ class Program:
                 return frozenset(stored | ({Member(owner, name)} if depth < 4 else set()))
         return NOTHING
 
+    def _entry(self, table: Inst, name: str) -> Values:
+        """What a dictionary of a class of the project has under a name, which it may have as an attribute, too."""
+        own = (self.scopes[base.scope].names for base in self.bases(table.cls) if isinstance(base, Cls))
+        known = name in TABLE_METHODS or any(name in names for names in own)
+        return NOTHING if known else self._item(frozenset([table]), name)
+
     def _entries(self, cls: Cls) -> Values:
         """The values of an enumeration."""
         found: set[Value] = set()
@@ -989,9 +999,10 @@ class Program:
     def _set_by_name(self, owner: Inst | Cls, name: str) -> Values:
         """What ``setattr`` with a name like this one gives an object, where nothing else does."""
         found: set[Value] = set()
-        for text, entries in self._fields.get(Names(owner), {}).items():
-            if matches([text], name):
-                found.update(*entries.values())
+        for base in self.bases(owner.cls if isinstance(owner, Inst) else owner):
+            for text, entries in self._fields.get(Names(base), {}).items():
+                if matches([text], name):
+                    found.update(*entries.values())
         return frozenset(found)
 
     def bases(self, cls: Cls) -> list[Value]:
@@ -1109,7 +1120,9 @@ class Program:
                 case Ext(name=name) if name == INITIALIZE:
                     found |= self._initialized(node)
                 case Ext() if callee.name in DICTIONARIES:
-                    found |= self._dictionary(node) | self._outside(callee, node)
+                    made = self._dictionary(node)
+                    plain = callee.name.startswith(("builtins.", "collections."))
+                    found |= made if made and plain else made | self._outside(callee, node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
@@ -1152,6 +1165,8 @@ class Program:
                 for method in self._member(made, "__init__", site):
                     if isinstance(method, Bound):
                         self._invoke(method.func, made, given)
+                if self._is_table(made):
+                    self._fill(made, given)
                 return frozenset([made])
             case Inst():
                 methods = (self._member(callee, name, site) for name in ("__call__", "forward"))
@@ -1164,6 +1179,20 @@ class Program:
         return NOTHING
 
     # What is chosen by name
+
+    def _fill(self, table: Inst, given: Arguments) -> None:
+        """Put what a dictionary of a class of the project is made of into it."""
+        for node, values in given.places:
+            for value in values:
+                held = self._fields.get(value, {}) if isinstance(value, Coll) else {}
+                for name, entries in list(held.items()):
+                    for values_of in entries.values():
+                        self._set_field(table, name, node, values_of)
+                if isinstance(value, Made | Member):  # of something outside, one part is as good as another
+                    part = Member(value, "[]") if isinstance(value, Made) else value
+                    self._set_field(table, "[*]", node, [part])
+        for name, node, values in given.names:
+            self._set_field(table, f"[{name}]", node, values)
 
     def _decorated(
         self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value
@@ -1267,8 +1296,9 @@ class Program:
             for name in self._member_names(owner):
                 if matches(texts, name) and not (name.startswith("__") and name.endswith("__")):
                     found |= self._attribute(owner, name, node)
-            for entries in self._fields.get(Names(owner), {}).values():
-                found |= set().union(*entries.values())
+            for holder in self._holders(owner):
+                for entries in self._fields.get(Names(holder), {}).values():
+                    found |= set().union(*entries.values())
             if isinstance(owner, Mod) and texts != UNKNOWN and owner.path.name == "__init__.py":
                 inner = (self.project.imported(owner.path, Import(text, 1)) for text in sorted(texts))
                 found |= {Mod(path) for paths in inner for path in paths}
@@ -1667,6 +1697,13 @@ class Program:
         for (index, name), entries in self._definitions.items():
             if index == module.index:
                 yield name, frozenset().union(*entries.values())
+
+    def entries(self, value: Value) -> Iterator[tuple[ast.AST, Values]]:
+        """What a list or dictionary is known to hold, each with the node that puts it there."""
+        for holder in self._holders(value) if self._is_table(value) else ():
+            for name, entries in self._fields.get(holder, {}).items():
+                if name.startswith("["):
+                    yield from ((self._definition_nodes[key], frozenset(it)) for key, it in entries.items())
 
     def contents(self, values: Values) -> Values:
         """Values with all that they hold: elements of containers, at any depth."""
