@@ -376,6 +376,7 @@ class Program:
         self._wrappers: dict[int, set[int]] = defaultdict(set)
         self._wrapped: set[tuple[int, Value]] = set()
         self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._unseen: set[int] = set()  # functions that something else than a call calls
         self._known_texts: dict[int, frozenset[str]] = {}
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
@@ -1079,6 +1080,8 @@ class Program:
             self._calls[id(node)] = Call(node, scope, NOTHING)
             return self._super(scope, node)
         callees = self._outside_wrappers(node, callees)
+        if len(callees) > 1:
+            callees = frozenset(it for it in callees if self._fits(it, node)) or callees
         self._calls[id(node)] = Call(node, scope, callees)
         given: Arguments | None = None
         found: set[Value] = set()
@@ -1129,6 +1132,35 @@ class Program:
                     found |= self._outside(callee, node)
         return frozenset(found)
 
+    def _fits(self, callee: Value, node: ast.Call) -> bool:
+        """Whether a function, or the constructor of a class, takes what a call gives: else it is not what is called."""
+        func, bound = (callee.func, True) if isinstance(callee, Bound) else (callee, False)
+        if isinstance(callee, Cls):
+            first = next(
+                (it for it in self.bases(callee) if not isinstance(it, Cls) or self._own(it, "__init__")),
+                None,
+            )
+            func, bound = (self._own(first, "__init__")[0], True) if isinstance(first, Cls) else (None, True)
+        starred = any(isinstance(it, ast.Starred) for it in node.args) or any(
+            not it.arg for it in node.keywords
+        )
+        if not isinstance(func, Func) or starred:
+            return True
+        inner = self.scopes[func.scope].node
+        args: ast.arguments = inner.args  # type: ignore[attr-defined]
+        marks = [ast.unparse(it) for it in getattr(inner, "decorator_list", ())]
+        if marks and not isinstance(callee, Cls):
+            return True  # it may be given something more, or less
+        every = [it.arg for it in (*args.posonlyargs, *args.args)][bound:]
+        named = {str(it.arg) for it in node.keywords}
+        needed = set(every[: max(0, len(every) - len(args.defaults))])
+        needed |= {
+            it.arg for it, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is None
+        }
+        surplus = len(node.args) > len(every) and args.vararg is None
+        unknown = args.kwarg is None and not named <= {*every, *(it.arg for it in args.kwonlyargs)}
+        return not surplus and not unknown and needed <= {*every[: len(node.args)], *named}
+
     def _outside(self, callee: Ext | Member, node: ast.Call) -> Values:
         """What a call of something outside the project returns."""
         name = full_name(callee)
@@ -1153,29 +1185,33 @@ class Program:
                 names.append((keyword.arg, keyword.value, values))
         return Arguments(tuple(places), rest, tuple(names), tuple(dictionaries))
 
-    def _apply(self, callee: Value, given: Arguments, site: ast.AST, depth: int = 0) -> Values:
-        """Call something of the project; what it returns comes back."""
+    def _apply(
+        self, callee: Value, given: Arguments, site: ast.AST, seen: bool = True, depth: int = 0
+    ) -> Values:
+        """Call something of the project; what it returns comes back. ``seen``: by a call with these arguments."""
         match callee:
             case Func():
-                return self._invoke(callee, None, given)
+                return self._invoke(callee, None, given, seen)
             case Bound():
-                return self._invoke(callee.func, callee.owner, given)
+                return self._invoke(callee.func, callee.owner, given, seen)
             case Cls():
                 made = Inst(callee, id(site))
                 for method in self._member(made, "__init__", site):
                     if isinstance(method, Bound):
-                        self._invoke(method.func, made, given)
+                        self._invoke(method.func, made, given, seen)
                 if self._is_table(made):
                     self._fill(made, given)
                 return frozenset([made])
             case Inst():
                 methods = (self._member(callee, name, site) for name in ("__call__", "forward"))
                 called = [it for found in methods for it in found if isinstance(it, Bound)]
-                return frozenset().union(*(self._invoke(it.func, callee, given) for it in called))
+                return frozenset().union(*(self._invoke(it.func, callee, given, seen) for it in called))
             case Made(name="functools.partial") if depth < 3 and callee.site in self._calls:
                 prepared = given.after(self._arguments(self._calls[callee.site].node, first=1))
                 targets = self._argument_values(callee, 0)
-                return frozenset().union(*(self._apply(it, prepared, site, depth + 1) for it in targets))
+                return frozenset().union(
+                    *(self._apply(it, prepared, site, False, depth + 1) for it in targets)
+                )
         return NOTHING
 
     # What is chosen by name
@@ -1205,7 +1241,7 @@ class Program:
         for decorator in reversed(node.decorator_list):
             for callee in self._values.get(id(decorator), NOTHING):
                 if isinstance(callee, Func | Bound | Cls | Inst | Made):
-                    made = self._apply(callee, Arguments(((node, frozenset([value])),)), decorator)
+                    made = self._apply(callee, Arguments(((node, frozenset([value])),)), decorator, False)
                     found |= {it for it in made if isinstance(it, Inst)}
                     if isinstance(value, Func):
                         self._wrap_in(value, made)
@@ -1249,6 +1285,7 @@ class Program:
         for value in values:
             node = self.scopes[value.scope].node if isinstance(value, Func) else None
             if isinstance(node, ast.FunctionDef):
+                self._unseen.add(value.scope)
                 for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
                     self._define(self.by_node[id(node)], arg.arg, arg, [Made(kind, id(arg))])
 
@@ -1272,11 +1309,11 @@ class Program:
         for base in self.bases(made)[1:]:
             if isinstance(base, Cls):
                 for value in self._own(base, "__init_subclass__"):
-                    self._invoke(value, made, given)
+                    self._invoke(value, made, given, False)
         for keyword in node.keywords:
             for meta in self.values(keyword.value) if keyword.arg == "metaclass" else ():
                 for value in self._own(meta, "__init__") if isinstance(meta, Cls) else ():
-                    self._invoke(value, made, Arguments())
+                    self._invoke(value, made, Arguments(), False)
 
     def _own(self, cls: Cls, name: str) -> list[Func]:
         """The functions that a class itself defines by a name."""
@@ -1302,7 +1339,18 @@ class Program:
             if isinstance(owner, Mod) and texts != UNKNOWN and owner.path.name == "__init__.py":
                 inner = (self.project.imported(owner.path, Import(text, 1)) for text in sorted(texts))
                 found |= {Mod(path) for paths in inner for path in paths}
-        return frozenset(it for it in found if texts != UNKNOWN or isinstance(it, OWN))
+        if texts == UNKNOWN:  # nothing calls the function that it stands in by a name which may be any
+            inside = {around.index for around in self._around(node)}
+            here = {it for it in found if isinstance(it, Func) and it.scope in inside}
+            found = {it for it in found if isinstance(it, OWN)} - here
+        return frozenset(found)
+
+    def _around(self, node: ast.AST) -> Iterator[Scope]:
+        """The functions and classes that a node stands in."""
+        scope = self.scope_of.get(id(node))
+        while scope is not None and not scope.is_module:
+            yield scope
+            scope = scope.parent
 
     def _member_names(self, owner: Value, seen: frozenset[Path] = frozenset()) -> set[str]:
         match owner:
@@ -1348,7 +1396,7 @@ class Program:
             for name in others:
                 values = self._members(values, frozenset([name]), node)
             if called:
-                values = frozenset().union(*(self._apply(it, Arguments(), node) for it in values))
+                values = frozenset().union(*(self._apply(it, Arguments(), node, False) for it in values))
             found |= values
         return frozenset(found)
 
@@ -1490,7 +1538,7 @@ class Program:
                 given = Arguments(((node.slice, self.values(node.slice)),))
                 for method in self._member(owner, "__getitem__", node):
                     if isinstance(method, Bound):
-                        found |= self._invoke(method.func, owner, given)
+                        found |= self._invoke(method.func, owner, given, False)
             elif isinstance(owner, Cls) and any(map(_is_enumeration, self.bases(owner))):
                 found.add(Inst(owner, id(node)))
         return frozenset(found)
@@ -1550,9 +1598,11 @@ class Program:
             for base in bases
         )
 
-    def _invoke(self, func: Func, owner: Value | None, given: Arguments) -> Values:
+    def _invoke(self, func: Func, owner: Value | None, given: Arguments, seen: bool = True) -> Values:
         """Pass arguments to the function's parameters; its return values come back."""
         inner = self.scopes[func.scope]
+        if not seen:
+            self._unseen.add(func.scope)
         params = inner.params
         args = inner.node.args  # type: ignore[attr-defined]
         named = {arg.arg: arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
@@ -1662,29 +1712,35 @@ class Program:
         pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
         default = next((default for arg, default in pairs if arg is parameter), None)
         found: list[ast.expr | None] = []
+        if scope.index in self._unseen:
+            return []
+        for call, bound in self._entering.get(scope.index, ()):
+            if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
+                keyword.arg is None for keyword in call.node.keywords
+            ):
+                return []
+            position = every.index(parameter) - bound if parameter in every else None
+            if position == -1:
+                return []  # the object whose method it is
+            found.append(call.argument(parameter.arg, position) or default)
+        return list(dict.fromkeys(it for it in found if it is not None))
+
+    @cached_property
+    def _entering(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls that enter each function, and whether its first parameter is the object whose method it is."""
+        found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
-                func = callee.func if isinstance(callee, Bound) else callee
                 if isinstance(callee, Cls | Inst):
                     names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
                     made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
-                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
-                    bound = True
+                    scopes = set().union(*(self.methods(made, name, call.node) for name in names))
                 else:
-                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
-                        callee, Bound
-                    )
-                if scope.index not in entered:
-                    continue
-                if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
-                    keyword.arg is None for keyword in call.node.keywords
-                ):
-                    return []
-                position = every.index(parameter) - bound if parameter in every else None
-                if position == -1:
-                    return []  # the object whose method it is
-                found.append(call.argument(parameter.arg, position) or default)
-        return list(dict.fromkeys(it for it in found if it is not None))
+                    func = callee.func if isinstance(callee, Bound) else callee
+                    scopes = {func.scope} if isinstance(func, Func) else set()
+                for scope in scopes:
+                    found[scope].append((call, not isinstance(callee, Func)))
+        return found
 
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
         """The attributes of an object, with their values."""
