@@ -27,7 +27,9 @@ _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-pa
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
 _BY_PATH = {"load_source": 1, "spec_from_file_location": 1, "SourceFileLoader": 1, "run_path": 0}
-_IMPORTING = (*_BY_NAME, *_BY_PATH)
+_IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(")
+_WRITTEN = re.compile(r"\bfrom\s+(?P<module>[\w.*]+)\s+import\s+(?P<names>[\w*, ]+)")
+_LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
 # What no program imports by name.
 _OWN_NAMES = frozenset({"__init__", "__main__"})
 
@@ -85,7 +87,8 @@ class SourceFile:
     def imports(self) -> tuple[Import, ...]:
         """Every import, those inside of functions and conditions too."""
         chosen = (item for items in self.chosen_imports.values() for item in items)
-        return (*_imports(self.tree), *chosen)
+        beside = [Import(ANY, 1)] if self.path.name == "__init__.py" and _offers_all(self) else []
+        return (*_imports(self.tree), *chosen, *beside)
 
     @cached_property
     def chosen_imports(self) -> Mapping[int, tuple[Import, ...]]:
@@ -560,10 +563,22 @@ def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]
                 items = tuple(
                     Import("", path=text) for text in sorted(texts) if _is_known(text.split(os.sep))
                 )
+            elif called == "exec" and node.args:
+                items = tuple(_written_imports(file.texts.of(node.args[0])))
             else:
                 continue
             if items:
                 yield id(node), items
+
+
+def _written_imports(texts: Iterable[str]) -> Iterator[Import]:
+    """The imports of statements that a program puts together: ``exec(f"from models.{name} import Net")``."""
+    for text in sorted(texts):
+        for found in _WRITTEN.finditer(text):
+            module = found["module"].lstrip(".")
+            names = tuple(name.strip() for name in found["names"].split(",") if name.strip().isidentifier())
+            if _is_known(module.split(".")):
+                yield Import(module, len(found["module"]) - len(module), names)
 
 
 def _named_imports(file: SourceFile, name: ast.expr, package: ast.expr | None) -> Iterator[Import]:
@@ -588,6 +603,15 @@ def _named_imports(file: SourceFile, name: ast.expr, package: ast.expr | None) -
 def _is_known(parts: Iterable[str]) -> bool:
     """Whether something is known of a module's name, or of a path."""
     return any(part.strip(ANY) for part in parts)
+
+
+def _offers_all(file: SourceFile) -> bool:
+    """Whether a package makes ``__all__`` of what is in its folder: ``from package import *`` imports all modules."""
+    for node in file.tree.body if "__all__" in file.text else ():
+        if isinstance(node, ast.Assign) and any(getattr(it, "id", "") == "__all__" for it in node.targets):
+            if not isinstance(node.value, ast.List | ast.Tuple):
+                return any(word in file.text for word in _LISTING)
+    return False
 
 
 def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:

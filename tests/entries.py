@@ -5,6 +5,7 @@ Each is a few files; all train the same small models, so that what they do can b
 
 from __future__ import annotations
 
+import ast
 from dataclasses import dataclass
 
 IMPORTS = """\
@@ -87,6 +88,23 @@ class Form:
     module: bool = False
     holds: str = ""
     arguments: tuple[str, ...] = ()
+
+    @property
+    def packages(self) -> set[str]:
+        """What it imports that is neither its own nor torch's."""
+        nodes = (
+            it
+            for name, text in self.files.items()
+            if name.endswith(".py")
+            for it in ast.walk(ast.parse(text))
+        )
+        imports = [
+            it for it in nodes if isinstance(it, ast.Import | ast.ImportFrom) and not getattr(it, "level", 0)
+        ]
+        names = [alias.name for it in imports if isinstance(it, ast.Import) for alias in it.names]
+        names += [it.module or "" for it in imports if isinstance(it, ast.ImportFrom)]
+        own = {name.removeprefix("src/").partition("/")[0].removesuffix(".py") for name in self.files}
+        return {name.partition(".")[0] for name in names} - own - {"setuptools", "torch"}
 
 
 def installed(**files: str) -> Form:
@@ -680,6 +698,25 @@ IMPORTED = {
         head="from parts import TABLE\n",
         use="module.run()",
     ),
+    "exec": imported(
+        "None", use='exec("from parts.{}_trainer import Trainer".format(args.name))\nTrainer().run()', head=""
+    ),
+    "exec of all": imported(
+        "None", use='exec(f"from parts.{args.name}_trainer import *")\nTrainer().run()', head=""
+    ),
+    "all of a package": imported(
+        "None",
+        {
+            "parts/__init__.py": "import glob\nimport os\n\nFILES = glob.glob(os.path.join(os.path.dirname(__file__), '*.py'))\n"
+            "__all__ = [os.path.basename(it)[:-3] for it in FILES if not it.endswith('__init__.py')]\n",
+            "parts/table.py": "TABLE = {}\n\n\ndef register(cls):\n    TABLE[cls.__name__] = cls\n    return cls\n",
+            "parts/narrow_trainer.py": TRAINERS.replace(
+                "from models", "from .table import register\nfrom .models"
+            ).replace("class Trainer", "@register\nclass Trainer"),
+        },
+        head="from parts import *\nfrom parts.table import TABLE\n",
+        use='TABLE["Trainer"]().run()',
+    ),
     "a file": imported('load("parts/trainer.py")', {"parts/trainer.py": TRAINERS}, head=LOADED),
     "a file in a folder": imported(
         'load(os.path.join(os.path.dirname(__file__), "parts", args.name + ".py"))',
@@ -714,13 +751,18 @@ GUARD = 'if __name__ == "__main__":\n    {}\n'
 
 
 def main(
-    head: str, end: str, decorator: str = "", parameters: str = "rate=0.1", rate: str = "rate", **files: str
+    head: str,
+    end: str,
+    decorator: str = "",
+    parameters: str = "rate=0.1",
+    rate: str = "rate",
+    arguments: tuple[str, ...] = (),
 ) -> Form:
     """A program whose main function is decorated, or handed over."""
     text = MAIN.format(
         head=head, end=GUARD.format(end) if end else "", decorator=decorator, parameters=parameters, rate=rate
     )
-    return script(text, {name.replace("__", "."): it for name, it in files.items()})
+    return script(text, arguments=arguments)
 
 
 MAINS = {
@@ -744,12 +786,16 @@ MAINS = {
         "import click", "main()", '@click.command()\n@click.option("--rate", default=0.1)\n', "rate"
     ),
     "a click group": main(
-        "import click\n\n\n@click.group()\ndef cli():\n    pass\n", "cli()", '@cli.command("train")\n'
+        "import click\n\n\n@click.group()\ndef cli():\n    pass\n",
+        "cli()",
+        '@cli.command("train")\n',
+        arguments=("train",),
     ),
     "a click group that is told": main(
         "import click\n\n\n@click.group()\ndef cli():\n    pass\n",
         "cli.add_command(main)\n    cli()",
         decorator="@click.command()\n",
+        arguments=("main",),
     ),
     "hydra": main(
         "import hydra", "main()", '@hydra.main(config_path="conf", config_name="config")\n', "cfg", "cfg.rate"
@@ -812,6 +858,19 @@ OPTIONS = {
         "Options()",
     ),
     "a class": ("class Options:\n    rate = 0.1\n    gpus = [0, 1]\n    parallel = True\n", "Options()"),
+    "a class of dictionaries": (
+        "class Options(dict):\n    def __getattr__(self, name):\n        return self[name]\n",
+        'Options({"rate": 0.1, "gpus": [0, 1], "parallel": True})',
+    ),
+    "a class that takes what it is given": (
+        "class Options:\n    def __init__(self, **more):\n        for name, value in more.items():\n"
+        "            setattr(self, name, value)\n",
+        "Options(rate=0.1, gpus=[0, 1], parallel=True)",
+    ),
+    "a class whose names are given": (
+        "class Options:\n    def __init__(self, given):\n        self.__dict__.update(given)\n",
+        "Options(dict(rate=0.1, gpus=[0, 1], parallel=True))",
+    ),
     "a module": ("import options", "options"),
     "a dictionary": ("", "dict(rate=0.1, gpus=[0, 1], parallel=True)"),
 }

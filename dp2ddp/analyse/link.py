@@ -1113,6 +1113,8 @@ class Program:
                 case Ext(name="inspect.getmembers") if node.args:
                     members = self._members(self._values.get(id(node.args[0]), NOTHING), UNKNOWN, node)
                     found |= self._pairs(node, members)
+                case Ext(name="builtins.exec") if id(node) in scope.file.chosen_imports:
+                    self._executed(node, scope)
                 case Ext() if callee.name in IMPORTING or id(node) in scope.file.chosen_imports:
                     found |= self._modules(node, scope)
                 case Ext(name="importlib.util.module_from_spec") if node.args:
@@ -1429,6 +1431,13 @@ class Program:
             items = tuple(replace(it, module=it.module.partition(".")[0]) for it in items)
         found = {Mod(found) for item in items for found in self.project.imported(path, item)}
         return frozenset(Names(it) for it in found) if called in RUNS_MODULES else frozenset(found)
+
+    def _executed(self, node: ast.Call, scope: Scope) -> None:
+        """Define what the import statements define that ``exec`` is given."""
+        for item in scope.file.chosen_imports[id(node)]:
+            modules = frozenset(Mod(path) for path in self.project.imported(scope.file.path, item))
+            for name in item.names or sorted(set().union(*map(self._member_names, modules))):
+                self._define(scope, name, node, self._members(modules, frozenset([name]), node))
 
     def _collected(self, node: ast.AST, values: Iterable[Value]) -> Values:
         """A collection of some values, made by a node."""
