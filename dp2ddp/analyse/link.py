@@ -126,6 +126,30 @@ DICTIONARIES = {
 TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
 # What imports a module by its name.
 IMPORTING = {"importlib.import_module", "builtins.__import__"}
+# What is given functions and classes, and calls none of them.
+ASKING = {
+    f"builtins.{name}"
+    for name in (
+        "callable",
+        "getattr",
+        "hasattr",
+        "id",
+        "isinstance",
+        "issubclass",
+        "len",
+        "print",
+        "setattr",
+        "type",
+    )
+}
+ASKING |= {
+    "functools.update_wrapper",
+    "functools.wraps",
+    "inspect.getmembers",
+    "inspect.isclass",
+    "inspect.isfunction",
+}
+ASKING |= {"inspect.signature", "inspect.getsource", "inspect.ismodule", "inspect.getdoc"}
 # What runs a module of the project as a program, and returns its names.
 RUNS_MODULES = ("run_path", "run_module")
 RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
@@ -376,6 +400,8 @@ class Program:
         self._wrappers: dict[int, set[int]] = defaultdict(set)
         self._wrapped: set[tuple[int, Value]] = set()
         self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._returning: dict[int, bool] = {}
+        self._asked: dict[int, bool] = {}
         self._unseen: set[int] = set()  # functions that something else than a call calls
         self._known_texts: dict[int, frozenset[str]] = {}
         self._families: dict[Cls, list[Value]] = {}
@@ -686,8 +712,6 @@ class Program:
                         found.update(*entries.values())
             if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
-            elif isinstance(value, Names):
-                found |= self._members(frozenset([value.owner]), UNKNOWN, self.scopes[0].node)
             elif isinstance(value, Cls) and any(map(_is_enumeration, self.bases(value))):
                 found.add(Inst(value, id(self.scopes[value.scope].node)))
         return frozenset(found)
@@ -1081,7 +1105,10 @@ class Program:
             return self._super(scope, node)
         callees = self._outside_wrappers(node, callees)
         if len(callees) > 1:
-            callees = frozenset(it for it in callees if self._fits(it, node)) or callees
+            callees = (
+                frozenset(it for it in callees if self._fits(it, node) and self._returns_it(it, node))
+                or callees
+            )
         self._calls[id(node)] = Call(node, scope, callees)
         given: Arguments | None = None
         found: set[Value] = set()
@@ -1162,6 +1189,36 @@ class Program:
         surplus = len(node.args) > len(every) and args.vararg is None
         unknown = args.kwarg is None and not named <= {*every, *(it.arg for it in args.kwonlyargs)}
         return not surplus and not unknown and needed <= {*every[: len(node.args)], *named}
+
+    def _returns_it(self, callee: Value, node: ast.Call) -> bool:
+        """Whether a function returns something, where a call's result is asked for an attribute: None has none."""
+        func = callee.func if isinstance(callee, Bound) else callee
+        if not isinstance(func, Func) or not self._is_asked(node):
+            return True
+        inner = self.scopes[func.scope]
+        if isinstance(inner.node, ast.Lambda) or inner.node.decorator_list:  # type: ignore[attr-defined]
+            return True
+        if func.scope not in self._returning:
+            found = (it for part in inner.body for it in self.descendants(part))
+            self._returning[func.scope] = any(
+                isinstance(it, ast.Yield | ast.YieldFrom)
+                or (isinstance(it, ast.Return) and it.value is not None)
+                for it in found
+            )
+        return self._returning[func.scope]
+
+    def _is_asked(self, node: ast.expr) -> bool:
+        """Whether what an expression gives is asked for an attribute, at once or by the name that it is given."""
+        parent = self.parents[id(node)]
+        if isinstance(parent, ast.Attribute):
+            return True
+        if not isinstance(parent, ast.Assign) or [type(it) for it in parent.targets] != [ast.Name]:
+            return False
+        if id(node) not in self._asked:
+            name = parent.targets[0].id  # type: ignore[attr-defined]
+            uses = (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Attribute))
+            self._asked[id(node)] = any(isinstance(it.value, ast.Name) and it.value.id == name for it in uses)
+        return self._asked[id(node)]
 
     def _outside(self, callee: Ext | Member, node: ast.Call) -> Values:
         """What a call of something outside the project returns."""
@@ -1489,7 +1546,7 @@ class Program:
                 self._put(owners, "[*]", node, self._elements(given[0]))
             case "update", _:
                 for values in given:
-                    self._put(owners, "[*]", node, self._elements(values))
+                    self._put(owners, "[*]", node, self._held_by(values, node))
                 for keyword in node.keywords:
                     key = "*" if keyword.arg is None else keyword.arg
                     values = self.values(keyword.value)
@@ -1500,15 +1557,22 @@ class Program:
                 return owners
             case "values", []:
                 names = frozenset(it for it in owners if isinstance(it, Names))
-                return (owners - names) | (self._collected(node, self._elements(names)) if names else NOTHING)
+                return (owners - names) | (
+                    self._collected(node, self._held_by(names, node)) if names else NOTHING
+                )
             case "items", []:
-                return self._pairs(node, self._elements(owners)) if owners else NOTHING
+                return self._pairs(node, self._held_by(owners, node)) if owners else NOTHING
             case "get" | "pop" | "setdefault", [key, *_]:
                 found = self._looked_up(owners, key, node)
                 if function.attr == "setdefault" and len(given) > 1:
                     self._put(owners, f"[{self._key(key)}]", node, given[1])
                 return found.union(*given[1:]) if owners else NOTHING
         return NOTHING
+
+    def _held_by(self, owners: Values, node: ast.AST) -> Values:
+        """What lists and dictionaries hold, under whatever key."""
+        spaces = frozenset(it.owner for it in owners if isinstance(it, Names))
+        return self._elements(owners) | (self._members(spaces, UNKNOWN, node) if spaces else NOTHING)
 
     def _is_table(self, value: Value) -> bool:
         """Whether a value is a list or dictionary whose entries are known."""
@@ -1803,6 +1867,7 @@ class Program:
         found: set[int] = set()
         passed = [value for argument in handed(call.node) for value in self.values(argument)]
         outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
+        outside = outside and not call.names & ASKING
         for value in (*call.callees, *(passed if outside else ())):
             found |= self._functions(value, call.node, value in call.callees)
         if call.names & COMMANDS:
