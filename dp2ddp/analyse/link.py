@@ -400,6 +400,7 @@ class Program:
         self._wrappers: dict[int, set[int]] = defaultdict(set)
         self._wrapped: set[tuple[int, Value]] = set()
         self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._groups: set[Value] = set()  # functions that packages for command lines make commands of
         self._returning: dict[int, bool] = {}
         self._asked: dict[int, bool] = {}
         self._unseen: set[int] = set()  # functions that something else than a call calls
@@ -988,7 +989,9 @@ class Program:
                 return entry
             case Inst() | Cls():
                 return self._member(owner, name, node) or self._set_by_name(owner, name)
-            case Names() | Func():
+            case Names():
+                return frozenset([Member(owner, name)])
+            case Func() if owner in self._groups:
                 return frozenset([Member(owner, name)])
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
                 given = self._argument_values(owner, 0)
@@ -1122,7 +1125,7 @@ class Program:
                     found |= self._outside(callee, node)
                 case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
                     found |= self._values.get(id(node.func.value), NOTHING)
-                case Member(owner=Func()):
+                case Member(owner=Func()) if callee.owner in self._groups:
                     self._hold(callee.owner, node)
                 case Member(owner=Cls()) if callee.name == "__subclasses__":
                     found |= self._collected(node, self._derived(callee.owner))
@@ -1321,16 +1324,17 @@ class Program:
         root = decorator
         while isinstance(root, ast.Attribute | ast.Call):
             root = root.value if isinstance(root, ast.Attribute) else root.func
-        if root is not decorator:
-            for owner in self.values(root):
-                if isinstance(owner, Made) or (isinstance(owner, Func) and owner != value):
-                    self._grow(self._held[owner], [value])
+        groups = {it for it in self.values(root) if it in self._groups and it != value}
+        holders = {it for it in self.values(root) if isinstance(it, Made)} if root is not decorator else set()
+        for owner in groups | holders:
+            self._grow(self._held[owner], [value])
         call = self._calls.get(id(decorator))
-        callees = call.callees if call is not None else self.values(decorator)
-        names = {full_name(it) for it in callees}
-        if any(name.startswith(OFFERED) or name in CONFIGURED for name in names) or any(
-            isinstance(it, Member) and isinstance(it.owner, Func) for it in callees
-        ):
+        names = {full_name(it) for it in (call.callees if call is not None else self.values(decorator))}
+        offered = bool(groups) or any(name.startswith(OFFERED) for name in names)
+        if offered and value not in self._groups:
+            self._groups.add(value)
+            self._changed = True
+        if offered or names & CONFIGURED.keys():
             config = next((CONFIGURED[name] for name in names if name in CONFIGURED), GIVEN)
             self._offer(frozenset([value]), config)
 
@@ -1399,12 +1403,12 @@ class Program:
                 inner = (self.project.imported(owner.path, Import(text, 1)) for text in sorted(texts))
                 found |= {Mod(path) for paths in inner for path in paths}
         if texts == UNKNOWN:  # nothing calls the function that it stands in by a name which may be any
-            inside = {around.index for around in self._around(node)}
+            inside = {around.index for around in self._enclosing(node)}
             here = {it for it in found if isinstance(it, Func) and it.scope in inside}
             found = {it for it in found if isinstance(it, OWN)} - here
         return frozenset(found)
 
-    def _around(self, node: ast.AST) -> Iterator[Scope]:
+    def _enclosing(self, node: ast.AST) -> Iterator[Scope]:
         """The functions and classes that a node stands in."""
         scope = self.scope_of.get(id(node))
         while scope is not None and not scope.is_module:
@@ -1787,7 +1791,7 @@ class Program:
         found: list[ast.expr | None] = []
         if scope.index in self._unseen:
             return []
-        for call, bound in self._entering.get(scope.index, ()):
+        for call, bound in self._passing.get(scope.index, ()):
             if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
                 keyword.arg is None for keyword in call.node.keywords
             ):
@@ -1799,20 +1803,23 @@ class Program:
         return list(dict.fromkeys(it for it in found if it is not None))
 
     @cached_property
-    def _entering(self) -> dict[int, list[tuple[Call, bool]]]:
-        """The calls that enter each function, and whether its first parameter is the object whose method it is."""
+    def _passing(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls that enter each function, in source order, and whether the first parameter is an object's."""
         found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
+                func = callee.func if isinstance(callee, Bound) else callee
                 if isinstance(callee, Cls | Inst):
                     names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
                     made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
-                    scopes = set().union(*(self.methods(made, name, call.node) for name in names))
+                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
+                    bound = True
                 else:
-                    func = callee.func if isinstance(callee, Bound) else callee
-                    scopes = {func.scope} if isinstance(func, Func) else set()
-                for scope in scopes:
-                    found[scope].append((call, not isinstance(callee, Func)))
+                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
+                        callee, Bound
+                    )
+                for index in entered:
+                    found[index].append((call, bound))
         return found
 
     def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
