@@ -1312,8 +1312,11 @@ class Program:
         return found
 
     def _wrap_in(self, value: Func, made: Values) -> None:
-        """Know the functions that take another one's place when they are called."""
-        wrappers = {it.scope for it in made if isinstance(it, Func) and it != value}
+        """Know the functions that take another one's place when they are called: those that a decorator makes."""
+        functions = (self.scopes[it.scope] for it in made if isinstance(it, Func) and it != value)
+        wrappers = {
+            it.index for it in functions if it.parent and not (it.parent.is_module or it.parent.is_class)
+        }
         if not wrappers <= self._wrappers[value.scope]:
             self._wrappers[value.scope] |= wrappers
             self._wrapped |= {(it, value) for it in wrappers}
