@@ -27,7 +27,9 @@ _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-pa
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
 _BY_PATH = {"load_source": 1, "spec_from_file_location": 1, "SourceFileLoader": 1, "run_path": 0}
-_IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(")
+# What starts a command, as another program.
+_STARTING = frozenset({"system", "popen", "Popen", "call", "run", "check_call", "check_output"})
+_IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(", "os.system", "subprocess", "Popen", "check_call")
 _WRITTEN = re.compile(r"\bfrom\s+(?P<module>[\w.*]+)\s+import\s+(?P<names>[\w*, ]+)")
 _LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
 # What no program imports by name.
@@ -564,7 +566,9 @@ def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]
                     Import("", path=text) for text in sorted(texts) if _is_known(text.split(os.sep))
                 )
             elif called == "exec" and node.args:
-                items = tuple(_written_imports(file.texts.of(node.args[0])))
+                items = (*_written_imports(file.texts.of(node.args[0])), *_opened(file, node.args[0]))
+            elif called in _STARTING and node.args:
+                items = tuple(Import("", path=path) for path in _started(file, node.args[0]))
             else:
                 continue
             if items:
@@ -579,6 +583,23 @@ def _written_imports(texts: Iterable[str]) -> Iterator[Import]:
             names = tuple(name.strip() for name in found["names"].split(",") if name.strip().isidentifier())
             if _is_known(module.split(".")):
                 yield Import(module, len(found["module"]) - len(module), names)
+
+
+def _opened(file: SourceFile, node: ast.expr) -> Iterator[Import]:
+    """The files whose text an expression reads: ``open("train.py").read()``."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "open" and inner.args:
+            for path in sorted(file.texts.of(inner.args[0])):
+                if _is_known(path.split(os.sep)):
+                    yield Import("", path=path)
+
+
+def _started(file: SourceFile, node: ast.expr) -> list[str]:
+    """The Python files that a command line starts, written as a text or as a list of words."""
+    words = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    texts = (text for word in words for text in file.texts.of(word))
+    found = (path for text in texts for path in text.split() if path.endswith(".py") and ANY not in path)
+    return list(dict.fromkeys(found))
 
 
 def _named_imports(file: SourceFile, name: ast.expr, package: ast.expr | None) -> Iterator[Import]:

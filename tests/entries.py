@@ -723,6 +723,17 @@ IMPORTED = {
         {"parts/narrow.py": TRAINERS},
         head="import os\n" + LOADED,
     ),
+    "a loader of files": imported(
+        'SourceFileLoader("trainer", "parts/trainer.py").load_module()',
+        {"parts/trainer.py": TRAINERS},
+        head="from importlib.machinery import SourceFileLoader\n",
+    ),
+    "the text of a file": script(
+        'exec(open("train.py").read())\n',
+        {
+            "train.py": f"{IMPORTS}\nfrom models import Narrow\n\n\n{FIT}\n\ntorch.manual_seed(3)\nfit(Narrow())\n",
+        },
+    ),
     "runpy": script(
         "import runpy\nimport sys\n\nsys.argv = ['train.py']\nrunpy.run_path('train.py', run_name='__main__')\n",
         {
@@ -893,4 +904,54 @@ CONFIGURED = {
         {"options.py": "rate = 0.1\ngpus = [0, 1]\nparallel = True\n"},
     )
     for name, (imports, made) in OPTIONS.items()
+}
+
+
+def reached(end: str, files: dict[str, str] | None = None) -> Form:
+    """A program that comes to its main function in some way."""
+    text = MAIN.format(head="import sys", end="", decorator="", parameters="*given", rate="0.1")
+    return script(f"{text.rstrip()}\n\n\n{end}\n", files)
+
+
+TRAIN = MAIN.format(head="", end=GUARD.format("main()"), decorator="", parameters="rate=0.1", rate="rate")
+REACHED = {
+    "a condition in an expression": reached('main() if __name__ == "__main__" else None'),
+    "the text of a call": reached('exec("main()")'),
+    "a profiler": reached('import cProfile\n\ncProfile.run("main()")'),
+    "a thread": reached(
+        "import threading\n\nthread = threading.Thread(target=main)\nthread.start()\nthread.join()"
+    ),
+    "a context": reached(
+        "class Run:\n    def __enter__(self):\n        main()\n\n    def __exit__(self, *error):\n        pass\n\n\n"
+        "with Run():\n    pass"
+    ),
+    "a property": reached(
+        "class Run:\n    @property\n    def result(self):\n        return main()\n\n\nRun().result"
+    ),
+    "an iterator": reached(
+        "class Run:\n    def __iter__(self):\n        main()\n        yield 1\n\n\nfor step in Run():\n    pass"
+    ),
+    "enumerate": reached("for number, step in enumerate([main]):\n    step()"),
+    "zip": reached('for name, step in zip(["train"], [main]):\n    step()'),
+    "items": reached('for name, step in {"train": main}.items():\n    step()'),
+    "a dataclass": reached(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Step:\n    name: str\n    run: object\n\n\n"
+        'Step("train", main).run()'
+    ),
+    "after a dataclass is made": reached(
+        "from dataclasses import dataclass\n\n\n@dataclass\nclass Run:\n    rate: float = 0.1\n\n"
+        "    def __post_init__(self):\n        main()\n\n\nRun()"
+    ),
+    "a decorator that calls": reached(
+        "def start(function):\n    function()\n    return function\n\n\n@start\ndef run():\n    main()"
+    ),
+    "a class method": reached(
+        "class Base:\n    @classmethod\n    def start(cls):\n        cls().run()\n\n\n"
+        "class Run(Base):\n    def run(self):\n        main()\n\n\nRun.start()"
+    ),
+    "a command": script('import os\n\nos.system("python train.py --rate 1")\n', {"train.py": TRAIN}),
+    "a subprocess": script(
+        'import subprocess\nimport sys\n\nsubprocess.run([sys.executable, "train.py"], check=True)\n',
+        {"train.py": TRAIN},
+    ),
 }

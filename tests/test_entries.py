@@ -31,14 +31,19 @@ FORMS = {
         "import": entries.IMPORTED,
         "main": entries.MAINS,
         "options": entries.CONFIGURED,
+        "reached": entries.REACHED,
     }.items()
     for name, form in forms.items()
 }
+# What starts other programs, which are converted, and not itself.
+OTHERS = {"reached: a command", "reached: a subprocess"}
 # What cannot be run here: packages that are not installed, and what is no file.
 RUN = [
     name
     for name, form in FORMS.items()
-    if not form.module and not (set(form.packages) - set(sys.stdlib_module_names) - {"absl", "click"})
+    if not (
+        form.module or name in OTHERS or set(form.packages) - set(sys.stdlib_module_names) - {"absl", "click"}
+    )
 ]
 TRAINED = {
     "entry: a folder of sources",
@@ -61,6 +66,9 @@ TRAINED = {
     "name: partial",
     "options: SimpleNamespace",
     "options: a class of dictionaries",
+    "reached: a decorator that calls",
+    "reached: a property",
+    "reached: zip",
     "registry: a registry with a builder",
     "registry: a wrapped decorator",
     "registry: an object that is called",
@@ -224,6 +232,14 @@ def test_half_a_conversion_is_none(tmp_path: Path) -> None:
     for half, word in ((replace(facts, scripts=()), "start"), (replace(facts, loaders=()), "loader")):
         (finding,) = _halves(half)
         assert word in finding.message and finding.severity.value == "error"
+
+
+def test_a_class_that_is_handed_over_is_not_passed_by(tmp_path: Path) -> None:
+    """What calls it is not seen: that there is nothing to do would be wrong."""
+    text = entries.TRAIN.replace("nn.DataParallel(model)", "partial(nn.DataParallel, device_ids=None)(model)")
+    write(Form({"run.py": f"from functools import partial\n{text}", "models.py": entries.MODELS}), tmp_path)
+    done = run("convert", "run.py", cwd=tmp_path)
+    assert done.returncode == 3 and b"nn.DataParallel is given to functools.partial()" in done.stderr
 
 
 DECLARED = {

@@ -124,6 +124,10 @@ DICTIONARIES = {
     "types.SimpleNamespace",
 }
 TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+# The methods that making an object runs.
+CONSTRUCTING = ("__init__", "__new__", "__post_init__")
+PROPERTIES = {"builtins.property", "functools.cached_property"}
+RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple", "pydantic.BaseModel"}
 # What imports a module by its name.
 IMPORTING = {"importlib.import_module", "builtins.__import__"}
 # What is given functions and classes, and calls none of them.
@@ -149,10 +153,23 @@ ASKING |= {
     "inspect.isclass",
     "inspect.isfunction",
 }
-ASKING |= {"inspect.signature", "inspect.getsource", "inspect.ismodule", "inspect.getdoc"}
+ASKING |= {
+    "inspect.signature",
+    "inspect.getsource",
+    "inspect.ismodule",
+    "inspect.getdoc",
+    "typing.cast",
+    "typing.TypeVar",
+}
 # What runs a module of the project as a program, and returns its names.
 RUNS_MODULES = ("run_path", "run_module")
 RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
+LOADING = IMPORTING | RUNS
+LOADING |= {
+    "imp.load_source",
+    "importlib.util.spec_from_file_location",
+    "importlib.machinery.SourceFileLoader",
+}
 # What lets the command line choose among the functions that it is given, and calls them.
 COMMANDS = {
     "argh.dispatch_command",
@@ -400,6 +417,10 @@ class Program:
         self._wrappers: dict[int, set[int]] = defaultdict(set)
         self._wrapped: set[tuple[int, Value]] = set()
         self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._implicit: dict[int, set[int]] = defaultdict(
+            set
+        )  # the functions that other nodes than calls enter
+        self._getters: dict[int, set[Bound]] = defaultdict(set)
         self._groups: set[Value] = set()  # functions that packages for command lines make commands of
         self._returning: dict[int, bool] = {}
         self._asked: dict[int, bool] = {}
@@ -579,12 +600,14 @@ class Program:
                 self._assign(node.target, values | current, scope, node)
             case ast.For() | ast.AsyncFor():
                 values = self._evaluate(node.iter, scope)
-                self._assign(node.target, self._elements(values), scope, node)
+                self._enter_by(node, values, "__iter__", "__next__")
+                self._assign_each(node.target, values, node.iter, scope, node)
                 self._execute_all(node.body, scope)
                 self._execute_all(node.orelse, scope)
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     values = self._evaluate(item.context_expr, scope)
+                    self._enter_by(node, values, "__enter__", "__exit__")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, values, scope, node)
                 self._execute_all(node.body, scope)
@@ -674,6 +697,31 @@ class Program:
                 key = target.slice.value if isinstance(target.slice, ast.Constant) else "*"
                 for owner in self._evaluate(target.value, scope):
                     self._set_field(owner, f"[{key}]", target, values)
+
+    def _assign_each(
+        self, target: ast.expr, values: Values, iterated: ast.expr, scope: Scope, at: ast.AST
+    ) -> None:
+        """Give a loop's variables what is gone through; what ``enumerate`` and ``zip`` pair, each its own."""
+        each = self._elements(values)
+        call = self._calls.get(id(iterated))
+        parts = (
+            call.node.args if call is not None and call.names & {"builtins.zip", "builtins.enumerate"} else []
+        )
+        if "builtins.enumerate" in (call.names if call is not None else ()):
+            parts = [ast.Constant(0), *parts[:1]]
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parts):
+            self._assign(target, each, scope, at)
+            return
+        for index, (element, part) in enumerate(zip(target.elts, parts, strict=True)):
+            own = frozenset(it for it in self._elements(self.values(part)) if isinstance(it, OWN))
+            self._assign(element, self._item(each, str(index)) | own, scope, at)
+
+    def _enter_by(self, node: ast.AST, values: Values, *names: str) -> None:
+        """Know the methods of objects that a statement runs."""
+        for value in values:
+            if isinstance(value, Inst):
+                for name in names:
+                    self._implicit[id(node)] |= self.methods(value, name, node)
 
     def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         if isinstance(owner, Inst):
@@ -815,7 +863,7 @@ class Program:
     def _comprehension(self, node: ast.expr, scope: Scope) -> Values:
         for generator in node.generators:  # type: ignore[attr-defined]
             values = self._evaluate(generator.iter, scope)
-            self._assign(generator.target, self._elements(values), scope, node)
+            self._assign_each(generator.target, values, generator.iter, scope, node)
             for condition in generator.ifs:
                 self._evaluate(condition, scope)
         collection = Coll(id(node))
@@ -980,6 +1028,8 @@ class Program:
                 inner = (
                     self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
                 )
+                if inner is None and name == "load_module":  # of a loader, which stands for what it loads
+                    return frozenset([Member(owner, name)])
                 return frozenset([Mod(inner)]) if inner else NOTHING
             case Cls() if name == "__subclasses__":
                 return frozenset([Member(owner, name)])
@@ -988,7 +1038,7 @@ class Program:
             case Inst() if self._is_table(owner) and (entry := self._entry(owner, name)):
                 return entry
             case Inst() | Cls():
-                return self._member(owner, name, node) or self._set_by_name(owner, name)
+                return self._got(self._member(owner, name, node), node) or self._set_by_name(owner, name)
             case Names():
                 return frozenset([Member(owner, name)])
             case Func() if owner in self._groups:
@@ -1077,6 +1127,21 @@ class Program:
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
 
+    def _got(self, values: Values, node: ast.AST) -> Values:
+        """What an attribute of an object is, where some of its values are properties: what those return."""
+        found = set(values)
+        for value in values:
+            if isinstance(value, Bound) and isinstance(value.owner, Inst) and self._is_property(value.func):
+                self._getters[id(node)].add(value)
+                self._implicit[id(node)].add(value.func.scope)
+                found = (found - {value}) | self._invoke(value.func, value.owner, Arguments())
+        return frozenset(found)
+
+    def _is_property(self, function: Func) -> bool:
+        """Whether a function is called where it is asked for as an attribute."""
+        marks = getattr(self.scopes[function.scope].node, "decorator_list", ())
+        return any(full_name(it) in PROPERTIES for mark in marks for it in self.values(mark))
+
     def _method(self, value: Value, owner: Inst | Cls) -> Value:
         """What is found in a class, as it comes out of an object or out of the class itself."""
         if not isinstance(value, Func):
@@ -1135,7 +1200,9 @@ class Program:
                     self._setattr(node, scope)
                 case Ext(name="builtins.globals" | "builtins.locals" | "builtins.vars"):
                     found |= self._namespace(callee.name, node, scope)
-                case Ext(name="builtins.eval") if len(node.args) == 1:
+                case Ext(name="builtins.eval" | "builtins.exec" | "cProfile.run") if (
+                    len(node.args) > 0 and id(node) not in scope.file.chosen_imports
+                ):
                     found |= self._evaluated(node, scope) | self._outside(callee, node)
                 case Ext(name="builtins.next") if node.args:
                     taken = self._elements(self._values.get(id(node.args[0]), NOTHING))
@@ -1145,8 +1212,10 @@ class Program:
                     found |= self._pairs(node, members)
                 case Ext(name="builtins.exec") if id(node) in scope.file.chosen_imports:
                     self._executed(node, scope)
-                case Ext() if callee.name in IMPORTING or id(node) in scope.file.chosen_imports:
+                case Ext() if callee.name in LOADING:
                     found |= self._modules(node, scope)
+                case Member(owner=Mod(), name="load_module"):
+                    found.add(callee.owner)
                 case Ext(name="importlib.util.module_from_spec") if node.args:
                     found |= {it for it in self._values.get(id(node.args[0]), NOTHING) if isinstance(it, Mod)}
                 case Ext() if callee.name in COMMANDS:
@@ -1263,6 +1332,12 @@ class Program:
                         self._invoke(method.func, made, given, seen)
                 if self._is_table(made):
                     self._fill(made, given)
+                for place, name in enumerate(self._recorded(callee)):
+                    for node, values in [
+                        *given.places[place : place + 1],
+                        *((n, v) for it, n, v in given.names if it == name),
+                    ]:
+                        self._set_field(made, name, node, values)
                 return frozenset([made])
             case Inst():
                 methods = (self._member(callee, name, site) for name in ("__call__", "forward"))
@@ -1277,6 +1352,22 @@ class Program:
         return NOTHING
 
     # What is chosen by name
+
+    def _recorded(self, cls: Cls) -> list[str]:
+        """The fields of a class whose constructor is made of them, in their order."""
+        found: dict[str, None] = {}
+        for base in reversed(self.bases(cls)):
+            node = self.scopes[base.scope].node if isinstance(base, Cls) else None
+            marks = [it for mark in getattr(node, "decorator_list", ()) for it in self._marks(mark)]
+            outside = self.bases(base)[1:] if isinstance(base, Cls) else []
+            if isinstance(node, ast.ClassDef) and any(full_name(it) in RECORDS for it in (*marks, *outside)):
+                fields = (it.target for it in node.body if isinstance(it, ast.AnnAssign))
+                found |= dict.fromkeys(it.id for it in fields if isinstance(it, ast.Name))
+        return list(found)
+
+    def _marks(self, decorator: ast.expr) -> Values:
+        """What a decorator is, without the arguments that it is given."""
+        return self.values(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
     def _fill(self, table: Inst, given: Arguments) -> None:
         """Put what a dictionary of a class of the project is made of into it."""
@@ -1304,6 +1395,7 @@ class Program:
             for callee in self._values.get(id(decorator), NOTHING):
                 if isinstance(callee, Func | Bound | Cls | Inst | Made):
                     made = self._apply(callee, Arguments(((node, frozenset([value])),)), decorator, False)
+                    self._implicit[id(node)] |= self._functions(callee, decorator, True)
                     found |= {it for it in made if isinstance(it, Inst)}
                     if isinstance(value, Func):
                         self._wrap_in(value, made)
@@ -1395,8 +1487,11 @@ class Program:
     def _members(self, owners: Values, texts: frozenset[str], node: ast.AST) -> Values:
         """What owners have by a name of which not all is known: what is the project's own, if nothing is known."""
         found: set[Value] = set()
+        exact = [text for text in texts if text.isidentifier()]
         for owner in owners:
-            for name in self._member_names(owner):
+            for name in exact:
+                found |= self._attribute(owner, name, node)
+            for name in self._member_names(owner) if len(exact) < len(texts) else ():
                 if matches(texts, name) and not (name.startswith("__") and name.endswith("__")):
                     found |= self._attribute(owner, name, node)
             for holder in self._holders(owner):
@@ -1462,6 +1557,7 @@ class Program:
             for name in others:
                 values = self._members(values, frozenset([name]), node)
             if called:
+                self._implicit[id(node)] |= set().union(*(self._functions(it, node, True) for it in values))
                 values = frozenset().union(*(self._apply(it, Arguments(), node, False) for it in values))
             found |= values
         return frozenset(found)
@@ -1499,7 +1595,11 @@ class Program:
     def _executed(self, node: ast.Call, scope: Scope) -> None:
         """Define what the import statements define that ``exec`` is given."""
         for item in scope.file.chosen_imports[id(node)]:
-            modules = frozenset(Mod(path) for path in self.project.imported(scope.file.path, item))
+            found = self.project.imported(scope.file.path, item)
+            if item.path:  # the text of a file, which runs here
+                self._implicit[id(node)] |= {self.modules[it].index for it in found if it in self.modules}
+                continue
+            modules = frozenset(map(Mod, found))
             for name in item.names or sorted(set().union(*map(self._member_names, modules))):
                 self._define(scope, name, node, self._members(modules, frozenset([name]), node))
 
@@ -1730,6 +1830,10 @@ class Program:
         """What an expression may be."""
         return self._values.get(id(node), NOTHING)
 
+    def getters(self, node: ast.AST) -> set[Bound]:
+        """The properties that an attribute may be."""
+        return self._getters.get(id(node), set())
+
     def call(self, node: ast.AST) -> Call | None:
         return self._calls.get(id(node))
 
@@ -1866,6 +1970,8 @@ class Program:
                 found |= self._entered(call)
             elif isinstance(inner, ast.FunctionDef) and self._runs_itself(inner):
                 found.add(self.by_node[id(inner)].index)
+            if id(inner) in self._implicit:
+                found |= self._implicit[id(inner)]
         return found
 
     def _runs_itself(self, node: ast.FunctionDef) -> bool:
@@ -1895,7 +2001,7 @@ class Program:
             found |= self._wrappers.get(index, set())
         return found
 
-    def _functions(self, value: Value, node: ast.Call, called: bool, depth: int = 0) -> set[int]:
+    def _functions(self, value: Value, node: ast.AST, called: bool, depth: int = 0) -> set[int]:
         """The functions that calling a value enters."""
         match value:
             case Func():
@@ -1903,7 +2009,8 @@ class Program:
             case Bound():
                 return {value.func.scope}
             case Cls():
-                return self.methods(Inst(value, id(node)), "__init__", node)
+                made = Inst(value, id(node))
+                return set().union(*(self.methods(made, name, node) for name in CONSTRUCTING))
             case Inst() if called:
                 return self.methods(value, "__call__", node) | self.methods(value, "forward", node)
             case Made(name="functools.partial") if depth < 3:

@@ -21,6 +21,7 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted, root_name
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
+    ASKING,
     DDP_WRAPS,
     FUNCTION,
     WRAP,
@@ -77,6 +78,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
                 "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
+        yield from _handed_over(context, call)
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
@@ -105,6 +107,18 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     help = "" if runs else "pass the script that is started, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
+
+
+def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
+    """nn.DataParallel itself, given to something outside: ``partial(nn.DataParallel, device_ids=ids)``."""
+    outside = call.names - ASKING - {WRAP}
+    for argument in handed(call.node) if outside else ():
+        if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
+            yield context.obstacle(
+                call.node,
+                f"nn.DataParallel is given to {sorted(outside)[0]}(), and what that makes of it is not followed",
+                "call nn.DataParallel where the model is wrapped",
+            )
 
 
 def _replicating(context: Context, call: Call) -> Obstacle:
