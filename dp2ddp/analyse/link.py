@@ -131,36 +131,10 @@ RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple
 # What imports a module by its name.
 IMPORTING = {"importlib.import_module", "builtins.__import__"}
 # What is given functions and classes, and calls none of them.
-ASKING = {
+ASKING = ("inspect.", "typing.", "functools.update_wrapper", "functools.wraps") + tuple(
     f"builtins.{name}"
-    for name in (
-        "callable",
-        "getattr",
-        "hasattr",
-        "id",
-        "isinstance",
-        "issubclass",
-        "len",
-        "print",
-        "setattr",
-        "type",
-    )
-}
-ASKING |= {
-    "functools.update_wrapper",
-    "functools.wraps",
-    "inspect.getmembers",
-    "inspect.isclass",
-    "inspect.isfunction",
-}
-ASKING |= {
-    "inspect.signature",
-    "inspect.getsource",
-    "inspect.ismodule",
-    "inspect.getdoc",
-    "typing.cast",
-    "typing.TypeVar",
-}
+    for name in ("callable", "getattr", "hasattr", "id", "isinstance", "issubclass", "len", "print", "setattr", "type")
+)
 # What runs a module of the project as a program, and returns its names.
 RUNS_MODULES = ("run_path", "run_module")
 RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
@@ -607,7 +581,7 @@ class Program:
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     values = self._evaluate(item.context_expr, scope)
-                    self._enter_by(node, values, "__enter__", "__exit__")
+                    values |= self._enter_by(node, values, "__enter__", "__exit__")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, values, scope, node)
                 self._execute_all(node.body, scope)
@@ -716,12 +690,17 @@ class Program:
             own = frozenset(it for it in self._elements(self.values(part)) if isinstance(it, OWN))
             self._assign(element, self._item(each, str(index)) | own, scope, at)
 
-    def _enter_by(self, node: ast.AST, values: Values, *names: str) -> None:
-        """Know the methods of objects that a statement runs."""
+    def _enter_by(self, node: ast.AST, values: Values, *names: str) -> Values:
+        """Know the methods of objects that a statement runs. Returns what the first one returns."""
+        found: set[Value] = set()
         for value in values:
-            if isinstance(value, Inst):
-                for name in names:
-                    self._implicit[id(node)] |= self.methods(value, name, node)
+            for name in names if isinstance(value, Inst) else ():
+                methods = (it for it in self._member(value, name, node) if isinstance(it, Bound))
+                for method in methods:  # type: ignore[arg-type]
+                    self._implicit[id(node)].add(method.func.scope)
+                    returned = self._invoke(method.func, value, Arguments(), False)
+                    found |= returned if name == names[0] else NOTHING
+        return frozenset(found)
 
     def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         if isinstance(owner, Inst):
@@ -1327,9 +1306,10 @@ class Program:
                 return self._invoke(callee.func, callee.owner, given, seen)
             case Cls():
                 made = Inst(callee, id(site))
-                for method in self._member(made, "__init__", site):
-                    if isinstance(method, Bound):
-                        self._invoke(method.func, made, given, seen)
+                for name in CONSTRUCTING:
+                    for method in self._member(made, name, site):
+                        if isinstance(method, Bound):
+                            self._invoke(method.func, made, given, seen)
                 if self._is_table(made):
                     self._fill(made, given)
                 for place, name in enumerate(self._recorded(callee)):
@@ -1983,7 +1963,7 @@ class Program:
         found: set[int] = set()
         passed = [value for argument in handed(call.node) for value in self.values(argument)]
         outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
-        outside = outside and not call.names & ASKING
+        outside = outside and not any(name.startswith(ASKING) for name in call.names)
         for value in (*call.callees, *(passed if outside else ())):
             found |= self._functions(value, call.node, value in call.callees)
         if call.names & COMMANDS:

@@ -111,7 +111,7 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
 
 def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
     """nn.DataParallel itself, given to something outside: ``partial(nn.DataParallel, device_ids=ids)``."""
-    outside = call.names - ASKING - {WRAP}
+    outside = {name for name in call.names - {WRAP} if not name.startswith(ASKING)}
     for argument in handed(call.node) if outside else ():
         if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
             yield context.obstacle(
