@@ -17,7 +17,7 @@ from dp2ddp.carry import Carried, Request, carry
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
-from dp2ddp.facts import Facts, Tier
+from dp2ddp.facts import Facts, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
@@ -53,7 +53,8 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
     ready = [group for group in groups if force or not group.blockers]
     carried = carry(request, ready) if ready or not groups else Carried((), ())
     findings = [*plan.findings, *carried.refused, *failed]
-    scripts = [it for it in facts.scripts if not it.done or _in_question(it.path, findings)]
+    found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
+    scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
@@ -62,7 +63,7 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
         scripts=tuple(sorted(told, key=lambda script: script.path)),
         unreadable=tuple(_unread(project)),
         idle=tuple(_idle(project, facts, told)),
-        files=tuple(project.files),
+        files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
     )
 
@@ -93,7 +94,7 @@ def _planned(project: Project, exact: bool) -> tuple[Project, Facts, Plan, list[
 def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
     linked = link(project)
     facts = decide(analyse(linked), exact=exact)
-    findings = (*needed(check(facts).findings, facts), *_unreadable(linked.project, facts))
+    findings = (*needed(check(facts).findings, facts), *_unreadable(linked.project, facts), *_halves(facts))
     return linked.project, facts, placed(findings, facts)
 
 
@@ -125,10 +126,10 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
     """An error for every file that a training script needs and that cannot be read."""
     blocking: dict[Unreadable, list[Path]] = {}
     for script in facts.scripts:
-        for file in project.unreadable_from(script.path):
-            blocking.setdefault(file, []).append(script.path)
+        for file in project.unreadable_from(script.program):
+            blocking.setdefault(file, []).append(script.program)
     for file, paths in blocking.items():
-        names = " and ".join(path.name for path in paths)
+        names = " and ".join(project.installed.get(path, path.name) for path in paths)
         message = f"{names} cannot be converted without this file: {file.reason}"
         at, scripts = _at(file.path, file.line), frozenset(paths)
         yield Finding(UNREADABLE, at, message, "correct the file first", Severity.ERROR, scripts=scripts)
@@ -142,6 +143,27 @@ def _unread(project: Project) -> Iterable[Unreadable]:
     return (file for file in project.unreadable if not file.legacy or file.path in asked | needed)
 
 
+def _halves(facts: Facts) -> Iterable[Finding]:
+    """An error for every program whose model would change, and not where it starts or what it draws.
+
+    Nothing that is known leads to one: this is the last look before something is written.
+    """
+    starting = {script.program: script for script in facts.scripts}
+    drawing = set().union(*(loader.scripts for loader in facts.loaders))
+    for wrap in facts.wraps:
+        for path in sorted(wrap.scripts):
+            script = starting.get(path)
+            if script is None:
+                what = "where its ranks start is not known"
+            elif script.tier is Tier.SHARDED and path not in drawing:
+                what = "no loader of it is"
+            else:
+                continue
+            message = f"the model of {path.name} would be converted, and {what}"
+            at, scripts = Location(wrap.path, wrap.at.span), frozenset([path])
+            yield Finding(INTERNAL, at, message, DEFECT, Severity.ERROR, scripts=scripts)
+
+
 def _in_question(path: Path, findings: Iterable[Finding]) -> bool:
     """Whether there is something to do for a program, or something in the way of it."""
     return any(path in it.scripts and (it.edits or it.severity is Severity.ERROR) for it in findings)
@@ -150,7 +172,7 @@ def _in_question(path: Path, findings: Iterable[Finding]) -> bool:
 def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
     used = {path for script in scripts for path in script.reaches}
-    wraps = {wrap.path for wrap in facts.wraps}
+    wraps = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used and (file.tree.body or path.name != "__init__.py"):
@@ -183,40 +205,42 @@ def _script(
     findings: Iterable[Finding],
 ) -> Script:
     """What is said of a program."""
-    own = [finding for finding in findings if start.path in finding.scripts]
-    group = next(group for group in groups if start.path in group.scripts)
+    own = [finding for finding in findings if start.program in finding.scripts]
+    group = next(group for group in groups if start.program in group.scripts)
     reasons = dict.fromkeys(Location(fact.path, fact.at.span) for fact in start.reasons)
     tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
     dealt = {
         Location(loader.path, loader.at.span): loader.shard
         for loader in facts.loaders
-        if loader.shard and not exact and start.tier is Tier.SHARDED and start.path in loader.scripts
+        if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }
     return Script(
-        start.path,
-        start.reaches,
-        _module(project, start.path),
-        tier,
-        tuple(sorted(reasons)),
-        tuple(sorted(dealt.items())),
+        path=start.program,
+        reaches=start.reaches,
+        command=project.installed.get(start.program, ""),
+        module=_module(project, start.program),
+        tier=tier,
+        reasons=tuple(sorted(reasons)),
+        dealt=tuple(sorted(dealt.items())),
         converted=group in carried.groups,
         edits=sum(bool(finding.edits) for finding in own),
         left=sum(finding.is_left for finding in own),
         blockers=sum(finding.severity is Severity.ERROR for finding in own),
-        tied=tuple(sorted(group.scripts - {start.path})),
+        tied=tuple(sorted(group.scripts - {start.program})),
         ties=group.ties,
     )
 
 
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
-    if not any(item.level for item in project.files[path].imports):
+    itself = path.name == "__main__.py"
+    if not itself and not any(item.level for item in project.files[path].imports):
         return ""
-    names, folder = [path.stem], path.parent
+    names, folder = [] if itself else [path.stem], path.parent
     while folder / "__init__.py" in project.files:
         names.append(folder.name)
         folder = folder.parent
-    return ".".join(reversed(names)) if len(names) > 1 else ""
+    return ".".join(reversed(names)) if len(names) > (not itself) else ""
 
 
 def _at(path: Path, line: int | None) -> Location:

@@ -74,7 +74,7 @@ class Late(Fact):
 
 @dataclass(frozen=True)
 class Script(Fact):
-    """A program that trains with DataParallel: ``at`` is where its ranks start.
+    """A program that trains with DataParallel: ``at`` is where its ranks start, in the file ``program`` or another.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
@@ -84,6 +84,7 @@ class Script(Fact):
     """
 
     form: str
+    program: Path
     reaches: frozenset[Path]
     function: Anchor | None = None
     arguments: tuple[tuple[str, Anchor], ...] = ()
@@ -467,6 +468,11 @@ class Lines:
 
 
 @dataclass(frozen=True)
+class Unused(Obstacle):
+    """A wrap that no program runs and trains."""
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project."""
 
@@ -508,7 +514,7 @@ class Facts:
 
     def reaching(self, path: Path) -> frozenset[Path]:
         """The programs that import a file, or are it."""
-        return frozenset(script.path for script in self.scripts if path in script.reaches)
+        return frozenset(script.program for script in self.scripts if path in script.reaches)
 
     @cached_property
     def _lines(self) -> dict[Path, list[Lines]]:
@@ -519,4 +525,4 @@ class Facts:
 
     def tiers(self, fact: Fact) -> frozenset[Tier]:
         """The tiers of the programs that run a place."""
-        return frozenset(script.tier for script in self.scripts if script.path in fact.scripts)
+        return frozenset(script.tier for script in self.scripts if script.program in fact.scripts)

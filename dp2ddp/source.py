@@ -13,18 +13,29 @@ import re
 import shlex
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cache, cached_property
 from pathlib import Path
 
-from dp2ddp import legacy
+from dp2ddp import entrypoints, legacy
 from dp2ddp.legacy import Mend
+from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 
 STDIN = "<stdin>"
 """The name of the file that ``-`` stands for."""
 
 _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
+# What imports by name, and by path: there, at which place that is given.
+_BY_NAME = frozenset({"import_module", "__import__", "run_module"})
+_BY_PATH = {"load_source": 1, "spec_from_file_location": 1, "SourceFileLoader": 1, "run_path": 0}
+# What starts a command, as another program.
+_STARTING = frozenset({"system", "popen", "Popen", "call", "run", "check_call", "check_output"})
+_IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(", "os.system", "subprocess", "Popen", "check_call")
+_WRITTEN = re.compile(r"\bfrom\s+(?P<module>[\w.*]+)\s+import\s+(?P<names>[\w*, ]+)")
+_LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
+# What no program imports by name.
+_OWN_NAMES = frozenset({"__init__", "__main__"})
 
 
 @dataclass(frozen=True, order=True)
@@ -50,11 +61,16 @@ class Location:
 
 @dataclass(frozen=True)
 class Import:
-    """One module that a file imports; ``names`` are what ``from … import`` takes out of it."""
+    """One module that a file imports; ``names`` are what ``from … import`` takes out of it.
+
+    ``path``: that of its file, where that is what it is imported by. In both ``*`` stands for what is only known when
+    the program runs: it may be any module that matches.
+    """
 
     module: str
     level: int = 0
     names: tuple[str, ...] = ()
+    path: str = ""
 
 
 @dataclass(frozen=True)
@@ -91,7 +107,20 @@ class SourceFile:
     @cached_property
     def imports(self) -> tuple[Import, ...]:
         """Every import, those inside of functions and conditions too."""
-        return tuple(_imports(self.tree))
+        chosen = (item for items in self.chosen_imports.values() for item in items)
+        beside = [Import(ANY, 1)] if self.path.name == "__init__.py" and _offers_all(self) else []
+        return (*_imports(self.tree), *chosen, *beside)
+
+    @cached_property
+    def chosen_imports(self) -> Mapping[int, tuple[Import, ...]]:
+        """What calls of ``import_module`` and the like may import, by the identity of the call in the tree."""
+        asks = any(word in self.text for word in _IMPORTING)
+        return dict(_chosen_imports(self)) if asks else {}
+
+    @cached_property
+    def texts(self) -> Texts:
+        """What strings its expressions may be."""
+        return Texts(self.tree, str(self.path))
 
     @cached_property
     def path_edits(self) -> tuple[tuple[str, bool], ...]:
@@ -119,6 +148,7 @@ class Project:
 
     ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
+    ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
     """
 
     root: Path
@@ -127,6 +157,7 @@ class Project:
     asked: tuple[Path, ...] = ()
     aliases: Mapping[Path, Path] = field(default_factory=dict)
     named: frozenset[Path] = frozenset()
+    installed: Mapping[Path, str] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -165,19 +196,34 @@ class Project:
         found = self._finder.locate(search, importer, module, level)
         return found if found in self.files else None
 
+    def imported(self, importer: Path, item: Import) -> tuple[Path, ...]:
+        """The files of this project that ``importer`` may get for an import by name or path."""
+        search = self._finder.search(self._entries.get(importer, importer))
+        found = self._finder.candidates(search, importer, item)
+        return tuple(path for path in found if path in self.files)
+
     def reaches(self, path: Path) -> frozenset[Path]:
         """The files that run when this one is run: itself and what it imports, all the way."""
         return self._finder.reach(path).intersection(self.files)
 
     def unreadable_from(self, path: Path) -> tuple[Unreadable, ...]:
-        """The files that this one imports, all the way, and that cannot be read."""
-        reached = self._finder.reach(path)
-        return tuple(file for file in self.unreadable if file.path in reached)
+        """The files that this one always imports, all the way, and that cannot be read."""
+        needed = self._finder.needs(path) if self.unreadable else ()
+        return tuple(file for file in self.unreadable if file.path in needed)
 
     @cached_property
     def _finder(self) -> _Finder:
         known = {**{file.path: file.path for file in self.unreadable}, **{path: path for path in self.files}}
-        return _Finder(self.root, lambda path: known.get(path) or self.aliases.get(path), self.files.get)
+        listed: dict[Path, set[str]] = {}
+        for path in (*known, *self.aliases):
+            for around in (path, *path.parents):
+                listed.setdefault(around.parent, set()).add(around.name)
+        return _Finder(
+            self.root,
+            lambda path: known.get(path) or self.aliases.get(path),
+            self.files.get,
+            lambda folder: sorted(listed.get(folder, ())),
+        )
 
     @cached_property
     def _entries(self) -> dict[Path, Path]:
@@ -272,10 +318,12 @@ class _Reader:
         self.unreadable: dict[Path, Unreadable] = {}
         self.aliases: dict[Path, Path] = {}
         self.canonical: dict[Path, Path | None] = {}
+        self.installed: dict[Path, str] = {}
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
         named: set[Path] = set()
+        alone: dict[Path, None] = {}
         folders: list[Path] = []
         for name in paths:
             if str(name) == "-":
@@ -291,16 +339,22 @@ class _Reader:
             for found in self._discover(path) if path.is_dir() else [path]:
                 self._load(found)
                 asked[found] = None
+            if not path.is_dir():
+                alone[path] = None
         inside = all(folder.is_relative_to(self.cwd) for folder in folders)
         root = self.cwd if inside else _common(folders)
-        finder = _Finder(root, self._find, self.files.get)
+        finder = _Finder(root, self._find, self.files.get, _listing)
         for path in asked:
+            finder.reach(path)
+        for path in alone:
+            self._install(_declaring(path), finder.reach(path))
+        for path in self.installed:
             finder.reach(path)
         for path in list(self.files):
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
         files = dict(sorted(self.files.items()))
-        return Project(root, files, unreadable, tuple(asked), self.aliases, frozenset(named))
+        return Project(root, files, unreadable, tuple(asked), self.aliases, frozenset(named), self.installed)
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -313,6 +367,27 @@ class _Reader:
             for name in sorted(names):
                 if name.endswith(".py") and not name.startswith("."):
                     yield Path(os.path.realpath(here / name))
+            yield from self._install(here / name for name in names if name in entrypoints.FILES)
+
+    def _install(self, declaring: Iterable[Path], of: Set[Path] | None = None) -> list[Path]:
+        """Know the programs that some files declare, those that call one of some modules; the scripts among all."""
+        scripts: dict[Path, None] = {}
+        for path in declaring:
+            try:
+                found = entrypoints.declared(path.name, path.read_text(encoding="utf-8"))
+            except (OSError, ValueError):
+                continue
+            for pattern in found.scripts:
+                inside = of is None and not Path(pattern).is_absolute() and ".." not in Path(pattern).parts
+                matching = (it for it in (path.parent.glob(pattern) if inside else ()) if _is_script(it))
+                scripts |= dict.fromkeys(Path(os.path.realpath(it)) for it in matching)
+            for point in found.points:
+                place = _place(path.parent, point.module)
+                if place is not None and (of is None or place[1] in of):
+                    launcher = place[0] / f"<{point.name}>"
+                    self._keep(launcher, load(launcher, point.program.encode()))
+                    self.installed[launcher] = point.name
+        return list(scripts)
 
     def _load(self, path: Path) -> None:
         if path in self.files or path in self.unreadable:
@@ -351,14 +426,22 @@ class _Reader:
 
 
 class _Finder:
-    """Finds modules as Python does. ``find`` says which file a path is, ``get`` what is in it."""
+    """Finds modules as Python does.
+
+    ``find`` says which file a path is, ``get`` what is in it, ``listing`` what a folder holds.
+    """
 
     def __init__(
-        self, root: Path, find: Callable[[Path], Path | None], get: Callable[[Path], SourceFile | None]
+        self,
+        root: Path,
+        find: Callable[[Path], Path | None],
+        get: Callable[[Path], SourceFile | None],
+        listing: Callable[[Path], Iterable[str]],
     ) -> None:
         self.root = root
         self.find = find
         self.get = get
+        self.listing = cache(listing)
         self.searches: dict[Path, tuple[Path, ...]] = {}
         self.reached: dict[Path, frozenset[Path]] = {}
         self.located: dict[tuple[tuple[Path, ...], str], Path | None] = {}
@@ -379,6 +462,11 @@ class _Finder:
             self.reached[entry] = frozenset(found)
         return self.reached[entry]
 
+    def needs(self, entry: Path) -> frozenset[Path]:
+        """What is left of those without the ones that only may be imported by name."""
+        self.reach(entry)
+        return frozenset(self._reach(entry, self.searches[entry], certain=True))
+
     def search(self, entry: Path) -> tuple[Path, ...]:
         """``sys.path`` as far as it concerns the user's files when ``entry`` is run."""
         if entry not in self.searches:
@@ -390,14 +478,18 @@ class _Finder:
         return self.searches[entry]
 
     def targets(self, file: SourceFile, search: tuple[Path, ...]) -> frozenset[Path]:
-        """The files that the imports of one file run."""
+        """The files that the imports of one file run, or may run."""
         if (search, file.path) not in self.targeted:
             self.targeted[search, file.path] = self._targets(file, search)
         return self.targeted[search, file.path]
 
-    def _targets(self, file: SourceFile, search: tuple[Path, ...]) -> frozenset[Path]:
+    def _targets(self, file: SourceFile, search: tuple[Path, ...], certain: bool = False) -> frozenset[Path]:
         found: set[Path] = set()
         for item in file.imports:
+            if item.path or ANY in item.module:
+                if not certain or ANY not in item.path + item.module:
+                    found |= self._with_packages(self.candidates(search, file.path, item))
+                continue
             parts = item.module.split(".") if item.module else []
             modules = [".".join(parts[:n]) for n in range(0 if item.level else 1, len(parts) + 1)]
             modules += [f"{item.module}.{name}".lstrip(".") for name in item.names]
@@ -407,12 +499,52 @@ class _Finder:
                     found.add(path)
         return frozenset(found)
 
+    def candidates(self, search: tuple[Path, ...], importer: Path, item: Import) -> list[Path]:
+        """The files that an import may get, of which not all is known."""
+        if not item.path and ANY not in item.module:
+            found = self.locate(search, importer, item.module, item.level)
+            return [found] if found else []
+        if item.path:
+            paths = dict.fromkeys(Path(os.path.normpath(base / item.path)) for base in (*search, self.root))
+            names = [(Path(path.anchor), list(path.parts[1:])) for path in paths]
+        else:
+            folders = [_above(importer, item.level)] if item.level else [*search, *self.search(importer)]
+            names = [(folder, item.module.split(".")) for folder in dict.fromkeys(folders)]
+        found = [path for folder, parts in names for path in self._matching(folder, parts, bool(item.path))]
+        return list(dict.fromkeys(path for path in found if path != importer))
+
+    def _matching(self, folder: Path, parts: list[str], by_path: bool) -> Iterator[Path]:
+        first, *others = parts
+        if ANY not in first:
+            listed = [first]
+        elif by_path:
+            listed = [name for name in self.listing(folder) if matches([first], name)]
+        else:
+            names = dict.fromkeys(name.removesuffix(".py") for name in self.listing(folder))
+            listed = [
+                it for it in names if it.isidentifier() and it not in _OWN_NAMES and matches([first], it)
+            ]
+        for name in listed:
+            if others:
+                yield from self._matching(folder / name, others, by_path)
+            elif path := self.find(folder / name) if by_path else self._in_folder(folder, [name]):
+                if path.suffix == ".py":
+                    yield path
+
+    def _with_packages(self, paths: Iterable[Path]) -> set[Path]:
+        """Files with those of the packages that they are in, which run before them."""
+        found: set[Path] = set()
+        for path in paths:
+            found.add(path)
+            folder = path.parent
+            while init := self.find(folder / "__init__.py"):
+                found.add(init)
+                folder = folder.parent
+        return found
+
     def locate(self, search: tuple[Path, ...], importer: Path, module: str, level: int) -> Path | None:
         if level:
-            folder = importer.parent
-            for _ in range(level - 1):
-                folder = folder.parent
-            return self._in_folder(folder, module.split(".") if module else [])
+            return self._in_folder(_above(importer, level), module.split(".") if module else [])
         if not module or module.partition(".")[0] == "dp2ddp":
             return None
         found = self._in_search(search, module)
@@ -437,11 +569,12 @@ class _Finder:
             self.find(path.parent / f"{path.name}.py") if parts else None
         )
 
-    def _reach(self, entry: Path, search: tuple[Path, ...]) -> list[Path]:
+    def _reach(self, entry: Path, search: tuple[Path, ...], certain: bool = False) -> list[Path]:
         found, seen = [entry], {entry}
         for path in found:
             file = self.get(path)
-            new = sorted(self.targets(file, search) - seen) if file else []
+            targets = self._targets(file, search, certain=True) if certain and file else None
+            new = sorted((self.targets(file, search) if targets is None else targets) - seen) if file else []
             found += new
             seen.update(new)
         return found
@@ -471,12 +604,91 @@ def _imports(tree: ast.Module) -> Iterator[Import]:
         elif isinstance(node, ast.ImportFrom):
             names = tuple(alias.name for alias in node.names if alias.name != "*")
             yield Import(node.module or "", node.level, names)
-        elif isinstance(node, ast.Call) and node.args:
+
+
+def _chosen_imports(file: SourceFile) -> Iterator[tuple[int, tuple[Import, ...]]]:
+    for node in ast.walk(file.tree):
+        if isinstance(node, ast.Call):
             called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-            name = node.args[0]
-            if called in ("import_module", "__import__") and isinstance(name, ast.Constant):
-                if isinstance(name.value, str) and not name.value.startswith("."):
-                    yield Import(name.value)
+            given = {it.arg: it.value for it in node.keywords} | dict(enumerate(node.args))
+            if called in _BY_NAME:
+                name = given.get(0) or given.get("name") or given.get("mod_name")
+                package = given.get(1) or given.get("package") if called == "import_module" else None
+                items = tuple(_named_imports(file, name, package)) if name is not None else ()
+            elif called in _BY_PATH:
+                path = given.get(_BY_PATH[called]) or given.get("location") or given.get("path")
+                texts = file.texts.of(path) if path is not None else ()
+                items = tuple(
+                    Import("", path=text) for text in sorted(texts) if _is_known(text.split(os.sep))
+                )
+            elif called == "exec" and node.args:
+                items = (*_written_imports(file.texts.of(node.args[0])), *_opened(file, node.args[0]))
+            elif called in _STARTING and node.args:
+                items = tuple(Import("", path=path) for path in _started(file, node.args[0]))
+            else:
+                continue
+            if items:
+                yield id(node), items
+
+
+def _written_imports(texts: Iterable[str]) -> Iterator[Import]:
+    """The imports of statements that a program puts together: ``exec(f"from models.{name} import Net")``."""
+    for text in sorted(texts):
+        for found in _WRITTEN.finditer(text):
+            module = found["module"].lstrip(".")
+            names = tuple(name.strip() for name in found["names"].split(",") if name.strip().isidentifier())
+            if _is_known(module.split(".")):
+                yield Import(module, len(found["module"]) - len(module), names)
+
+
+def _opened(file: SourceFile, node: ast.expr) -> Iterator[Import]:
+    """The files whose text an expression reads: ``open("train.py").read()``."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Call) and getattr(inner.func, "id", "") == "open" and inner.args:
+            for path in sorted(file.texts.of(inner.args[0])):
+                if _is_known(path.split(os.sep)):
+                    yield Import("", path=path)
+
+
+def _started(file: SourceFile, node: ast.expr) -> list[str]:
+    """The Python files that a command line starts, written as a text or as a list of words."""
+    words = node.elts if isinstance(node, ast.List | ast.Tuple) else [node]
+    texts = (text for word in words for text in file.texts.of(word))
+    found = (path for text in texts for path in text.split() if path.endswith(".py") and ANY not in path)
+    return list(dict.fromkeys(found))
+
+
+def _named_imports(file: SourceFile, name: ast.expr, package: ast.expr | None) -> Iterator[Import]:
+    """What the module may be that an expression names; ``package``: what a relative name counts from."""
+    own = (NAME, PACKAGE) if file.path.name == "__init__.py" else (PACKAGE,)
+    for text in sorted(file.texts.of(name)):
+        start = next((it for it in own if text.startswith(f"{it}.")), "")
+        if text.startswith("."):
+            module, level = text.lstrip("."), len(text) - len(text.lstrip("."))
+            for around in sorted(file.texts.of(package)) if package is not None else ():
+                if around in own:
+                    yield Import(module, level)
+                elif _is_known(around.split(".")):
+                    parts = around.split(".")
+                    yield Import(".".join([*parts[: len(parts) - level + 1], module]))
+        elif start:
+            yield Import(text[len(start) + 1 :], 1)
+        elif "\0" not in text and _is_known(text.split(".")):
+            yield Import(text)
+
+
+def _is_known(parts: Iterable[str]) -> bool:
+    """Whether something is known of a module's name, or of a path."""
+    return any(part.strip(ANY) for part in parts)
+
+
+def _offers_all(file: SourceFile) -> bool:
+    """Whether a package makes ``__all__`` of what is in its folder: ``from package import *`` imports all modules."""
+    for node in file.tree.body if "__all__" in file.text else ():
+        if isinstance(node, ast.Assign) and any(getattr(it, "id", "") == "__all__" for it in node.targets):
+            if not isinstance(node.value, ast.List | ast.Tuple):
+                return any(word in file.text for word in _LISTING)
+    return False
 
 
 def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
@@ -486,18 +698,15 @@ def _path_edits(file: SourceFile) -> Iterator[tuple[str, bool]]:
         for node in nodes
         if isinstance(node, ast.FunctionDef) and (helper := _path_helper(node)) is not None
     }
-    names: dict[str, ast.expr] = {}
     for node in nodes:
         values, first = _path_edit(node)
-        if isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
-            names[node.targets[0].id] = node.value
-        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in helpers:
             position, first = helpers[node.func.id]
             values = node.args[position : position + 1]
         for value in values:
-            folder = _path_value(value, file.path, names)
-            if folder is not None:
-                yield folder, first
+            for folder in sorted(file.texts.of(value)):
+                if ANY not in folder and "\0" not in folder:
+                    yield folder, first
 
 
 def _path_edit(node: ast.AST) -> tuple[list[ast.expr], bool]:
@@ -533,60 +742,57 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else []
 
 
-def _path_value(node: ast.expr, path: Path, names: Mapping[str, ast.expr], depth: int = 0) -> str | None:
-    """The value of an expression made of ``__file__``, literals, ``os.path`` and ``pathlib``, else None."""
-
-    def value(part: ast.expr) -> str | None:
-        return _path_value(part, path, names, depth + 1)
-
-    if depth > 20:
-        return None
-    if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
-    if isinstance(node, ast.Name):
-        if node.id == "__file__":
-            return str(path)
-        return value(names[node.id]) if node.id in names else None
-    if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Div, ast.Add)):
-        left, right = value(node.left), value(node.right)
-        if left is None or right is None:
-            return None
-        return left + right if isinstance(node.op, ast.Add) else os.path.join(left, right)
-    if isinstance(node, ast.Subscript):  # Path(…).parents[1]
-        if isinstance(node.value, ast.Attribute) and node.value.attr == "parents":
-            start, index = value(node.value.value), node.slice
-            if start is not None and isinstance(index, ast.Constant) and index.value in range(20):
-                return os.path.join(start, *[os.pardir] * (int(index.value) + 1))
-        return None
-    if isinstance(node, ast.Attribute):
-        start = value(node.value) if node.attr == "parent" else None
-        return (
-            {"pardir": os.pardir, "curdir": os.curdir}.get(node.attr)
-            if start is None
-            else os.path.dirname(start)
-        )
-    if isinstance(node, ast.Call):
-        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if called in ("resolve", "absolute", "as_posix") and isinstance(node.func, ast.Attribute):
-            return value(node.func.value)
-        if called in ("getcwd", "cwd"):
-            return os.curdir
-        parts = [value(argument) for argument in node.args]
-        known = [part for part in parts if part is not None]
-        if not known or len(known) < len(parts):
-            return None
-        if called == "dirname":
-            return os.path.dirname(known[0])
-        if called in ("abspath", "realpath", "normpath", "str", "fspath"):
-            return known[0]
-        if called in ("join", "Path", "PurePath"):
-            return os.path.join(*known)
-    return None
-
-
 def _is_ours(folder: Path) -> bool:
     hidden = folder.name.startswith(".")
     return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
+
+
+def _declaring(path: Path) -> list[Path]:
+    """The files next above another one that may declare programs."""
+    for folder in path.parents:
+        if found := [folder / name for name in entrypoints.FILES if _is_file(folder / name)]:
+            return found
+    return []
+
+
+def _place(folder: Path, module: str) -> tuple[Path, Path] | None:
+    """The folder from which a module is imported, that of a project or one in it, and the module's file."""
+    parts = module.split(".")
+    try:
+        inside = sorted(it for it in folder.iterdir() if it.is_dir() and _is_ours(it))
+    except OSError:
+        inside = []
+    for start in (folder, *inside):
+        path = start.joinpath(*parts)
+        for file in (path / "__init__.py", path.parent / f"{path.name}.py"):
+            if _is_file(file):
+                return start, Path(os.path.realpath(file))
+    return None
+
+
+def _is_script(path: Path) -> bool:
+    """Whether a file is a Python program, by its first line or its name."""
+    try:
+        with path.open("rb") as file:
+            return path.suffix == ".py" or (file.read(2) == b"#!" and b"python" in file.readline())
+    except OSError:
+        return False
+
+
+def _listing(folder: Path) -> list[str]:
+    """What a folder holds that may be the user's modules."""
+    try:
+        return sorted(name for name in os.listdir(folder) if name.endswith(".py") or _is_ours(folder / name))
+    except OSError:
+        return []
+
+
+def _above(importer: Path, level: int) -> Path:
+    """The folder that a relative import of so many dots counts from."""
+    folder = importer.parent
+    for _ in range(level - 1):
+        folder = folder.parent
+    return folder
 
 
 def _is_file(path: Path) -> bool:

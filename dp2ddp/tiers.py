@@ -29,7 +29,7 @@ def decide(facts: Facts, *, exact: bool = False) -> Facts:
         )
         tier = Tier.WHOLE_BATCH if reasons else Tier.SHARDED
         scripts = [
-            replace(script, tier=tier, reasons=reasons) if script.path in group else script
+            replace(script, tier=tier, reasons=reasons) if script.program in group else script
             for script in scripts
         ]
     facts = replace(facts, scripts=tuple(scripts))
@@ -70,7 +70,7 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
 
 def _groups(facts: Facts) -> list[frozenset[Path]]:
     """The programs, those together that share a wrap or a training loader."""
-    groups = [frozenset([script.path]) for script in facts.scripts]
+    groups = [frozenset([script.program]) for script in facts.scripts]
     for fact in (*facts.wraps, *facts.parallel, *facts.loaders):
         touched = [group for group in groups if group & fact.scripts]
         groups = [group for group in groups if group not in touched]

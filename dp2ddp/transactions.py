@@ -75,7 +75,7 @@ def divided(plan: Plan, facts: Facts) -> tuple[Transaction, ...]:
 
     A finding about none of them belongs to no group: it makes another file ready for what they save, say.
     """
-    groups = [Transaction(frozenset([script.path])) for script in facts.scripts]
+    groups = [Transaction(frozenset([path])) for path in dict.fromkeys(it.program for it in facts.scripts)]
     for finding in (it for it in plan.findings if it.ties):
         for place in map(_place, _inside(finding.edits)):
             touched = [it for it in groups if it.scripts & facts.running(place)]

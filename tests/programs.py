@@ -745,7 +745,7 @@ NOT_BARE = {
     ),
     "a layer that is set from outside": (
         headed(
-            "head = Head().cuda()\nsetattr(head, 'body', nn.BatchNorm1d(2).cuda())",
+            "head = Head().cuda()\nsetattr(head, 'ydob'[::-1], nn.BatchNorm1d(2).cuda())",
             more=module("return self.body(x)"),
         ),
         "can't be followed",

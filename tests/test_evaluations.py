@@ -431,7 +431,11 @@ ROWS = {
         "`count` may be looked at elsewhere",
         (ADD, ADD + "        count += 1\n"),
     ),
-    "a context that counts": (ADD, ADD + "        with Counter():\n            pass\n", "`with Counter()`"),
+    "a context that counts": (
+        ADD,
+        ADD + "        with Counter():\n            pass\n",
+        "assigns to `Counter.count`",
+    ),
     "layers in training mode": (
         "    model.eval()\n",
         "    model.eval()\n    for layer in model.modules():\n        layer.train()\n",

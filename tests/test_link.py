@@ -121,3 +121,98 @@ def test_a_name_is_what_any_branch_makes_it_to_another_function(name: str) -> No
     returned = next(node for node in program.nodes.values() if isinstance(node, ast.Return))
     found = program.values(returned.value)
     assert {program.scopes[it.cls.scope].node.name for it in found if isinstance(it, Inst)} == classes
+
+
+WRAPPED = """\
+def timed(function):
+    def wrapper(*args):
+        print("start")
+        return function(*args)
+
+    return wrapper
+
+
+@timed
+def train(rate):
+    return rate
+
+
+@timed
+def test(rate):
+    return rate
+
+
+train(0.1)
+"""
+
+
+def program(text: str) -> Program:
+    path = Path("/example/a.py")
+    project = Project.of({path: text})
+    return Program(project, project.files.values())
+
+
+def names(linked: Program, scopes: set[int]) -> set[str]:
+    return {getattr(linked.scopes[it].node, "name", "") for it in scopes}
+
+
+def test_a_decorator_does_not_mix_the_functions_that_it_wraps() -> None:
+    """What it puts in a function's place runs with it, and leads to no other."""
+    linked = program(WRAPPED)
+    called = linked.files[0].tree.body[-1]
+    assert names(linked, linked.entered(called)) == {"train", "wrapper"}
+    rate, _ = (node for node in linked.nodes.values() if getattr(node, "arg", "") == "rate")
+    assert [ast.unparse(it) for it in linked.given(rate)] == ["0.1"]
+
+
+def test_a_decorator_that_registers_hands_back_what_it_is_given() -> None:
+    text = "TABLE = {}\n\n\ndef register(part):\n    TABLE[part.__name__] = part\n    return part\n\n\n"
+    text += "@register\ndef first():\n    pass\n\n\n@register\ndef other():\n    pass\n\n\nfirst()\nTABLE[input()]()\n"
+    linked = program(text)
+    *_, direct, chosen = linked.files[0].tree.body
+    assert names(linked, linked.entered(direct)) == {"first"}
+    assert names(linked, linked.entered(chosen)) == {"first", "other"}
+
+
+def test_a_setter_is_given_no_option() -> None:
+    text = "class Engine:\n    @property\n    def device(self):\n        return self._device\n\n"
+    text += "    @device.setter\n    def device(self, value):\n        self._device = value\n"
+    linked = program(text)
+    assert not [node for node in linked.nodes.values() if "option" in str(linked.values(node))]
+
+
+LOOKED_UP = {
+    'getattr(parts, "net" + name)': {"net_a", "net_b"},
+    "getattr(parts, name)": {"net_a", "net_b", "other"},
+    'vars(parts)[f"{name}_a"]': {"net_a"},
+    'parts.__dict__.get("other")': {"other"},
+    "getattr(parts, name, main)": {"net_a", "net_b", "other", "main"},
+    'eval("parts." + name)': {"net_a", "net_b", "other"},
+    'eval(f"parts.net_{name}")': {"net_a", "net_b"},
+}
+
+
+@pytest.mark.parametrize("expression", LOOKED_UP)
+def test_what_is_looked_up_may_be_all_that_matches(expression: str) -> None:
+    """And nothing that is not the project's own, where nothing is known of the name."""
+    path, other = Path("/example/a.py"), Path("/example/parts.py")
+    parts = "import torch\nfrom torch.nn import Linear\n\nmodel = Linear(2, 2)\n\n"
+    parts += "".join(f"def {name}():\n    pass\n\n\n" for name in ("net_a", "net_b", "other"))
+    text = f"import parts\n\n\ndef main():\n    pass\n\n\nname = input()\n({expression})()\n"
+    project = Project.of({path: text, other: parts})
+    linked = Program(project, project.files.values())
+    assert names(linked, linked.entered(project.files[path].tree.body[-1])) == LOOKED_UP[expression]
+
+
+def test_what_does_not_take_the_arguments_is_not_called() -> None:
+    text = "def one(a):\n    pass\n\n\ndef two(a, b):\n    pass\n\n\ndef named(*, a):\n    pass\n\n\n"
+    text += "def any(*a, **b):\n    pass\n\n\ntable = [one, two, named, any]\nfor it in table:\n    it(1)\n    it(a=1)\n"
+    linked = program(text)
+    by_place, by_name = linked.files[0].tree.body[-1].body
+    assert names(linked, linked.entered(by_place)) == {"one", "any"}
+    assert names(linked, linked.entered(by_name)) == {"one", "named", "any"}
+
+
+def test_unknown_modules_stay_unknown() -> None:
+    linked = program("import importlib\n\nmodule = importlib.import_module(input())\nmodule.train()\n")
+    assert not any(linked.values(call.node) for call in linked.calls if call.node.args)

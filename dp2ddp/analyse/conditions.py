@@ -5,13 +5,12 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import Const, full_name
+from dp2ddp.analyse.link import DICTIONARIES, OPTIONS, Coll, Const, Inst, Value, full_name, handed
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
 DEVICES = {"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"}
-# Where options come from, and what may be asked of them.
-OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
+# What may be asked of options.
 ANSWERED = {
     AVAILABLE,
     COUNT,
@@ -22,6 +21,7 @@ ANSWERED = {
     "builtins.isinstance",
 }
 ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
+ANSWERED |= DICTIONARIES
 STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
 
 
@@ -87,6 +87,8 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
         case ast.Tuple() | ast.List():
             return all(is_choice(context, value, depth) for value in test.elts)
+        case ast.Dict():
+            return all(is_choice(context, value, depth) for value in test.values)
         case ast.ListComp():
             sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
             return all(is_choice(context, source, depth) for source in (*sources, test.elt))
@@ -98,10 +100,10 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             methods = isinstance(test.func, ast.Attribute) and test.func.attr in STRING_METHODS
             if methods:
                 return is_choice(context, test.func.value, depth)
-            return known and all(is_choice(context, given, depth) for given in test.args)
+            return known and all(is_choice(context, given, depth) for given in handed(test))
         case ast.Name() | ast.Attribute():
             values = program.values(test)
-            if values and all(isinstance(v, Const) or full_name(v).startswith(OPTIONS) for v in values):
+            if values and all(_is_settled(context, value, set()) for value in values):
                 return True
             found = program.definitions(test)
             parameters = [it for it in found if isinstance(it, ast.arg)]
@@ -111,6 +113,21 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             held = assigned(context, test) or _unpacked(context, test)
             return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
     return False
+
+
+def _is_settled(context: Context, value: Value, seen: set[Value]) -> bool:
+    """Whether a value is a literal, an option, or a table of such."""
+    if isinstance(value, Const) or full_name(value).startswith(OPTIONS) or value in seen:
+        return True
+    if not isinstance(value, Coll | Inst):
+        return False
+    seen.add(value)
+    held = list(context.program.entries(value))
+    return bool(held) and all(
+        isinstance(node, ast.Constant)
+        or (bool(values) and all(_is_settled(context, it, seen) for it in values))
+        for node, values in held
+    )
 
 
 def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:

@@ -54,7 +54,6 @@ CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
 KEPT = {"grad", "data"}
 STEERING = ("torch.optim.", "torch.utils.data.", "torch.nn.")
 COLLECTIONS = ("builtins.list", "builtins.dict", "builtins.set", "collections.")
-PROPERTIES = ("property", "cached_property")
 
 
 @dataclass(frozen=True)
@@ -406,17 +405,10 @@ class _Following:
 
     def _asked(self, node: ast.Attribute, frame: Frame) -> int:
         """What a property returns."""
-        around = self.program.parent(node)
-        if isinstance(around, ast.Call) and around.func is node:
-            return 0
         how = 0
-        for value in self.program.values(node):
-            if isinstance(value, Bound):
-                scope = self.program.scopes[value.func.scope]
-                marks = [ast.unparse(it) for it in getattr(scope.node, "decorator_list", ())]
-                if any(it.endswith(PROPERTIES) for it in marks):
-                    owners = self._owners(node.value, frame) or frozenset([value.owner])
-                    how |= self._of(Frame(scope.index, owners, trains=frame.trains)).returned
+        for value in self.program.getters(node):
+            owners = self._owners(node.value, frame) or frozenset([value.owner])
+            how |= self._of(Frame(value.func.scope, owners, trains=frame.trains)).returned
         return how
 
     def _handed(self, node: ast.Call, frame: Frame, found: Found) -> int:

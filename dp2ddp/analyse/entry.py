@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse import entries
 from dp2ddp.analyse.branches import condition
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
@@ -23,6 +24,7 @@ from dp2ddp.analyse.conditions import (
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.effects import happens_once
+from dp2ddp.analyse.entries import Entry
 from dp2ddp.analyse.link import WRAP, Bound, Call, Cls, Ext, Func, Inst, Scope, full_name, handed
 from dp2ddp.facts import Late, Problem, Script
 from dp2ddp.plan import Anchor
@@ -30,7 +32,9 @@ from dp2ddp.source import SourceFile
 
 # Calls that change nothing outside the process and draw no random numbers.
 PURE = (
+    "addict.",
     "argparse.",
+    "box.",
     "builtins.",
     "collections.",
     "colorama.",
@@ -45,7 +49,9 @@ PURE = (
     "logging.getLogger",
     "math.",
     "matplotlib.use",
+    "ml_collections.",
     "multiprocessing.cpu_count",
+    "munch.",
     "numpy.array",
     "omegaconf.",
     "os.chdir",
@@ -96,7 +102,7 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 def collect(context: Context) -> tuple[Script, ...]:
     """The start of every program that trains with DataParallel."""
-    return tuple(_script(context, file) for file in context.scripts)
+    return entries.shared(context, (_script(context, entry) for entry in entries.entries(context)))
 
 
 def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
@@ -109,7 +115,8 @@ def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
         elif script.devices is not None:
             found |= _earlier(context, _statement_at(context, script.at), False)
         if script.late is not None or script.devices is not None:
-            for module in _imported_modules(context, script.reaches - {script.path}):
+            own = {script.path} if script.path == script.program else set()
+            for module in _imported_modules(context, script.reaches - own):
                 found |= {id(node) for node in context.program.body(module)}
     return found
 
@@ -151,22 +158,21 @@ class _Devices:
     deciders: tuple[ast.stmt, ...] = ()
 
 
-def _script(context: Context, file: SourceFile) -> Script:
-    program = context.program
+def _script(context: Context, entry: Entry) -> Script:
+    program, file, top = context.program, entry.file, entry.block
     reaches = frozenset(program.project.reaches(file.path))
-    top = list(_top_level(file.tree.body))
 
     def fact(node: ast.AST, form: str, **more: object) -> Script:
         place = {**context.place(node), "scripts": frozenset([file.path])}
-        return Script(**place, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
+        return Script(**place, form=form, program=file.path, reaches=reaches, **more)  # type: ignore[arg-type]
 
     for statement in top:
         started = [it for it in program.descendants(statement) if is_call_of(context, it, *STARTED)]
         if started:
             given = program.call(started[0]).argument("devices")  # type: ignore[union-attr]
-            return fact(statement, "init", done=True, devices=_written(context, given, file))
+            return fact(statement, "init", done=True, devices=_written(context, given, started[0]))
     wanted = _wanted(context, file)
-    module = program.modules[file.path]
+    module = entry.scope
     devices = _at(context, file, wanted, [module])
     begin = _first(context, top, wanted)
     call = _main_call(context, begin)
@@ -178,9 +184,9 @@ def _script(context: Context, file: SourceFile) -> Script:
             devices, begin, call, at_hand = inner, first, None, True
     if not at_hand and (literal := _literal(context, wanted)) is not None:
         devices, at_hand = replace(wanted, expression=literal), True
-    late = None if at_hand else _late(context, file, top, wanted)
-    chosen = _text(context, devices, file) if at_hand else None
-    imports = _imports(context, devices.expression, file) if at_hand else ()
+    late = None if at_hand else _late(context, entry, wanted)
+    chosen = _text(context, devices, begin) if at_hand else None
+    imports = _imports(context, devices.expression, program.file(begin)) if at_hand else ()
     enabled = condition(context, begin)
     if enabled is None:
         return _unchosen(fact(begin, "init"))
@@ -208,15 +214,6 @@ def _unchosen(script: Script) -> Script:
 
 
 # Where the ranks start
-
-
-def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
-    """Statements that run when the file is run, those under the main guard in place of the guard."""
-    for statement in body:
-        if isinstance(statement, ast.If) and is_main_guard(statement.test):
-            yield from statement.body
-        else:
-            yield statement
 
 
 def _first(context: Context, block: list[ast.stmt], devices: _Devices) -> ast.stmt:
@@ -492,7 +489,7 @@ def _holder(context: Context, part: ast.AST, block: list[ast.stmt]) -> ast.stmt 
     return next((it for it in block if id(part) in context.runs(it)), None)
 
 
-def _late(context: Context, file: SourceFile, top: list[ast.stmt], wanted: _Devices) -> Late | None:
+def _late(context: Context, entry: Entry, wanted: _Devices) -> Late | None:
     """Where the devices are chosen after the ranks have started: as early as all that decides them has run."""
     program = context.program
     if wanted.expression is None or wanted.wrap is None:
@@ -500,14 +497,14 @@ def _late(context: Context, file: SourceFile, top: list[ast.stmt], wanted: _Devi
     expression, scope = _climb(context, wanted.expression, program.scope(wanted.wrap))
     if _all_devices(context, expression):
         return None
-    block = top if scope is program.modules[file.path] else scope.body
-    place = _place(context, block, list(_deciders(context, expression, file)), wanted.wrap)
+    block = entry.block if scope is entry.scope else scope.body
+    place = _place(context, block, list(_deciders(context, expression, entry.file)), wanted.wrap)
     if place is None:
         return _at_wrap(context, wanted)
     statement, after = place
     anchor = program.anchor(statement)
     written = _with_condition(context, expression)
-    return Late(anchor, context.ddp(anchor.path), after, written, scripts=frozenset([file.path]))
+    return Late(anchor, context.ddp(anchor.path), after, written, scripts=frozenset([entry.file.path]))
 
 
 def _at_wrap(context: Context, wanted: _Devices) -> Late:
@@ -695,13 +692,13 @@ def given(context: Context, name: ast.Name) -> list[ast.expr]:
     return context.program.given(definitions[0])
 
 
-def _text(context: Context, devices: _Devices, file: SourceFile) -> Anchor | str | None:
+def _text(context: Context, devices: _Devices, place: ast.AST) -> Anchor | str | None:
     """The devices where the ranks start: as they are edited, or as they are written in another file."""
     if devices.expression is None:
         return None
     if (test := _condition(context, devices.expression)) is not None:
         return f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"
-    return _written(context, devices.expression, file)
+    return _written(context, devices.expression, place)
 
 
 def _with_condition(context: Context, expression: ast.expr) -> str:
@@ -709,12 +706,12 @@ def _with_condition(context: Context, expression: ast.expr) -> str:
     return ast.unparse(expression) + (f" if {ast.unparse(test)} else 0" if test is not None else "")
 
 
-def _written(context: Context, expression: ast.expr | None, file: SourceFile) -> Anchor | str | None:
-    """An expression where the ranks start: as it is edited, or as it is written in another file."""
+def _written(context: Context, expression: ast.expr | None, place: ast.AST) -> Anchor | str | None:
+    """An expression at the place where the ranks start: as it is edited, or as it is written in another file."""
     if expression is None:
         return None
     known = id(expression) in context.program.nodes and not is_inserted(expression)
-    written = known and context.program.file(expression) is file
+    written = known and context.program.file(expression) is context.program.file(place)
     return context.program.anchor(expression) if written else ast.unparse(expression)
 
 

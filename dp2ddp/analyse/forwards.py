@@ -9,8 +9,8 @@ from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Call, Coll, Inst, Made, Program, Scope, closure, full_name, handed
-from dp2ddp.analyse.samples import LAYERS, OPTIONS, Frame, Samples
+from dp2ddp.analyse.link import OPTIONS, Call, Coll, Inst, Made, Program, Scope, closure, full_name, handed
+from dp2ddp.analyse.samples import LAYERS, Frame, Samples
 
 
 class Forwards(Samples):

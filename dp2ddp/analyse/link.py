@@ -14,13 +14,14 @@ import sys
 from bisect import bisect_right
 from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from itertools import islice
 from pathlib import Path
 
 from dp2ddp.plan import Anchor
-from dp2ddp.source import Location, Project, SourceFile, span_of
+from dp2ddp.source import Import, Location, Project, SourceFile, span_of
+from dp2ddp.texts import ANY, matches
 
 CANONICAL = {
     "torch.nn.modules.Module": "torch.nn.Module",
@@ -91,8 +92,6 @@ SAME_OBJECT = frozenset("""
 COPIES = {
     "copy.copy",
     "copy.deepcopy",
-    "collections.OrderedDict",
-    "builtins.dict",
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",
     "dp2ddp.runtime.divide_batches",
@@ -111,6 +110,98 @@ ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
     tqdm.tqdm itertools.islice rich.progress.track
     """.split())
+# Where options come from: what reads the command line or a file of settings, and the objects that hold them.
+GIVEN = "command line.option"
+OPTIONS = (
+    GIVEN,
+    "absl.flags.",
+    "addict.",
+    "argparse.",
+    "attrdict.",
+    "box.",
+    "configargparse.",
+    "configparser.",
+    "docopt.",
+    "easydict.",
+    "json.",
+    "jsonargparse.",
+    "ml_collections.",
+    "munch.",
+    "omegaconf.",
+    "pyhocon.",
+    "toml.",
+    "tomllib.",
+    "types.SimpleNamespace",
+    "tyro.",
+    "yacs.",
+    "yaml.",
+)
+# Classes of lists, and those whose objects are dictionaries, or hold by attribute what they are given by name.
+LISTS = {"builtins.list", "collections.deque", "builtins.set"}
+DICTIONARIES = {
+    "addict.Dict",
+    "argparse.Namespace",
+    "box.Box",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "easydict.EasyDict",
+    "ml_collections.ConfigDict",
+    "munch.Munch",
+    "munch.munchify",
+    "types.SimpleNamespace",
+}
+TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+# The methods that making an object runs.
+CONSTRUCTING = ("__init__", "__new__", "__post_init__")
+PROPERTIES = {"builtins.property", "functools.cached_property"}
+RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple", "pydantic.BaseModel"}
+# What imports a module by its name.
+IMPORTING = {"importlib.import_module", "builtins.__import__"}
+# What is given functions and classes, and calls none of them.
+ASKING = ("inspect.", "typing.", "functools.update_wrapper", "functools.wraps") + tuple(
+    f"builtins.{name}"
+    for name in (
+        "callable",
+        "getattr",
+        "hasattr",
+        "id",
+        "isinstance",
+        "issubclass",
+        "len",
+        "print",
+        "setattr",
+        "type",
+    )
+)
+# What runs a module of the project as a program, and returns its names.
+RUNS_MODULES = ("run_path", "run_module")
+RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
+LOADING = IMPORTING | RUNS
+LOADING |= {
+    "imp.load_source",
+    "importlib.util.spec_from_file_location",
+    "importlib.machinery.SourceFileLoader",
+}
+# What lets the command line choose among the functions that it is given, and calls them.
+COMMANDS = {
+    "argh.dispatch_command",
+    "argh.dispatch_commands",
+    "clize.run",
+    "defopt.run",
+    "fire.Fire",
+    "fire.core.Fire",
+    "jsonargparse.CLI",
+    "jsonargparse.auto_cli",
+    "plac.call",
+    "typer.run",
+    "tyro.cli",
+}
+# Decorators that call the function they are given.
+RUNNING_DECORATORS = {"sacred.Experiment.automain"}
+# Decorators whose functions are given options; the configuration that one gives.
+OFFERED = ("click.", "cyclopts.", "rich_click.", "sacred.", "typer.")
+CONFIGURED = {"hydra.main": "omegaconf.DictConfig"}
 
 
 @dataclass(frozen=True)
@@ -187,9 +278,40 @@ class Const:
     value: object
 
 
-Value = Ext | Mod | Func | Cls | Inst | Bound | Made | Member | Coll | Const
+@dataclass(frozen=True)
+class Names:
+    """The names of a module, function, class or object as a dictionary: ``globals()``, ``vars(x)``, ``x.__dict__``."""
+
+    owner: Value
+
+
+Value = Ext | Mod | Func | Cls | Inst | Bound | Made | Member | Coll | Const | Names
 Values = frozenset[Value]
 NOTHING: Values = frozenset()
+# What is the project's own: what a name may be of which nothing is known.
+OWN = Mod | Func | Cls | Inst | Bound | Coll
+UNKNOWN = frozenset([ANY])
+
+
+@dataclass(frozen=True)
+class Arguments:
+    """What something is called with: by place, up to ``rest`` that ``*x`` hands out; by name; what ``**x`` is."""
+
+    places: tuple[tuple[ast.AST, Values], ...] = ()
+    rest: tuple[ast.AST, Values] | None = None
+    names: tuple[tuple[str, ast.AST, Values], ...] = ()
+    dictionaries: tuple[Values, ...] = ()
+
+    def after(self, first: Arguments) -> Arguments:
+        """These arguments behind others."""
+        if first.rest is not None:
+            return Arguments(first.places, first.rest, first.names + self.names)
+        return Arguments(
+            first.places + self.places,
+            self.rest,
+            first.names + self.names,
+            first.dictionaries + self.dictionaries,
+        )
 
 
 class Ordered(frozenset[Value]):
@@ -380,6 +502,18 @@ class Program:
         self._entering: dict[int, frozenset[int]] = {}
         self._entering_of: dict[int, frozenset[int]] = {}
         self._entering_deep: dict[frozenset[int], frozenset[int]] = {}
+        self._wrappers: dict[int, set[int]] = defaultdict(set)
+        self._put_in_place: set[tuple[int, Value]] = set()
+        self._held: dict[Value, set[Value]] = defaultdict(set)
+        self._implicit: dict[int, set[int]] = defaultdict(
+            set
+        )  # the functions that other nodes than calls enter
+        self._getters: dict[int, set[Bound]] = defaultdict(set)
+        self._groups: set[Value] = set()  # functions that packages for command lines make commands of
+        self._returning: dict[int, bool] = {}
+        self._asked: dict[int, bool] = {}
+        self._unseen: set[int] = set()  # functions that something else than a call calls
+        self._known_texts: dict[int, frozenset[str]] = {}
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
 
@@ -611,12 +745,14 @@ class Program:
                 ):
                     self._evaluate(expression, scope)
                 inner = self.by_node[id(node)]
-                self._define(scope, node.name, node, [Func(inner.index)])
+                self._define(scope, node.name, node, self._decorated(node, Func(inner.index)))
                 self._defaults(node.args, inner, scope)
             case ast.ClassDef():
                 for expression in (*node.bases, *node.decorator_list, *(k.value for k in node.keywords)):
                     self._evaluate(expression, scope)
-                self._define(scope, node.name, node, [Cls(self.by_node[id(node)].index)])
+                made = Cls(self.by_node[id(node)].index)
+                self._announced(node, made)
+                self._define(scope, node.name, node, self._decorated(node, made))
             case ast.Import():
                 for alias in node.names:
                     self._import(node, alias, scope)
@@ -636,12 +772,14 @@ class Program:
                 self._assign(node.target, values | current, scope, node)
             case ast.For() | ast.AsyncFor():
                 values = self._evaluate(node.iter, scope)
-                self._assign(node.target, self._elements(values), scope, node)
+                self._enter_by(node, values, "__iter__", "__next__")
+                self._assign_each(node.target, values, node.iter, scope, node)
                 self._execute_all(node.body, scope)
                 self._execute_all(node.orelse, scope)
             case ast.With() | ast.AsyncWith():
                 for item in node.items:
                     values = self._evaluate(item.context_expr, scope)
+                    values |= self._enter_by(node, values, "__enter__", "__exit__")
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, values, scope, node)
                 self._execute_all(node.body, scope)
@@ -736,12 +874,46 @@ class Program:
                 for owner in self._evaluate(target.value, scope):
                     self._set_field(owner, f"[{key}]", target, values)
 
+    def _assign_each(
+        self, target: ast.expr, values: Values, iterated: ast.expr, scope: Scope, at: ast.AST
+    ) -> None:
+        """Give a loop's variables what is gone through; what ``enumerate`` and ``zip`` pair, each its own."""
+        each = self._elements(values)
+        call = self._calls.get(id(iterated))
+        parts = (
+            call.node.args if call is not None and call.names & {"builtins.zip", "builtins.enumerate"} else []
+        )
+        if "builtins.enumerate" in (call.names if call is not None else ()):
+            parts = [ast.Constant(0), *parts[:1]]
+        if not isinstance(target, ast.Tuple) or len(target.elts) != len(parts):
+            self._assign(target, each, scope, at)
+            return
+        for index, (element, part) in enumerate(zip(target.elts, parts, strict=True)):
+            own = frozenset(it for it in self._elements(self.values(part)) if isinstance(it, OWN))
+            self._assign(element, self._item(each, str(index)) | own, scope, at)
+
+    def _enter_by(self, node: ast.AST, values: Values, *names: str) -> Values:
+        """Know the methods of objects that a statement runs. Returns what the first one returns."""
+        found: set[Value] = set()
+        for value in values:
+            for name in names if isinstance(value, Inst) else ():
+                methods = (it for it in self._member(value, name, node) if isinstance(it, Bound))
+                for method in methods:  # type: ignore[arg-type]
+                    self._implicit[id(node)].add(method.func.scope)
+                    returned = self._invoke(method.func, value, Arguments(), False)
+                    found |= returned if name == names[0] else NOTHING
+        return frozenset(found)
+
     def _set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         if isinstance(owner, Inst):
             owner = owner.cls  # one set of fields for all objects of a class
+        if isinstance(owner, Names):
+            inner = owner.owner.cls if isinstance(owner.owner, Inst) else owner.owner
+            text = name.removeprefix("[").removesuffix("]")
+            owner, name = (inner, text) if text.isidentifier() else (Names(inner), text)
         if isinstance(owner, Mod):
             self._give((self.modules[owner.path].index, name), node, values)
-        elif not isinstance(owner, Const | Ext | Func):
+        elif not isinstance(owner, Const | Ext | Func | Bound):
             self._definition_nodes[id(node)] = node
             entries = self._fields[owner].setdefault(name, {})
             before = len(entries), len(entries.get(id(node), ()))
@@ -758,8 +930,9 @@ class Program:
         found: set[Value] = set()
         for value in self._behind(values):
             for name in (f"[{key}]", "[*]"):
-                for entry in self._field(value, name).values():
-                    found |= entry
+                for holder in self._holders(value):
+                    for entry in self._field(holder, name).values():
+                        found |= entry
             if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
         return frozenset(found)
@@ -767,14 +940,20 @@ class Program:
     def _elements(self, values: Values) -> Values:
         found: set[Value] = set()
         for value in self._behind(values):
-            if isinstance(value, Coll):
-                self._read((value, "["))
-                for name, entries in self._fields.get(value, {}).items():
+            for holder in self._holders(value):
+                self._read((holder, "["))
+                for name, entries in self._fields.get(holder, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
-            elif isinstance(value, Made) and value.name not in ITERATORS:
+            if isinstance(value, Made) and value.name not in ITERATORS:
                 found.add(Member(value, "[]"))
+            elif isinstance(value, Cls) and any(map(_is_enumeration, self.bases(value))):
+                found.add(Inst(value, id(self.scopes[value.scope].node)))
         return frozenset(found)
+
+    def _holders(self, value: Value) -> list[Value]:
+        """Whose fields hold the elements of a value."""
+        return self.bases(value.cls) if isinstance(value, Inst) else [value]
 
     def _behind(self, values: Values) -> Values:
         """Values with those that they hand out the elements of."""
@@ -857,10 +1036,7 @@ class Program:
             case ast.Subscript():
                 owners = self._evaluate(node.value, scope)
                 self._evaluate(node.slice, scope)
-                if isinstance(node.slice, ast.Constant):
-                    found = self._item(owners, str(node.slice.value))
-                else:
-                    found = self._elements(owners)
+                found = self._subscripted(owners, node, scope)
                 return found or frozenset(Member(owner, "[]") for owner in owners if isinstance(owner, Made))
             case ast.Starred() | ast.Await():
                 return self._evaluate(node.value, scope)
@@ -878,7 +1054,7 @@ class Program:
     def _comprehension(self, node: ast.expr, scope: Scope) -> Values:
         for generator in node.generators:  # type: ignore[attr-defined]
             values = self._evaluate(generator.iter, scope)
-            self._assign(generator.target, self._elements(values), scope, node)
+            self._assign_each(generator.target, values, generator.iter, scope, node)
             for condition in generator.ifs:
                 self._evaluate(condition, scope)
         collection = Coll(id(node))
@@ -1083,15 +1259,29 @@ class Program:
         match owner:
             case Ext():
                 return frozenset([Ext(_canonical(f"{owner.name}.{name}"))])
+            case Mod() | Cls() | Inst() if name == "__dict__":
+                return frozenset([Names(owner)])
             case Mod():
                 if values := self._global(owner.path, name):
                     return values
                 inner = (
                     self.project.resolve(owner.path, name, 1) if owner.path.name == "__init__.py" else None
                 )
+                if inner is None and name == "load_module":  # of a loader, which stands for what it loads
+                    return frozenset([Member(owner, name)])
                 return frozenset([Mod(inner)]) if inner else NOTHING
+            case Cls() if name == "__subclasses__":
+                return frozenset([Member(owner, name)])
+            case Inst() if name == "value" and any(map(_is_enumeration, self.bases(owner.cls))):
+                return self._entries(owner.cls)
+            case Inst() if self._is_table(owner) and (entry := self._entry(owner, name)):
+                return entry
             case Inst() | Cls():
-                return self._member(owner, name, node)
+                return self._got(self._member(owner, name, node), node) or self._set_by_name(owner, name)
+            case Names():
+                return frozenset([Member(owner, name)])
+            case Func() if owner in self._groups:
+                return frozenset([Member(owner, name)])
             case Made() if owner.name in ({WRAP} | DDP_WRAPS) and name == "module":
                 # `model = nn.DataParallel(model)` in two branches: what each wraps is not the other's wrapper
                 given = self._wrapped(owner)
@@ -1102,6 +1292,8 @@ class Program:
                 stored: set[Value] = set()
                 for values in self._field(owner, name).values():
                     stored |= values
+                if isinstance(owner, Coll) and (entry := self._field(owner, f"[{name}]")):
+                    return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
                 depth = 0
                 at: Value = owner
                 while isinstance(at, Member):
@@ -1232,6 +1424,29 @@ class Program:
         self._read(id(given))
         return self._values.get(id(given), NOTHING)
 
+    def _entry(self, table: Inst, name: str) -> Values:
+        """What a dictionary of a class of the project has under a name, which it may have as an attribute, too."""
+        own = (self.scopes[base.scope].names for base in self.bases(table.cls) if isinstance(base, Cls))
+        known = name in TABLE_METHODS or any(name in names for names in own)
+        return NOTHING if known else self._item(frozenset([table]), name)
+
+    def _entries(self, cls: Cls) -> Values:
+        """The values of an enumeration."""
+        found: set[Value] = set()
+        for base in self.bases(cls):
+            for name in self.scopes[base.scope].names if isinstance(base, Cls) else ():
+                found.update(*self._definitions.get((base.scope, name), {}).values())
+        return frozenset(found)
+
+    def _set_by_name(self, owner: Inst | Cls, name: str) -> Values:
+        """What ``setattr`` with a name like this one gives an object, where nothing else does."""
+        found: set[Value] = set()
+        for base in self.bases(owner.cls if isinstance(owner, Inst) else owner):
+            for text, entries in self._fields.get(Names(base), {}).items():
+                if matches([text], name):
+                    found.update(*entries.values())
+        return frozenset(found)
+
     def bases(self, cls: Cls) -> list[Value]:
         """A class of the project and all its bases, in the order in which attributes are looked up, roughly."""
         self._read("bases")
@@ -1277,6 +1492,21 @@ class Program:
             found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
         return frozenset(found)
 
+    def _got(self, values: Values, node: ast.AST) -> Values:
+        """What an attribute of an object is, where some of its values are properties: what those return."""
+        found = set(values)
+        for value in values:
+            if isinstance(value, Bound) and isinstance(value.owner, Inst) and self._is_property(value.func):
+                self._getters[id(node)].add(value)
+                self._implicit[id(node)].add(value.func.scope)
+                found = (found - {value}) | self._invoke(value.func, value.owner, Arguments())
+        return frozenset(found)
+
+    def _is_property(self, function: Func) -> bool:
+        """Whether a function is called where it is asked for as an attribute."""
+        marks = getattr(self.scopes[function.scope].node, "decorator_list", ())
+        return any(full_name(it) in PROPERTIES for mark in marks for it in self.values(mark))
+
     def _method(self, value: Value, owner: Inst | Cls | Made) -> Value:
         """What is found in a class, as it comes out of an object or out of the class itself."""
         if not isinstance(value, Func):
@@ -1306,64 +1536,578 @@ class Program:
         if isinstance(node.func, ast.Name) and node.func.id == "super" and len(node.args) in (0, 2):
             self._calls[id(node)] = Call(node, scope, NOTHING)
             return self._super(scope, node)
+        callees = self._outside_wrappers(node, callees)
+        if len(callees) > 1:
+            callees = (
+                frozenset(it for it in callees if self._fits(it, node) and self._returns_it(it, node))
+                or callees
+            )
         if any(map(self.is_wrapper, callees)):
             callees |= {Ext(WRAP)}
         self._calls[id(node)] = Call(node, scope, callees)
+        given: Arguments | None = None
         found: set[Value] = set()
         for callee in callees:
             match callee:
                 case Cls() if callee in self.wrappers:
+                    given = given or self._arguments(node)
                     for init in self._inherited(callee, "__init__"):
                         if isinstance(init, Func):
-                            self._invoke(init, Made(WRAP, id(node)), node)
+                            self._invoke(init, Made(WRAP, id(node)), given)
                 case Ext() if is_derived(callee.name):
                     pass
                 case Made(name=made) if made == WRAP:
+                    given = given or self._arguments(node)
                     for name in ("__call__", "forward"):
                         for scope_index in self.steps(callee).get(name, ()):
-                            found |= self._invoke(Func(scope_index), callee, node)
-                case Func():
-                    found |= self._invoke(callee, None, node)
-                case Bound():
-                    found |= self._invoke(callee.func, callee.owner, node)
-                case Cls():
-                    made = Inst(callee, id(node))
-                    found.add(made)
-                    for method in self._member(made, "__init__", node):
-                        if isinstance(method, Bound):
-                            self._invoke(method.func, made, node)
-                case Inst():
-                    for name in ("__call__", "forward"):
-                        for method in self._member(callee, name, node):
-                            if isinstance(method, Bound):
-                                found |= self._invoke(method.func, callee, node)
-                case Member(owner=Coll()) if callee.name == "append" and len(node.args) == 1:
-                    values = self._values.get(id(node.args[0]), NOTHING)
-                    self._set_field(callee.owner, "[*]", node, values)
-                case Member(owner=Coll()) if callee.name in ("values", "copy"):
-                    found.add(callee.owner)
-                case Member(owner=Coll()) if callee.name in ("get", "pop"):
-                    found |= self._elements(frozenset([callee.owner]))
+                            found |= self._invoke(Func(scope_index), callee, given)
+                case Func() | Bound() | Cls() | Inst() | Made(name="functools.partial"):
+                    given = given or self._arguments(node)
+                    found |= self._apply(callee, given, node)
+                case Member() if callee.name in TABLE_METHODS and isinstance(node.func, ast.Attribute):
+                    found |= self._table_method(node, node.func, scope)
+                    found |= self._outside(callee, node)
                 case Member() if callee.name in SAME_OBJECT and isinstance(node.func, ast.Attribute):
                     found |= self._values.get(id(node.func.value), NOTHING)
+                case Member(owner=Func()) if callee.owner in self._groups:
+                    self._hold(callee.owner, node)
+                case Member(owner=Cls()) if callee.name == "__subclasses__":
+                    found |= self._collected(node, self._derived(callee.owner))
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
-                    found |= self._getattr(node)
-                case Ext(name="importlib.import_module") if node.args:
-                    found |= self._module(node.args[0], scope)
+                    found |= self._getattr(node, scope)
+                case Ext(name="builtins.setattr") if len(node.args) == 3:
+                    self._setattr(node, scope)
+                case Ext(name="builtins.globals" | "builtins.locals" | "builtins.vars"):
+                    found |= self._namespace(callee.name, node, scope)
+                case Ext(name="builtins.eval" | "builtins.exec" | "cProfile.run") if (
+                    len(node.args) > 0 and id(node) not in scope.file.chosen_imports
+                ):
+                    found |= self._evaluated(node, scope) | self._outside(callee, node)
+                case Ext(name="builtins.next") if node.args:
+                    taken = self._elements(self._values.get(id(node.args[0]), NOTHING))
+                    found |= {it for it in taken if isinstance(it, OWN)} | self._outside(callee, node)
+                case Ext(name="inspect.getmembers") if node.args:
+                    members = self._members(self._values.get(id(node.args[0]), NOTHING), UNKNOWN, node)
+                    found |= self._pairs(node, members)
+                case Ext(name="builtins.exec") if id(node) in scope.file.chosen_imports:
+                    self._executed(node, scope)
+                case Ext() if callee.name in LOADING:
+                    found |= self._modules(node, scope)
+                case Member(owner=Mod(), name="load_module"):
+                    found.add(callee.owner)
+                case Ext(name="importlib.util.module_from_spec") if node.args:
+                    found |= {it for it in self._values.get(id(node.args[0]), NOTHING) if isinstance(it, Mod)}
+                case Ext() if callee.name in COMMANDS:
+                    self._offer(self.contents(frozenset().union(*map(self.values, handed(node)))))
+                    found |= self._outside(callee, node)
                 case Ext(name=name) if name == INITIALIZE:
                     found |= self._initialized(node)
+                case Ext() if callee.name in DICTIONARIES:
+                    made = self._dictionary(node)
+                    plain = callee.name.startswith(("builtins.", "collections."))
+                    found |= made if made and plain else made | self._outside(callee, node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self._values.get(id(node.args[0]), NOTHING)
                 case Ext() | Member():
-                    name = full_name(callee)
-                    if name and not _is_tensor(name):
-                        found.add(Made(name, id(node)))
+                    found |= self._outside(callee, node)
         return frozenset(found)
 
-    def _module(self, name: ast.expr, scope: Scope) -> Values:
-        """The module of the project that a literal name stands for."""
-        known = isinstance(name, ast.Constant) and isinstance(name.value, str)
-        path = self.project.resolve(scope.file.path, name.value) if known else None  # type: ignore[attr-defined]
+    def _fits(self, callee: Value, node: ast.Call) -> bool:
+        """Whether a function, or the constructor of a class, takes what a call gives: else it is not what is called."""
+        func, bound = (callee.func, True) if isinstance(callee, Bound) else (callee, False)
+        if isinstance(callee, Cls):
+            first = next(
+                (it for it in self.bases(callee) if not isinstance(it, Cls) or self._own(it, "__init__")),
+                None,
+            )
+            func, bound = (self._own(first, "__init__")[0], True) if isinstance(first, Cls) else (None, True)
+        starred = any(isinstance(it, ast.Starred) for it in node.args) or any(
+            not it.arg for it in node.keywords
+        )
+        if not isinstance(func, Func) or starred:
+            return True
+        inner = self.scopes[func.scope].node
+        args: ast.arguments = inner.args  # type: ignore[attr-defined]
+        marks = [ast.unparse(it) for it in getattr(inner, "decorator_list", ())]
+        if marks and not isinstance(callee, Cls):
+            return True  # it may be given something more, or less
+        every = [it.arg for it in (*args.posonlyargs, *args.args)][bound:]
+        named = {str(it.arg) for it in node.keywords}
+        needed = set(every[: max(0, len(every) - len(args.defaults))])
+        needed |= {
+            it.arg for it, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is None
+        }
+        surplus = len(node.args) > len(every) and args.vararg is None
+        unknown = args.kwarg is None and not named <= {*every, *(it.arg for it in args.kwonlyargs)}
+        return not surplus and not unknown and needed <= {*every[: len(node.args)], *named}
+
+    def _returns_it(self, callee: Value, node: ast.Call) -> bool:
+        """Whether a function returns something, where a call's result is asked for an attribute: None has none."""
+        func = callee.func if isinstance(callee, Bound) else callee
+        if not isinstance(func, Func) or not self._is_asked(node):
+            return True
+        inner = self.scopes[func.scope]
+        if isinstance(inner.node, ast.Lambda) or inner.node.decorator_list:  # type: ignore[attr-defined]
+            return True
+        if func.scope not in self._returning:
+            found = (it for part in inner.body for it in self.descendants(part))
+            self._returning[func.scope] = any(
+                isinstance(it, ast.Yield | ast.YieldFrom)
+                or (isinstance(it, ast.Return) and it.value is not None)
+                for it in found
+            )
+        return self._returning[func.scope]
+
+    def _is_asked(self, node: ast.expr) -> bool:
+        """Whether what an expression gives is asked for an attribute, at once or by the name that it is given."""
+        parent = self.parents[id(node)]
+        if isinstance(parent, ast.Attribute):
+            return True
+        if not isinstance(parent, ast.Assign) or [type(it) for it in parent.targets] != [ast.Name]:
+            return False
+        if id(node) not in self._asked:
+            name = parent.targets[0].id  # type: ignore[attr-defined]
+            uses = (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Attribute))
+            self._asked[id(node)] = any(isinstance(it.value, ast.Name) and it.value.id == name for it in uses)
+        return self._asked[id(node)]
+
+    def _outside(self, callee: Ext | Member, node: ast.Call) -> Values:
+        """What a call of something outside the project returns."""
+        name = full_name(callee)
+        return frozenset([Made(name, id(node))]) if name and not _is_tensor(name) else NOTHING
+
+    def _arguments(self, node: ast.Call, first: int = 0) -> Arguments:
+        """What a call gives, from one place on."""
+        places: list[tuple[ast.AST, Values]] = []
+        rest: tuple[ast.AST, Values] | None = None
+        for argument in node.args[first:]:
+            values = self._values.get(id(argument), NOTHING)
+            if isinstance(argument, ast.Starred):
+                rest = argument, values
+                break
+            places.append((argument, values))
+        names, dictionaries = [], []
+        for keyword in node.keywords:
+            values = self._values.get(id(keyword.value), NOTHING)
+            if keyword.arg is None:
+                dictionaries.append(values)
+            else:
+                names.append((keyword.arg, keyword.value, values))
+        return Arguments(tuple(places), rest, tuple(names), tuple(dictionaries))
+
+    def _apply(
+        self, callee: Value, given: Arguments, site: ast.AST, seen: bool = True, depth: int = 0
+    ) -> Values:
+        """Call something of the project; what it returns comes back. ``seen``: by a call with these arguments."""
+        match callee:
+            case Func():
+                return self._invoke(callee, None, given, seen)
+            case Bound():
+                return self._invoke(callee.func, callee.owner, given, seen)
+            case Cls():
+                made = Inst(callee, id(site))
+                for name in CONSTRUCTING:
+                    for method in self._member(made, name, site):
+                        if isinstance(method, Bound):
+                            self._invoke(method.func, made, given, seen)
+                if self._is_table(made):
+                    self._fill(made, given)
+                for place, name in enumerate(self._recorded(callee)):
+                    for node, values in [
+                        *given.places[place : place + 1],
+                        *((n, v) for it, n, v in given.names if it == name),
+                    ]:
+                        self._set_field(made, name, node, values)
+                return frozenset([made])
+            case Inst():
+                methods = (self._member(callee, name, site) for name in ("__call__", "forward"))
+                called = [it for found in methods for it in found if isinstance(it, Bound)]
+                return frozenset().union(*(self._invoke(it.func, callee, given, seen) for it in called))
+            case Made(name="functools.partial") if depth < 3 and callee.site in self._calls:
+                prepared = given.after(self._arguments(self._calls[callee.site].node, first=1))
+                targets = self._argument_values(callee, 0)
+                return frozenset().union(
+                    *(self._apply(it, prepared, site, False, depth + 1) for it in targets)
+                )
+        return NOTHING
+
+    # What is chosen by name
+
+    def _recorded(self, cls: Cls) -> list[str]:
+        """The fields of a class whose constructor is made of them, in their order."""
+        found: dict[str, None] = {}
+        for base in reversed(self.bases(cls)):
+            node = self.scopes[base.scope].node if isinstance(base, Cls) else None
+            marks = [it for mark in getattr(node, "decorator_list", ()) for it in self._marks(mark)]
+            outside = self.bases(base)[1:] if isinstance(base, Cls) else []
+            if isinstance(node, ast.ClassDef) and any(full_name(it) in RECORDS for it in (*marks, *outside)):
+                fields = (it.target for it in node.body if isinstance(it, ast.AnnAssign))
+                found |= dict.fromkeys(it.id for it in fields if isinstance(it, ast.Name))
+        return list(found)
+
+    def _marks(self, decorator: ast.expr) -> Values:
+        """What a decorator is, without the arguments that it is given."""
+        return self.values(decorator.func if isinstance(decorator, ast.Call) else decorator)
+
+    def _fill(self, table: Inst, given: Arguments) -> None:
+        """Put what a dictionary of a class of the project is made of into it."""
+        for node, values in given.places:
+            for value in values:
+                held = self._fields.get(value, {}) if isinstance(value, Coll) else {}
+                for name, entries in list(held.items()):
+                    for values_of in entries.values():
+                        self._set_field(table, name, node, values_of)
+                if isinstance(value, Made | Member):  # of something outside, one part is as good as another
+                    part = Member(value, "[]") if isinstance(value, Made) else value
+                    self._set_field(table, "[*]", node, [part])
+        for name, node, values in given.names:
+            self._set_field(table, f"[{name}]", node, values)
+
+    def _decorated(
+        self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef, value: Value
+    ) -> set[Value]:
+        """What a definition gives its name: itself, and the objects of the project that decorators make of it.
+
+        Decorators run, and may keep what they are given; a function that one puts in its place is known to call it.
+        """
+        found = {value}
+        for decorator in reversed(node.decorator_list):
+            for callee in self._values.get(id(decorator), NOTHING):
+                if isinstance(callee, Func | Bound | Cls | Inst | Made):
+                    made = self._apply(callee, Arguments(((node, frozenset([value])),)), decorator, False)
+                    self._implicit[id(node)] |= self._functions(callee, decorator, True)
+                    found |= {it for it in made if isinstance(it, Inst)}
+                    if isinstance(value, Func):
+                        self._wrap_in(value, made)
+            if isinstance(value, Func):
+                self._known_outside(decorator, value)
+        return found
+
+    def _wrap_in(self, value: Func, made: Values) -> None:
+        """Know the functions that take another one's place when they are called: those that a decorator makes."""
+        functions = (self.scopes[it.scope] for it in made if isinstance(it, Func) and it != value)
+        wrappers = {
+            it.index for it in functions if it.parent and not (it.parent.is_module or it.parent.is_class)
+        }
+        if not wrappers <= self._wrappers[value.scope]:
+            self._wrappers[value.scope] |= wrappers
+            self._put_in_place |= {(it, value) for it in wrappers}
+            self._changed = True
+
+    def _known_outside(self, decorator: ast.expr, value: Func) -> None:
+        """``@group.command()``: an object from outside knows a function, and may call it when it is called."""
+        root = decorator
+        while isinstance(root, ast.Attribute | ast.Call):
+            root = root.value if isinstance(root, ast.Attribute) else root.func
+        groups = {it for it in self.values(root) if it in self._groups and it != value}
+        holders = {it for it in self.values(root) if isinstance(it, Made)} if root is not decorator else set()
+        for owner in groups | holders:
+            self._grow(self._held[owner], [value])
+        call = self._calls.get(id(decorator))
+        names = {full_name(it) for it in (call.callees if call is not None else self.values(decorator))}
+        offered = bool(groups) or any(name.startswith(OFFERED) for name in names)
+        if offered and value not in self._groups:
+            self._groups.add(value)
+            self._changed = True
+        if offered or names & CONFIGURED.keys():
+            config = next((CONFIGURED[name] for name in names if name in CONFIGURED), GIVEN)
+            self._offer(frozenset([value]), config)
+
+    def _hold(self, owner: Func, node: ast.Call) -> None:
+        """``group.add_command(function)``."""
+        for values in map(self.values, handed(node)):
+            self._grow(self._held[owner], (it for it in values if isinstance(it, Func | Made)))
+
+    def _offer(self, values: Values, kind: str = GIVEN) -> None:
+        """Know that functions are given options for their parameters."""
+        for value in values:
+            node = self.scopes[value.scope].node if isinstance(value, Func) else None
+            if isinstance(node, ast.FunctionDef):
+                self._unseen.add(value.scope)
+                for arg in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs):
+                    self._define(self.by_node[id(node)], arg.arg, arg, [Made(kind, id(arg))])
+
+    def _outside_wrappers(self, node: ast.Call, callees: Values) -> Values:
+        """Callees without what a wrapper calls in whose place it stands: calls of that lead there by themselves."""
+        if isinstance(node.func, ast.Name) and self._put_in_place:
+            scope: Scope | None = self.scope_of[id(node)]
+            while scope is not None and not scope.is_module:
+                index = scope.index
+                if node.func.id in scope.names:
+                    break
+                callees = frozenset(it for it in callees if (index, it) not in self._put_in_place)
+                scope = scope.parent
+        return callees
+
+    def _announced(self, node: ast.ClassDef, made: Cls) -> None:
+        """Tell bases and metaclass of a new class, as ``__init_subclass__`` and ``__init__`` are told."""
+        given = Arguments(
+            names=tuple((it.arg, it.value, self.values(it.value)) for it in node.keywords if it.arg)
+        )
+        for base in self.bases(made)[1:]:
+            if isinstance(base, Cls):
+                for value in self._own(base, "__init_subclass__"):
+                    self._invoke(value, made, given, False)
+        for keyword in node.keywords:
+            for meta in self.values(keyword.value) if keyword.arg == "metaclass" else ():
+                for value in self._own(meta, "__init__") if isinstance(meta, Cls) else ():
+                    self._invoke(value, made, Arguments(), False)
+
+    def _own(self, cls: Cls, name: str) -> list[Func]:
+        """The functions that a class itself defines by a name."""
+        found = self._definitions.get((cls.scope, name), {}).values()
+        return [it for values in found for it in values if isinstance(it, Func)]
+
+    def _texts(self, node: ast.expr) -> frozenset[str]:
+        """The strings that an expression may be, with ``*`` for what is not known of them."""
+        if id(node) not in self._known_texts:
+            self._known_texts[id(node)] = self.file_of[id(node)].texts.of(node)
+        return self._known_texts[id(node)]
+
+    def _members(self, owners: Values, texts: frozenset[str], node: ast.AST) -> Values:
+        """What owners have by a name of which not all is known: what is the project's own, if nothing is known."""
+        found: set[Value] = set()
+        exact = [text for text in texts if text.isidentifier()]
+        for owner in owners:
+            for name in exact:
+                found |= self._attribute(owner, name, node)
+            for name in self._member_names(owner) if len(exact) < len(texts) else ():
+                if matches(texts, name) and not (name.startswith("__") and name.endswith("__")):
+                    found |= self._attribute(owner, name, node)
+            for holder in self._holders(owner):
+                for entries in self._fields.get(Names(holder), {}).values():
+                    found |= set().union(*entries.values())
+            if isinstance(owner, Mod) and texts != UNKNOWN and owner.path.name == "__init__.py":
+                inner = (self.project.imported(owner.path, Import(text, 1)) for text in sorted(texts))
+                found |= {Mod(path) for paths in inner for path in paths}
+        if texts == UNKNOWN:  # nothing calls the function that it stands in by a name which may be any
+            inside = {around.index for around in self._enclosing(node)}
+            here = {it for it in found if isinstance(it, Func) and it.scope in inside}
+            found = {it for it in found if isinstance(it, OWN)} - here
+        return frozenset(found)
+
+    def _enclosing(self, node: ast.AST) -> Iterator[Scope]:
+        """The functions and classes that a node stands in."""
+        scope = self.scope_of.get(id(node))
+        while scope is not None and not scope.is_module:
+            yield scope
+            scope = scope.parent
+
+    def _member_names(self, owner: Value, seen: frozenset[Path] = frozenset()) -> set[str]:
+        match owner:
+            case Mod() if owner.path in self.modules and owner.path not in seen:
+                module = self.modules[owner.path]
+                starred = (it for it in module.stars if isinstance(it, Path))
+                inherited = (self._member_names(Mod(it), seen | {owner.path}) for it in starred)
+                return module.names.union(*inherited)
+            case Func():
+                return self.scopes[owner.scope].names
+            case Inst() | Cls():
+                cls = owner.cls if isinstance(owner, Inst) else owner
+                family = [it for it in self.bases(cls) if isinstance(it, Cls)]
+                own = (self.scopes[it.scope].names for it in family)
+                fields = ({name for name in self._fields.get(it, {}) if name.isidentifier()} for it in family)
+                return set().union(*own, *fields)
+            case Coll():
+                return {name for name in self._fields.get(owner, {}) if name.isidentifier()}
+        return set()
+
+    def _namespace(self, name: str, node: ast.Call, scope: Scope) -> Values:
+        """``globals()``, ``locals()``, ``vars(x)``."""
+        if node.args:
+            return frozenset(it for owner in self.values(node.args[0]) for it in self._dict_of(owner, node))
+        at = scope if name != "builtins.globals" and not scope.is_module else None
+        owner = Func(at.index) if at is not None else Mod(scope.file.path)
+        return frozenset([Names(owner)])
+
+    def _dict_of(self, owner: Value, node: ast.Call) -> Values:
+        if isinstance(owner, Mod | Cls | Inst):
+            return frozenset([Names(owner)])
+        return frozenset([owner]) if isinstance(owner, Coll) else frozenset([Made("builtins.vars", id(node))])
+
+    def _evaluated(self, node: ast.Call, scope: Scope) -> Values:
+        """What ``eval`` makes of a name, or of a call: ``eval(f"models.{name}")``, ``eval(name + "()")``."""
+        found: set[Value] = set()
+        for text in self._texts(node.args[0]):
+            path, called, _ = text.partition("(")
+            if text == ANY and not self._is_called(node):
+                continue
+            first, *others = path.split(".")
+            values = self._visible(first, node, scope)
+            for name in others:
+                values = self._members(values, frozenset([name]), node)
+            if called:
+                self._implicit[id(node)] |= set().union(*(self._functions(it, node, True) for it in values))
+                values = frozenset().union(*(self._apply(it, Arguments(), node, False) for it in values))
+            found |= values
+        return frozenset(found)
+
+    def _is_called(self, node: ast.expr) -> bool:
+        """Whether what an expression gives is called, at once or by the name that it is given."""
+        parent = self.parents[id(node)]
+        names = [ast.unparse(it) for it in parent.targets] if isinstance(parent, ast.Assign) else []
+        calls = (
+            (it for it in ast.walk(self.scope_of[id(node)].node) if isinstance(it, ast.Call)) if names else ()
+        )
+        return getattr(parent, "func", None) is node or any(ast.unparse(it.func) in names for it in calls)
+
+    def _visible(self, text: str, node: ast.AST, scope: Scope) -> Values:
+        """What names of a place may be that match a text."""
+        owners: list[Value] = []
+        around: Scope | None = scope
+        while around is not None:
+            if not around.is_class:
+                owners.append(Mod(around.file.path) if around.is_module else Func(around.index))
+            around = around.parent
+        return self._members(frozenset(owners), frozenset([text]), node)
+
+    def _modules(self, node: ast.Call, scope: Scope) -> Values:
+        """The modules of the project that a call may import, by name or path."""
+        path = scope.file.path
+        items = scope.file.chosen_imports.get(id(node), ())
+        called = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        named = len(node.args) > 3 or any(it.arg == "fromlist" for it in node.keywords)
+        if called == "__import__" and not named:
+            items = tuple(replace(it, module=it.module.partition(".")[0]) for it in items)
+        found = {Mod(found) for item in items for found in self.project.imported(path, item)}
+        return frozenset(Names(it) for it in found) if called in RUNS_MODULES else frozenset(found)
+
+    def _executed(self, node: ast.Call, scope: Scope) -> None:
+        """Define what the import statements define that ``exec`` is given."""
+        for item in scope.file.chosen_imports[id(node)]:
+            found = self.project.imported(scope.file.path, item)
+            if item.path:  # the text of a file, which runs here
+                self._implicit[id(node)] |= {self.modules[it].index for it in found if it in self.modules}
+                continue
+            modules = frozenset(map(Mod, found))
+            for name in item.names or sorted(set().union(*map(self._member_names, modules))):
+                self._define(scope, name, node, self._members(modules, frozenset([name]), node))
+
+    def _collected(self, node: ast.AST, values: Iterable[Value]) -> Values:
+        """A collection of some values, made by a node."""
+        collection = Coll(id(node))
+        self._set_field(collection, "[*]", node, values)
+        return frozenset([collection])
+
+    def _pairs(self, node: ast.Call, values: Values) -> Values:
+        """A collection of pairs of a name and one of some values."""
+        pair = Coll(id(node.func))
+        self._set_field(pair, "[1]", node, values)
+        return self._collected(node, [pair])
+
+    def _dictionary(self, node: ast.Call) -> Values:
+        """What ``dict(x, a=y)`` makes, or another class whose objects hold what they are given by name."""
+        collection = Coll(id(node))
+        found: set[Value] = set()
+        given = self.values(node.args[0]) if node.args else NOTHING
+        for value in given:
+            pairs = [it for it in self._elements(frozenset([value])) if isinstance(it, Coll)]
+            if (
+                isinstance(value, Coll)
+                and pairs
+                and not isinstance(self.nodes[value.site], ast.Dict | ast.Call)
+            ):
+                self._set_field(collection, "[*]", node, self._item(frozenset(pairs), "1"))
+                found.add(collection)
+            else:
+                found.add(value)
+        for keyword in node.keywords:
+            values = self.values(keyword.value)
+            if keyword.arg is not None:
+                self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
+                found.add(collection)
+            else:
+                found |= {it for it in values if isinstance(it, Coll)}
+        return frozenset(found)
+
+    def _table_method(self, node: ast.Call, function: ast.Attribute, scope: Scope) -> Values:
+        """What a method of a list or dictionary does and returns: ``table.update(x)``, ``table.items()``."""
+        owners = frozenset(it for it in self.values(function.value) if self._is_table(it))
+        given = [self.values(argument) for argument in node.args]
+        match function.attr, node.args:
+            case "append" | "add", [_]:
+                self._put(owners, "[*]", node, given[0])
+            case "insert", [_, _]:
+                self._put(owners, "[*]", node, given[1])
+            case "extend", [_]:
+                self._put(owners, "[*]", node, self._elements(given[0]))
+            case "update", _:
+                for values in given:
+                    self._put(owners, "[*]", node, self._held_by(values, node))
+                for keyword in node.keywords:
+                    key = "*" if keyword.arg is None else keyword.arg
+                    values = self.values(keyword.value)
+                    self._put(
+                        owners, f"[{key}]", keyword.value, values if keyword.arg else self._elements(values)
+                    )
+            case "copy", []:
+                return owners
+            case "values", []:
+                names = frozenset(it for it in owners if isinstance(it, Names))
+                return (owners - names) | (
+                    self._collected(node, self._held_by(names, node)) if names else NOTHING
+                )
+            case "items", []:
+                return self._pairs(node, self._held_by(owners, node)) if owners else NOTHING
+            case "get" | "pop" | "setdefault", [key, *_]:
+                found = self._looked_up(owners, key, node)
+                if function.attr == "setdefault" and len(given) > 1:
+                    self._put(owners, f"[{self._key(key)}]", node, given[1])
+                return found.union(*given[1:]) if owners else NOTHING
+        return NOTHING
+
+    def _held_by(self, owners: Values, node: ast.AST) -> Values:
+        """What lists and dictionaries hold, under whatever key."""
+        spaces = frozenset(it.owner for it in owners if isinstance(it, Names))
+        return self._elements(owners) | (self._members(spaces, UNKNOWN, node) if spaces else NOTHING)
+
+    def _is_table(self, value: Value) -> bool:
+        """Whether a value is a list or dictionary whose entries are known."""
+        if isinstance(value, Inst):
+            return any(
+                isinstance(it, Ext) and it.name in DICTIONARIES | LISTS for it in self.bases(value.cls)
+            )
+        return isinstance(value, Coll | Names) or (
+            isinstance(value, Made) and value.name in DICTIONARIES | LISTS
+        )
+
+    def _key(self, node: ast.expr) -> str:
+        """The key that an expression is, ``*`` where that is not known."""
+        return str(node.value) if isinstance(node, ast.Constant) else ANY
+
+    def _put(self, owners: Values, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        for owner in owners:
+            self._set_field(owner, name, node, values)
+
+    def _looked_up(self, owners: Values, key: ast.expr, node: ast.AST) -> Values:
+        """What owners hold under a key."""
+        spaces = frozenset(it.owner for it in owners if isinstance(it, Names))
+        named = self._members(spaces, self._texts(key), node) if spaces else NOTHING
+        others = owners - {Names(it) for it in spaces} if spaces else owners
+        if isinstance(key, ast.Constant):
+            return named | self._item(others, str(key.value))
+        return named | self._elements(others)
+
+    def _subscripted(self, owners: Values, node: ast.Subscript, scope: Scope) -> Values:
+        """What ``table[key]`` may be."""
+        found = set(self._looked_up(owners, node.slice, node))
+        for owner in owners:
+            if owner == Ext("sys.modules"):
+                found |= self._module_named(node.slice, scope)
+            elif isinstance(owner, Inst):
+                given = Arguments(((node.slice, self.values(node.slice)),))
+                for method in self._member(owner, "__getitem__", node):
+                    if isinstance(method, Bound):
+                        found |= self._invoke(method.func, owner, given, False)
+            elif isinstance(owner, Cls) and any(map(_is_enumeration, self.bases(owner))):
+                found.add(Inst(owner, id(node)))
+        return frozenset(found)
+
+    def _module_named(self, name: ast.expr, scope: Scope) -> Values:
+        """``sys.modules[__name__]``."""
+        if isinstance(name, ast.Name) and name.id == "__name__":
+            return frozenset([Mod(scope.file.path)])
+        path = self.project.resolve(scope.file.path, name.value) if _is_text(name) else None  # type: ignore[attr-defined]
         return frozenset([Mod(path)]) if path else NOTHING
 
     def _initialized(self, node: ast.Call) -> Values:
@@ -1378,12 +2122,25 @@ class Program:
             self._set_field(collection, f"[{index}]", given[index], values)
         return frozenset([collection])
 
-    def _getattr(self, node: ast.Call) -> Values:
-        key = node.args[1]
-        if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
-            return NOTHING
-        owners = self._values.get(id(node.args[0]), NOTHING)
-        return frozenset().union(*(self._attribute(owner, key.value, node) for owner in owners))
+    def _getattr(self, node: ast.Call, scope: Scope) -> Values:
+        owners = self.values(node.args[0])
+        texts = self._texts(node.args[1])
+        found = self.values(node.args[2]) if len(node.args) > 2 else NOTHING
+        for text in texts:
+            if ANY not in text and "\0" not in text:
+                found = found.union(*(self._attribute(owner, text, node) for owner in owners))
+            else:
+                found |= self._members(owners, frozenset([text]), node)
+        return found
+
+    def _setattr(self, node: ast.Call, scope: Scope) -> None:
+        values = self.values(node.args[2])
+        for text in self._texts(node.args[1]):
+            for owner in self.values(node.args[0]):
+                if ANY in text or "\0" in text:
+                    self._set_field(Names(owner), text, node, values)
+                else:
+                    self._set_field(owner, text, node, values)
 
     def _super(self, scope: Scope, node: ast.Call) -> Values:
         """``super()``, or ``super(Own, self)``, in a method of a class."""
@@ -1401,9 +2158,11 @@ class Program:
             for base in bases
         )
 
-    def _invoke(self, func: Func, owner: Value | None, node: ast.Call) -> Values:
-        """Pass a call's arguments to the function's parameters; its return values come back."""
+    def _invoke(self, func: Func, owner: Value | None, given: Arguments, seen: bool = True) -> Values:
+        """Pass arguments to the function's parameters; its return values come back."""
         inner = self.scopes[func.scope]
+        if not seen:
+            self._unseen.add(func.scope)
         params = inner.params
         args = inner.node.args  # type: ignore[attr-defined]
         named = {arg.arg: arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
@@ -1414,26 +2173,37 @@ class Program:
         if owner is not None and params and not static:
             self._define(inner, params[0], named[params[0]], [owner])
             params = params[1:]
-        for index, argument in enumerate(node.args):
-            if isinstance(argument, ast.Starred):
-                break
-            values = self._values.get(id(argument), NOTHING)
+        for index, (node, values) in enumerate(given.places):
             if index < len(params):
                 self._define(inner, params[index], named[params[index]], values)
-        for keyword in node.keywords:
-            values = self._values.get(id(keyword.value), NOTHING)
-            if keyword.arg in named:
-                self._define(inner, keyword.arg, named[keyword.arg], values)
-            elif keyword.arg is None:
-                for name, arg in named.items():
-                    if name in params and (given := self._item(values, name)):
-                        self._define(inner, name, arg, given)
+            elif args.vararg is not None:
+                self._surplus(inner, args.vararg, f"[{index - len(params)}]", node, values)
+        if given.rest is not None:
+            node, values = given.rest
+            for index, name in enumerate(params[len(given.places) :]):
+                if item := self._item(values, str(index)):
+                    self._define(inner, name, named[name], item)
+            if args.vararg is not None:
+                self._surplus(inner, args.vararg, "[*]", node, self._elements(values))
+        for name, node, values in given.names:
+            if name in named:
+                self._define(inner, name, named[name], values)
             elif args.kwarg is not None:
-                collection = Coll(id(args.kwarg))
-                self._set_field(collection, f"[{keyword.arg}]", keyword.value, values)
-                self._define(inner, args.kwarg.arg, args.kwarg, [collection])
+                self._surplus(inner, args.kwarg, f"[{name}]", node, values)
+        for values in given.dictionaries:
+            for name, arg in named.items():
+                if (name in params or arg in args.kwonlyargs) and (item := self._item(values, name)):
+                    self._define(inner, name, arg, item)
+            if args.kwarg is not None and (colls := {it for it in values if isinstance(it, Coll)}):
+                self._define(inner, args.kwarg.arg, args.kwarg, colls)
         self._read(~func.scope)
         return frozenset(self._returns[func.scope])
+
+    def _surplus(self, inner: Scope, parameter: ast.arg, name: str, node: ast.AST, values: Values) -> None:
+        """Put what no other parameter takes into that of ``*args`` or ``**kwargs``."""
+        collection = Coll(id(parameter))
+        self._set_field(collection, name, node, values)
+        self._define(inner, parameter.arg, parameter, [collection])
 
     # Questions
 
@@ -1468,7 +2238,13 @@ class Program:
                 return 6, 0, value.name, *self._place(value.owner)
             case Coll():
                 return 7, self.order.get(value.site, -1), ""
-        return 8, 0, repr(value)
+            case Names():
+                return 8, 0, "", *self._place(value.owner)
+        return 9, 0, repr(value)
+
+    def getters(self, node: ast.AST) -> set[Bound]:
+        """The properties that an attribute may be."""
+        return self._getters.get(id(node), set())
 
     def call(self, node: ast.AST) -> Call | None:
         return self._calls.get(id(node))
@@ -1539,6 +2315,8 @@ class Program:
         pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
         default = next((default for arg, default in pairs if arg is parameter), None)
         found: list[ast.expr | None] = []
+        if scope.index in self._unseen:
+            return []
         for call, bound in self._passing.get(scope.index, ()):
             if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
                 keyword.arg is None for keyword in call.node.keywords
@@ -1582,6 +2360,15 @@ class Program:
             if index == module.index:
                 yield name, self.ordered(frozenset().union(*entries.values()))
 
+    def entries(self, value: Value) -> Iterator[tuple[ast.AST, Values]]:
+        """What a list or dictionary is known to hold, each with the node that puts it there."""
+        for holder in self._holders(value) if self._is_table(value) else ():
+            for name, entries in self._fields.get(holder, {}).items():
+                if name.startswith("["):
+                    yield from (
+                        (self._definition_nodes[key], self.ordered(it)) for key, it in entries.items()
+                    )
+
     def contents(self, values: Values) -> Values:
         """Values with all that they hold: elements of containers, at any depth."""
         found = set(values)
@@ -1600,43 +2387,88 @@ class Program:
         known = self._entering.get(id(node))
         if known is not None:
             return known
-        calls = (self._calls.get(id(inner)) for inner in self.descendants(node))
-        found: frozenset[int] = frozenset().union(
-            *(self._entered(call) for call in calls if call is not None)
-        )
+        entered: set[int] = set()
+        for inner in self.descendants(node):
+            call = self._calls.get(id(inner))
+            if call is not None:
+                entered |= self._entered(call)
+            elif isinstance(inner, ast.FunctionDef) and self._runs_itself(inner):
+                entered.add(self.by_node[id(inner)].index)
+            if id(inner) in self._implicit:
+                entered |= self._implicit[id(inner)]
+        found = frozenset(entered)
         if id(node) in self.nodes:
             self._entering[id(node)] = found
         return found
+
+    def _runs_itself(self, node: ast.FunctionDef) -> bool:
+        """Whether a decorator calls the function that it is given, where the file is run: ``@experiment.automain``."""
+        values = (it for decorator in node.decorator_list for it in self.values(decorator))
+        return any(full_name(value) in RUNNING_DECORATORS for value in values)
 
     def _entered(self, call: Call) -> set[int]:
         found: set[int] = set()
         passed = [value for argument in handed(call.node) for value in self.values(argument)]
         outside = any(isinstance(callee, Ext | Member | Made) for callee in call.callees)
+        outside = outside and not any(name.startswith(ASKING) for name in call.names)
         for value in (*call.callees, *(passed if outside else ())):
-            match value:
-                case Func():
-                    found.add(value.scope)
-                case Bound():
-                    found.add(value.func.scope)
-                case Cls():
-                    found |= self.methods(Inst(value, id(call.node)), "__init__", call.node)
-                case Inst() if value in call.callees:
-                    found |= self.methods(value, "__call__", call.node) | self.methods(
-                        value, "forward", call.node
-                    )
-                case Made(name="functools.partial"):
-                    found |= self._partial(value)
-                case Made() if value in call.callees:
-                    found |= set().union(*self.steps(value).values())
+            found |= self._functions(value, call.node, value in call.callees)
+        if call.names & COMMANDS:
+            found |= self._commanded(call, passed)
+        if call.names & RUNS:
+            modules = (it.owner for it in self.values(call.node) if isinstance(it, Names))
+            found |= {
+                self.modules[it.path].index
+                for it in modules
+                if isinstance(it, Mod) and it.path in self.modules
+            }
+        if self._held:
+            found |= {it.scope for it in self._run_by_holder(call, passed) if isinstance(it, Func)}
+        for index in list(found):
+            found |= self._wrappers.get(index, set())
         return found
 
-    def _partial(self, made: Made) -> set[int]:
-        """The functions behind ``functools.partial(function, …)``."""
-        found: set[int] = set()
-        for value in self._argument_values(made, 0):
-            function = value.func if isinstance(value, Bound) else value
-            found |= {function.scope} if isinstance(function, Func) else set()
-        return found
+    def _functions(self, value: Value, node: ast.AST, called: bool, depth: int = 0) -> set[int]:
+        """The functions that calling a value enters."""
+        match value:
+            case Func():
+                return {value.scope}
+            case Bound():
+                return {value.func.scope}
+            case Cls():
+                made = Inst(value, id(node))
+                return set().union(*(self.methods(made, name, node) for name in CONSTRUCTING))
+            case Inst() if called:
+                return self.methods(value, "__call__", node) | self.methods(value, "forward", node)
+            case Made() if called and value.name == WRAP:
+                return set().union(*self.steps(value).values())
+            case Made(name="functools.partial") if depth < 3:
+                targets = self._argument_values(value, 0)
+                return set().union(*(self._functions(it, node, called, depth + 1) for it in targets))
+        return set()
+
+    def _commanded(self, call: Call, passed: list[Value]) -> set[int]:
+        """The functions that a command line may choose: those given, all methods of a class, all of the module."""
+        owners = {it for it in passed if isinstance(it, Cls | Inst)}
+        held = self.contents(frozenset(passed))
+        if not handed(call.node):
+            held |= self._members(frozenset([Mod(call.scope.file.path)]), UNKNOWN, call.node)
+        methods = self._members(frozenset(owners), UNKNOWN, call.node)
+        functions = (it.func if isinstance(it, Bound) else it for it in held | methods)
+        return {it.scope for it in functions if isinstance(it, Func)}
+
+    def _run_by_holder(self, call: Call, passed: list[Value]) -> Values:
+        """The functions that an object knows which is called, or a method of it, unless it is told them here."""
+        around = self.parents[id(call.node)]
+        decorates = call.node in getattr(around, "decorator_list", ())
+        if decorates or any(isinstance(it, Func) or it in self._held for it in passed):
+            return NOTHING
+        owners = set()
+        for callee in call.callees:
+            while isinstance(callee, Member):
+                callee = callee.owner
+            owners.add(callee)
+        return closure(frozenset(owners), lambda it: self._held.get(it, ())) - owners
 
     def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
         """The functions behind a callee, the object of each, and whether that is its first parameter."""
@@ -1705,6 +2537,14 @@ def _asks_for_wrap(test: ast.expr) -> bool:
         case ast.Call(func=ast.Name(id="isinstance"), args=[_, kind]):
             return "DataParallel" in ast.unparse(kind)
     return False
+
+
+def _is_enumeration(base: Value) -> bool:
+    return isinstance(base, Ext) and base.name in ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.StrEnum")
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
 
 
 def _is_string(node: ast.expr) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
-from dp2ddp.analyse.link import LOADER, Call, Inst, Values, full_name
+from dp2ddp.analyse.link import IMPORTING, LOADER, Call, Inst, Values, full_name
 from dp2ddp.analyse.samples import HANDED_ON
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
@@ -24,7 +24,6 @@ JOINING = {"torch.stack", "torch.cat", "torch.concat"}
 # What makes a picture of a tensor, or saves one, and what only hands it on to that.
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
-IMPORTING = {"importlib.import_module", "builtins.__import__"}
 COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
 
 

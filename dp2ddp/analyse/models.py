@@ -20,6 +20,7 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, r
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
+    ASKING,
     DDP_WRAPS,
     FUNCTION,
     STEPS,
@@ -33,7 +34,7 @@ from dp2ddp.analyse.link import (
     full_name,
     handed,
 )
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Wrap
+from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
@@ -71,6 +72,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
                 "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
             )
+        yield from _handed_over(context, call)
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
@@ -86,12 +88,32 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
-    for call in context.wraps if context.backwards and not context.scripts and not started else ():
+    for call in context.wraps if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
+            yield from _unused(context, call)
+
+
+def _unused(context: Context, call: Call) -> Iterator[Unused]:
+    """A wrap that no program runs and trains: worth an error only where nothing else is there to be converted."""
+    runs = any(id(call.node) in context.program_runs(file) for file in context.program.files)
+    if context.scripts and runs:
+        return
+    noted = bool(context.scripts) or runs
+    message = "no program that runs this wrap and trains was found"
+    help = "" if runs else "pass the script that is started, too"
+    problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
+    yield Unused(**context.place(call.node), problem=problem)
+
+
+def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
+    """nn.DataParallel itself, given to something outside: ``partial(nn.DataParallel, device_ids=ids)``."""
+    outside = {name for name in call.names - {WRAP} if not name.startswith(ASKING)}
+    for argument in handed(call.node) if outside else ():
+        if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
             yield context.obstacle(
                 call.node,
-                "no program that runs this wrap and trains was found",
-                "pass the script that is started, too",
+                f"nn.DataParallel is given to {sorted(outside)[0]}(), and what that makes of it is not followed",
+                "call nn.DataParallel where the model is wrapped",
             )
 
 

@@ -129,7 +129,7 @@ def _before_the_start(context: Context, node: ast.stmt, scripts: Iterable[Script
     return program.scope(node).is_module and all(
         at.path == script.path and at.span.line < script.at.span.line
         for script in scripts
-        if script.path in context.run_by(node)
+        if script.program in context.run_by(node)
     )
 
 

@@ -13,6 +13,7 @@ from dp2ddp.analyse.context import WRAPPERS, Context
 from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import (
     LOADER,
+    OPTIONS,
     Bound,
     Call,
     Cls,
@@ -87,7 +88,6 @@ HOOKING = {"register_forward_hook", "register_forward_pre_hook", "register_full_
 INITIALISED = {"data", "requires_grad", "inplace"}
 # What a module hands out of itself: every process has the same.
 OF_THE_MODEL = {"parameters", "named_parameters"}
-OPTIONS = ("argparse.", "yacs.", "yaml.", "json.", "easydict.", "omegaconf.", "configparser.")
 GIVEN = "something of the batch"
 """What stands for an argument that is no literal, and not None."""
 DEPTH = 120

@@ -66,15 +66,19 @@ def _unreadable(file: Unreadable) -> str:
 
 def _script(script: Script, path: Path) -> list[str]:
     """What becomes of a program, and how it is started then, at its new place."""
-    name, edits = shown(script.path), _count(script.edits, "edit")
+    name, edits = script.command or shown(script.path), _count(script.edits, "edit")
     if not script.converted:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
     lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {_tier(script)}"]
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
-        lines.append(f"  start it with: python {target} ...  (one process per GPU)")
-        lines.append(f"             or: torchrun --nproc-per-node N {target} ...")
+        alone, several = f"python {target}", target
+        if script.command:
+            alone = shlex.quote(script.command)
+            several = f"--no-python {alone}"
+        lines.append(f"  start it with: {alone} ...  (one process per GPU)")
+        lines.append(f"             or: torchrun --nproc-per-node N {several} ...")
     return lines
 
 

@@ -11,7 +11,7 @@ both just go on. Where an option lets the program start ranks by itself, that di
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Script
+from dp2ddp.facts import Facts, Late, Script
 from dp2ddp.plan import AddImport, Anchor, Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
@@ -45,18 +45,26 @@ OPTIONS = ("devices", "num_machines", "machine_rank", "dist_url", "processes", "
 
 
 def check(facts: Facts) -> Iterator[Finding]:
-    for script in facts.scripts:
-        if script.problem:
-            yield from trouble(facts, script)
-        elif not script.done:
-            yield finding(script.at, "this program trains in one process", "", _edits(script))
-    for late in {script.late: None for script in facts.scripts if script.late and not script.done}:
-        holes = {"ddp": late.ddp, "devices": late.devices}
-        edits = (
-            Insert(late.at, "{ddp}.use_devices({devices})", holes, after=late.after),
-            runtime_import(late.path, late.ddp),
-        )
-        yield finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
+    found = (it for script in facts.scripts for it in _findings(facts, script))
+    yield from {(it.location, it.message): it for it in found}.values()  # programs may start at one place
+
+
+def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
+    if script.problem:
+        yield from trouble(facts, script)
+    elif not script.done:
+        yield finding(script.at, "this program trains in one process", "", _edits(script))
+        if script.late is not None:
+            yield _chosen_late(script.late)
+
+
+def _chosen_late(late: Late) -> Finding:
+    holes = {"ddp": late.ddp, "devices": late.devices}
+    edits = (
+        Insert(late.at, "{ddp}.use_devices({devices})", holes, after=late.after),
+        runtime_import(late.path, late.ddp),
+    )
+    return finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
 
 
 def _edits(script: Script) -> tuple:

@@ -174,6 +174,13 @@ PROGRAMS = [
     Program("parallel_criterion", "", "segmenter.pth", says="^epoch|^valid", losses=True),
     Program("graph_batches", "", "graphs.pt", says="^epoch", losses=True),
     Program("lbfgs", "", "results/surface.pth", says="^epoch", planned=True, skips=True),
+    Program("entry_point", "--gpus RANKS", "runs/best.pth", says="^epoch"),
+    Program("registry", "", "last.pth", says="^epoch", planned=True),
+    Program(
+        "registry", "--model bag --dataset largest", "last.pth", says="^epoch", planned=True, processes=(2,)
+    ),
+    Program("config_dict", "small", "small.pt", says="^epoch", planned=True),
+    Program("config_dict", "deep find", "deep.pt", says="^epoch|^start", planned=True, processes=(2,)),
 ]
 
 
