@@ -5,6 +5,7 @@ In a plain process everything works as if it were not there.
 """
 
 from .arguments import take_local_rank
+from .aside import is_initialized, stand_aside, watch_in_helpers
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
@@ -25,6 +26,7 @@ from .shard import divide_batches, shard, shard_batches
 from .start import init, launch
 
 take_local_rank()
+watch_in_helpers()
 
 __all__ = [
     "DataParallel",
@@ -40,6 +42,7 @@ __all__ = [
     "get_rank",
     "get_world_size",
     "init",
+    "is_initialized",
     "is_main_process",
     "launch",
     "local_batch_size",
@@ -52,6 +55,7 @@ __all__ = [
     "shard",
     "shard_batches",
     "shared_seed",
+    "stand_aside",
     "strip_module_prefix",
     "sum",
     "sync_gradients",

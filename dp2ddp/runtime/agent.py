@@ -15,11 +15,23 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from . import loopback, machines, ranks, teardown
+from . import aside, loopback, machines, places, ranks, teardown
 from .messages import say
 from .options import Options
 
 _FOLDER = os.getcwd()  # where the command was given, if the program changes its folder later
+
+# Puts what torch's agent says of a rank out of the program's sight, and becomes the program. A program that has a
+# distributed branch of its own, and chooses it by these variables, chooses as it did when it was started alone.
+_BECOME = f"""
+import json, os, sys
+prefixes = ("GROUP_", "ROLE_", "TORCHELASTIC_")
+names = {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}}
+kept = {{name: os.environ.pop(name) for name in list(os.environ) if name in names or name.startswith(prefixes)}}
+os.environ[{places.KEPT!r}] = json.dumps(kept)
+os.environ[{ranks.OWNER!r}] = str(os.getpid())
+os.execv(sys.argv[1], sys.argv[1:])
+"""
 
 
 def start(options: Options) -> NoReturn:
@@ -31,6 +43,7 @@ def start(options: Options) -> NoReturn:
     command = _command()
     link = machines.meet(options)
     count = options.process_count()
+    os.environ[aside.BEFORE] = aside.as_started()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5")
@@ -84,7 +97,9 @@ def _run(command: list[str], options: Options, link: machines.Link, folder: str)
     try:
         with _signals(stop):  # torch's agent sets the same, but later
             link.watch()
-            elastic_launch(config, command[0])(*command[1:])
+            become = (sys.executable, "-I", "-S", "-c", _BECOME) if os.name == "posix" else ()
+            entry, *rest = (*become, *command)
+            elastic_launch(config, entry)(*rest)
     except ChildFailedError as error:
         failure = _first(error.failures, options)
         teardown.end_workers(error.failures.values())

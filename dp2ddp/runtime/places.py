@@ -5,6 +5,7 @@ Read in this order: torchrun's (also ``torch.distributed.launch`` and what peopl
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import zlib
@@ -13,6 +14,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 Variables = Mapping[str, str]
+
+KEPT = "DP2DDP_PLACE"
+"""Where a rank keeps its place: JSON, in torchrun's words. The program sees none of these variables in ranks that
+the runtime's own agent starts: one that would choose a distributed branch of its own by them goes on as it did.
+"""
 
 # Slurm numbers its own steps (batch script, shell of `salloc`, …) down from here; a batch script may see them as
 # negative numbers.
@@ -40,6 +46,11 @@ class Seat:
     local_rank: int
     local_world_size: int
     machine: int
+
+
+def variables(environment: Variables) -> Variables:
+    """What an environment says of a rank, with what the rank has kept of it."""
+    return {**environment, **json.loads(environment.get(KEPT, "{}"))}
 
 
 def read(variables: Variables) -> Place | None:

@@ -6,6 +6,7 @@ Open MPI or Slurm gives its ranks, else as the only process there is.
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 
@@ -104,7 +105,7 @@ def first_of_machine() -> int:
 
 
 def take_seat(seats: list[places.Seat], address: str | None = None, port: int | None = None) -> None:
-    """Write this rank's place into its environment, in torchrun's words: its DataLoader workers ask there.
+    """Keep this rank's place in its environment: its DataLoader workers ask there.
 
     Args:
         seats: of all ranks.
@@ -121,9 +122,11 @@ def take_seat(seats: list[places.Seat], address: str | None = None, port: int | 
         "GROUP_RANK": seat.machine,
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
-        OWNER: os.getpid(),
     }
-    os.environ.update({name: str(value) for name, value in found.items() if value is not None})
+    kept = json.loads(os.environ.get(places.KEPT, "{}"))
+    kept |= {name: str(value) for name, value in found.items() if value is not None}
+    os.environ[places.KEPT] = json.dumps(kept)
+    os.environ[OWNER] = str(os.getpid())
 
 
 def has_group() -> bool:
@@ -133,8 +136,10 @@ def has_group() -> bool:
 
 def step_aside(aside: bool) -> None:
     """Leave ranks and their group to the program, in this process and in those that it starts; or no longer."""
+    global _chosen, _first
     if aside:
         os.environ[ASIDE] = "1"
+        _chosen = _first = None
     else:
         os.environ.pop(ASIDE, None)
 
@@ -178,7 +183,12 @@ def place() -> places.Place | None:
     Raises:
         ValueError: a variable makes no sense.
     """
-    return None if stands_aside() or is_foreign() else places.read(os.environ)
+    return None if stands_aside() or is_foreign() else places.read(places.variables(os.environ))
+
+
+def kept_local_rank() -> int:
+    """The local rank that the environment speaks of, of whichever process."""
+    return int(places.variables(os.environ).get("LOCAL_RANK", "0"))
 
 
 def is_foreign() -> bool:

@@ -17,7 +17,7 @@ from datetime import timedelta
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from . import lines, messages, ranks
+from . import lines, messages, places, ranks
 
 SILENCE = 20.0  # seconds that a server which listens may take to answer
 WHILE = 1.0  # seconds after which a rank that waits tells the others
@@ -40,8 +40,9 @@ def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
     """
     global _store
     _calls.clear()
-    serve = ranks.get_rank() == 0 and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    said = places.variables(os.environ)
+    serve = ranks.get_rank() == 0 and said.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    attempt = said.get("TORCHELASTIC_RESTART_COUNT", "0")
     _store = dist.PrefixStore(f"dp2ddp/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
     return dist.PrefixStore(f"group/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
 

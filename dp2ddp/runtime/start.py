@@ -9,7 +9,6 @@ agent and in every rank.
 from __future__ import annotations
 
 import inspect
-import os
 import socket
 from collections.abc import Callable
 from dataclasses import replace
@@ -19,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import agent, debug, loopback, options, places, ranks, rendezvous, seeds, teardown
+from . import agent, aside, debug, loopback, options, places, ranks, rendezvous, seeds, teardown
 from .messages import say
 from .options import PATIENCE, Devices, Options
 
@@ -140,6 +139,7 @@ def init(
     if ranks.has_group():
         _take_place_in_given_group()
         return
+    aside.begin()
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
     debug.begin(wanted.timeout)
     place = ranks.place()
@@ -245,7 +245,7 @@ def _join_alone(wanted: Options) -> None:
     """Make a process group of this process alone: no port, no other process."""
     gpus = wanted.gpus()
     if gpus and ranks.is_foreign():  # a program that a rank started computes where the rank does
-        gpus = [gpus[int(os.environ.get("LOCAL_RANK", "0")) % len(gpus)]]
+        gpus = [gpus[ranks.kept_local_rank() % len(gpus)]]
     ranks.choose_device(gpus[0] if gpus else None)
     nccl = gpus and dist.is_nccl_available()
     backend = wanted.backend or ("cpu:gloo,cuda:nccl" if nccl else "gloo")
