@@ -150,7 +150,7 @@ def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:
 
 def _idle(project: Project, facts: Facts, scripts: Iterable[Start]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
-    used = {path for script in scripts for path in script.reaches}
+    used = facts.beside.union(*(script.reaches for script in scripts))
     wraps = {wrap.path for wrap in facts.wraps}
     for path in project.asked:
         file = project.files.get(path)

@@ -113,7 +113,8 @@ class Wrap(Fact):
 
     ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
     a move is chained to the wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name
-    ``target`` ``after`` a statement.
+    ``target`` ``after`` a statement. ``otherwise``: the parts of a call that wraps it for ranks of the program's own,
+    too, by a class that is chosen elsewhere.
     """
 
     module: Anchor
@@ -126,6 +127,7 @@ class Wrap(Fact):
     dim: Anchor | None = None
     after: Anchor | None = None
     target: str = ""
+    otherwise: tuple[tuple[str, Anchor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -406,13 +408,26 @@ class Precision(Fact):
 
 
 @dataclass(frozen=True)
+class OwnGroup(Fact):
+    """A call that asks whether there is a process group; or a statement that ``starts`` ranks of the program's own.
+
+    Starts that the runtime sees by itself are none.
+    """
+
+    starts: bool = False
+
+
+@dataclass(frozen=True)
 class Obstacle(Fact):
     """Code that is in the way of a conversion, or worth a look after it."""
 
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that is known about a project."""
+    """Everything that is known about a project.
+
+    ``beside``: the programs that stay as they are, as they have DistributedDataParallel already.
+    """
 
     scripts: tuple[Script, ...] = ()
     wraps: tuple[Wrap, ...] = ()
@@ -434,12 +449,14 @@ class Facts:
     numbers: tuple[Number, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
+    groups: tuple[OwnGroup, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+    beside: frozenset[Path] = frozenset()
 
     @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
-        groups = (getattr(self, name) for name in self.__dataclass_fields__)
+        groups = (getattr(self, name) for name in self.__dataclass_fields__ if name != "beside")
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
 
     def tiers(self, fact: Fact) -> frozenset[Tier]:

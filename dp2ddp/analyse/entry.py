@@ -8,7 +8,8 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.branches import OPTION, condition, is_options, subject
+from dp2ddp.analyse.answers import OPTION, is_options
+from dp2ddp.analyse.branches import condition, subject
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
@@ -189,9 +190,7 @@ def _script(context: Context, file: SourceFile) -> Script:
     if (test := _condition(context, devices)) is not None:
         chosen = f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"  # type: ignore[arg-type]
     imports = _imports(context, devices.expression, file)
-    enabled = condition(context, begin.statement)
-    if enabled is None:
-        return _unchosen(fact(begin.statement, "init"))
+    enabled = condition(context, begin.statement) or ""
     if call is None or enabled:
         moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
         more = {"devices": chosen, "moved": moved, "imports": imports, "enabled": enabled}
@@ -233,14 +232,6 @@ def _choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
             if id(statement) in runs and is_options(context, target.value):
                 if subject(context, statement.value) != literal.subject:
                     yield statement
-
-
-def _unchosen(script: Script) -> Script:
-    problem = Problem(
-        "the option that chooses the distributed branch beside has no name where the ranks start",
-        "parse the options before anything is printed, written, downloaded or drawn",
-    )
-    return replace(script, problem=problem)
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,6 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted, root_name
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
-    DDP_WRAPS,
     FUNCTION,
     WRAP,
     Call,
@@ -71,12 +70,6 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     f"{callee.name} is not torch's DataParallel",
                     "use nn.DataParallel itself, or convert this model by hand",
                 )
-        if call.names & DDP_WRAPS and context.runs_in_training(call.node):
-            yield context.obstacle(
-                call.node,
-                "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
-                "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
-            )
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
             if context.is_wrapped(program.values(target.value)):
@@ -90,7 +83,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 )
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
-    for call in context.wraps if context.backwards and not context.scripts and not started else ():
+    there = context.scripts or context.beside or started
+    for call in context.wraps if context.backwards and not there else ():
         if not context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
@@ -340,7 +334,10 @@ def _is_wrap(base: object) -> bool:
 def _looks_alike(name: str) -> bool:
     last = name.rpartition(".")[2]
     return (
-        "DataParallel" in last and name != WRAP and name not in DDP_WRAPS and not name.startswith("dp2ddp.")
+        "DataParallel" in last
+        and "DistributedDataParallel" not in last
+        and name != WRAP
+        and not name.startswith("dp2ddp.")
     )
 
 
@@ -378,6 +375,10 @@ def _wrap(context: Context, call: Call) -> Wrap:
             wrap, problem=Problem("batches are split along another dimension than 0", "", SHARDED_ONLY)
         )
     statement = program.statement(call.node)
+    if context.branches is not None and anchor in context.branches.mixed:
+        message = "the class that wraps the model is chosen elsewhere, for a distributed branch beside, too"
+        problem = _unclear(message, "wrap it in a statement of its own for each")
+        return replace(wrap, problem=problem, otherwise=tuple(_parts(context, call.node)))
     if is_inserted(statement):
         return _in_place_of_calls(context, wrap, module, statement)
     outer = _outermost(context, call.node)
@@ -392,6 +393,13 @@ def _wrap(context: Context, call: Call) -> Wrap:
         device = _asked_about(context, statement) or device
     at = program.anchor(outer.node)
     return replace(wrap, at=at, device=device, moves=moves, moved=outer.moved, condition=condition)
+
+
+def _parts(context: Context, call: ast.Call) -> Iterator[tuple[str, Anchor]]:
+    """The function of a call and its arguments, with what stands before each."""
+    yield "", context.program.anchor(call.func)
+    yield from (("", context.program.anchor(argument)) for argument in call.args)
+    yield from ((f"{it.arg}=", context.program.anchor(it.value)) for it in call.keywords)
 
 
 def _in_place_of_calls(context: Context, wrap: Wrap, module: ast.expr, statement: ast.stmt) -> Wrap:
@@ -606,9 +614,9 @@ def _condition(
             if not is_true(around.test) and not _wraps_always(context, around, statement):
                 ifs.append((around, inside))
         inside = around
-    alone = not branches.is_shared(context, statement)
-    if not ifs and alone:
+    if not ifs:
         return None
+    alone = not branches.is_shared(context, statement)
     beside = context.branches is not None and context.run_by(statement) & context.branches.scripts
     if beside and not (alone and len(ifs) == 1 and _goes(context, ifs[0][0], statement)):
         return _beside(context, ifs, outermost, statement)
@@ -765,13 +773,16 @@ def _beside(
 ) -> Condition | Problem:
     """The conditions that choose between DataParallel and a distributed branch: it is wrapped after them."""
     guard = branches.condition(context, statement)
-    if guard is None or outermost is None or not isinstance(statement, ast.Assign):
+    if guard is None:
+        guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
+    if outermost is None or not isinstance(statement, ast.Assign):
         return _unclear(
-            "a distributed branch stands beside, and its option has no name here", "take the option along"
+            "the wrap is not an assignment of its own under a condition, and a distributed branch comes by it, too",
+            "assign the wrapped model there",
         )
     target = statement.targets[0]
     for around, branch in ifs:
-        if not _is_about_gpus(context, around, branch):
+        if not _is_about_gpus(context, around, branch) and not is_choice(context, around.test):
             target = _whole(context, around, branch, target)
         if target is None:
             return _unclear(

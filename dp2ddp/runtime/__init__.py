@@ -21,6 +21,7 @@ from .ranks import (
     get_rank,
     get_world_size,
     is_main_process,
+    stands_aside,
 )
 from .shard import divide_batches, shard, shard_batches
 from .start import init, launch
@@ -56,6 +57,7 @@ __all__ = [
     "shard_batches",
     "shared_seed",
     "stand_aside",
+    "stands_aside",
     "strip_module_prefix",
     "sum",
     "sync_gradients",

@@ -69,7 +69,7 @@ def watch() -> None:
 
 
 def watch_in_helpers() -> None:
-    """The same in a process that multiprocessing has started for one of the agent's ranks: it may be the program's own."""
+    """The same in a process that multiprocessing has started for one of the agent's ranks: it may be one of its own."""
     if ranks.AGENT in os.environ and ranks.is_helper():
         watch()
 
@@ -106,7 +106,9 @@ def stand_aside() -> None:
         return
     count, own = ranks.get_world_size(), ranks.AGENT in os.environ
     if own and count > 1 and ranks.is_main_process():
-        say(f"{lines.site()} starts processes of the program's own: of the {count} here, only this one goes on")
+        say(
+            f"{lines.site()} starts processes of the program's own: of the {count} here, only this one goes on"
+        )
     teardown.leave()
     for undo in _undone:
         undo()
