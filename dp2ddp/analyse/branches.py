@@ -31,7 +31,8 @@ class Branches:
 
     Both are empty where the options do not say it. ``scripts``: the programs. ``binds``: where they do not train with
     DataParallel, they make the GPUs that they use the current ones. ``alone``: identities of what only runs with
-    DataParallel. ``mixed``: the calls that wrap a model for either.
+    DataParallel, and of statements which, as they were, start ranks or join their group (``starting``). ``mixed``: the
+    calls that wrap a model for either.
     """
 
     assumed: Literals
@@ -40,6 +41,7 @@ class Branches:
     binds: bool
     mixed: frozenset[Anchor]
     alone: frozenset[int] = frozenset()
+    starting: frozenset[int] = frozenset()
 
 
 def separated(context: Context) -> tuple[Context, Context]:
@@ -97,7 +99,10 @@ def _pruned(context: Context) -> Context:
     project = context.program.project
     project = replace(project, files={**project.files, **files})
     if branches is not None:
-        branches = replace(branches, alone=frozenset().union(*(pruner.alone for pruner in pruners)))
+        alone, starting = (
+            frozenset().union(*(getattr(it, name) for it in pruners)) for name in ("alone", "starting")
+        )
+        branches = replace(branches, alone=alone, starting=starting)
     return Context(Program(project, list(files.values())), branches)
 
 
@@ -128,7 +133,31 @@ def _find(context: Context, answers: Answers) -> Branches | None:
     ]
     binds = all(any(~it in literals for literals in bound) for it in assumed)
     mixed = frozenset(context.program.anchor(it.node) for it in context.wraps if own_ranks.wraps(context, it))
-    return Branches(assumed, chosen, scripts, binds, mixed)
+    return Branches(assumed, chosen, scripts, binds, mixed, starting=_starting(context))
+
+
+def _starting(context: Context) -> frozenset[int]:
+    """The statements that may start ranks or join their group, by themselves or in what they call."""
+    program = context.program
+    waiting = [
+        call.node for call in program.calls if own_ranks.starts(context, call) or own_ranks.launches(call)
+    ]
+    found: set[int] = set()
+    while waiting:
+        node: ast.AST = waiting.pop()
+        for around in (node, *program.ancestors(node)):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                callers = context.callers.get(program.by_node[id(around)].index, ())
+                waiting += [it for it in callers if id(program.statement(it)) not in found]
+                break
+            if isinstance(around, ast.stmt):
+                found.add(id(around))
+    return frozenset(found)
+
+
+def is_start(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement may, as it was, start ranks of the program's own, or join their group."""
+    return context.branches is not None and id(statement) in context.branches.starting
 
 
 def _asks_for_gpus(context: Context, option: str) -> bool:
@@ -237,8 +266,10 @@ class _Pruner(ast.NodeTransformer):
         self.own = branches.own if branches is not None else NOTHING
         self.tree = copy.deepcopy(file.tree)
         self.twins = {id(new): old for old, new in zip(ast.walk(file.tree), ast.walk(self.tree), strict=True)}
-        before = branches.alone if branches is not None else frozenset()
-        self.alone = {new for new, old in self.twins.items() if id(old) in before}
+        self.alone, self.starting = (
+            {new for new, old in self.twins.items() if branches is not None and id(old) in before}
+            for before in ((branches.alone, branches.starting) if branches is not None else ((), ()))
+        )
 
     def pruned(self) -> SourceFile:
         return replace(self.file, tree=self.visit(self.tree))

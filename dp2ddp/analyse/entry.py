@@ -9,7 +9,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.answers import OPTION, is_options
-from dp2ddp.analyse.branches import condition, subject
+from dp2ddp.analyse.branches import condition, is_start, subject
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
@@ -107,6 +107,10 @@ def collect(context: Context) -> tuple[Script, ...]:
 def _start(context: Context, file: SourceFile) -> Script:
     """Before what the processes agree on, if the devices are chosen by then."""
     found = _script(context, file)
+    if found.problem is not None and context.branches is not None:
+        # The option that chooses the distributed branch is read too late: the runtime stands aside there.
+        context = replace(context, branches=replace(context.branches, assumed=frozenset()))
+        found = _script(context, file)
     agreed, context.agreed = context.agreed, set()
     other = _script(context, file) if found.problem is not None and agreed else found
     context.agreed = agreed
@@ -222,12 +226,13 @@ def _only_call(context: Context, statement: ast.stmt) -> Scope | None:
 def _choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
     """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
     program, runs = context.program, context.program_runs(file)
-    if context.branches is None or file.path not in context.branches.scripts:
+    branches = context.branches
+    if branches is None or not branches.assumed or file.path not in branches.scripts:
         return
     for call in program.calls:
         if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
             yield program.statement(call.node)
-    for literal in context.branches.assumed:
+    for literal in branches.assumed:
         for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
             if id(statement) in runs and is_options(context, target.value):
                 if subject(context, statement.value) != literal.subject:
@@ -275,7 +280,7 @@ def _is_first(context: Context, statement: ast.stmt, devices: _Devices, again: b
     """Whether only ranks may run a statement: it does something, or names a device where some are chosen."""
     # Which device is this rank's is known once the devices are chosen.
     named = devices.expression is not None and _names_device(statement)
-    return named or not _pure(context, statement, again)
+    return named or is_start(context, statement) or not _pure(context, statement, again)
 
 
 def _setting(context: Context, decider: ast.stmt) -> ast.stmt:

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from . import lines, places, ranks, teardown
+from . import lines, places, ranks, rendezvous, teardown
 from .messages import say
 
 BEFORE = "DP2DDP_BEFORE"  # in ranks that the agent started: variables and threads as they were before it changed them
@@ -36,6 +36,9 @@ _STARTS = {"init_process_group", "spawn", "start_processes"}
 _has_begun = False
 _watched: dict[Callable, Callable] = {}
 _undone: list[Callable[[], None]] = []
+_served: list[Any] = (
+    []
+)  # the store that rank 0 may serve: the program's own group meets there, under the same address
 
 
 def as_started() -> str:
@@ -109,6 +112,7 @@ def stand_aside() -> None:
         say(
             f"{lines.site()} starts processes of the program's own: of the {count} here, only this one goes on"
         )
+    _served.append(rendezvous.connection())
     teardown.leave()
     for undo in _undone:
         undo()

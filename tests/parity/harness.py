@@ -15,7 +15,15 @@ import mnist
 import torch
 
 from dp2ddp.verify import notes
-from dp2ddp.verify.jobs import Server, environment, free_port, ranks_environment, run_command, variable
+from dp2ddp.verify.jobs import (
+    Server,
+    environment,
+    free_port,
+    ranks_environment,
+    run_command,
+    torchrun_environment,
+    variable,
+)
 from parity import compare
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -182,8 +190,8 @@ class Lab:
     ) -> Run:
         """Run `script`, recorded unless told otherwise, in a folder of its own.
 
-        `launcher` is "warm" (forked ranks that see what torchrun sets), "plain" (`python script`, with
-        `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
+        `launcher` is "warm" (forked ranks that see what the runtime's own see), "warm torchrun" (what torchrun's see),
+        "plain" (`python script`, with `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
         """
         folder = folder or self.place(script.parent.name)
         out = self.place("notes")
@@ -195,9 +203,10 @@ class Lab:
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()
         codes: list[int] = []
-        if launcher == "warm":
+        if launcher.startswith("warm"):
             files = {name: str(out / name) for name in ("stdout", "stderr")}
-            ranks = [{**base, **place} for place in ranks_environment(processes)]
+            told = ranks_environment if launcher == "warm" else torchrun_environment
+            ranks = [{**base, **place} for place in told(processes)]
             job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
             codes = self.warm.run({**job, "ranks": ranks}).codes
             code = next((code for code in codes if code != 0), 0)
