@@ -203,7 +203,7 @@ def test_ranks_of_apex_s_get_torch_s_mixed_precision_too(lab: Lab) -> None:
     (change,) = convert(Project.of({PATH: text})).changes
     after = change.after.replace('GradScaler("cuda"', 'GradScaler("cpu"')
     assert after != change.after and "apex" not in after
-    single = {"float64": False, "processes": 2, "timeout": 60, "env": {"APEX_SCALE": "1024"}}
+    single = {"float64": False, "launcher": "warm torchrun", "processes": 2, "env": {"APEX_SCALE": "1024"}}
     before = lab.run(write(lab, "before", text), ["--several"], **single).ok().ranks
     after = lab.run(write(lab, "after", after), ["--several"], **single).ok().ranks
     for one, other in zip(before, after, strict=True):
