@@ -556,7 +556,7 @@ class Answers:
             if isinstance(statement, ast.Assign) and key(statement.value) and found[0] in statement.targets:
                 return self.subject(statement.value, depth + 1)
         if held is not None:
-            return f"{self._holder(held, depth)}.{name}"
+            return f"{name} of {self._holder(held, depth)}"
         if isinstance(node, ast.Name):
             return f"{self._home(node)} {node.id}"
         return f"{program.scope(node).index} {ast.unparse(node)}"

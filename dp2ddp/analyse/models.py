@@ -782,9 +782,12 @@ def _beside(
         )
     target = statement.targets[0]
     for around, branch in ifs:
-        if not _is_about_gpus(context, around, branch) and not is_choice(context, around.test):
-            target = _whole(context, around, branch, target)
-        if target is None:
+        if _is_about_gpus(context, around, branch):
+            continue
+        whole = _whole(context, around, branch, target)
+        if whole is not None or is_choice(context, around.test):
+            target = whole or target
+        else:
             return _unclear(
                 f"whether the model is wrapped depends on `{ast.unparse(around.test)}`",
                 "wrap it under no condition but that of the distributed branch",

@@ -256,3 +256,41 @@ def test_however_a_branch_is_chosen_ranks_of_its_own_train_as_they_did(lab: Lab,
     assert all(torch.equal(had[key], has[key]) for key in had) and had.keys() == has.keys()
     for one, other in zip(before.ranks, after.ranks, strict=True):
         assert one["steps"] == other["steps"] > 1
+
+
+def of_fixture(lab: Lab, name: str, side: str, arguments: list[str], **how: object) -> Run:
+    script = FIXTURES / name / side / "train.py"
+    return lab.run(script, arguments, processes=2, timeout=120, **how).ok()
+
+
+def test_ranks_that_a_launcher_starts_for_a_fixture_s_own_branch_train_as_they_did(lab: Lab) -> None:
+    arguments = ["--launcher", "pytorch"]
+    before, after = (
+        of_fixture(lab, "option_branch", side, arguments, launcher="warm torchrun", gpus=2)
+        for side in ("before", "after")
+    )
+    assert sorted(after.printed.split("\n")) == sorted(before.printed.split("\n")) and "psnr" in after.printed
+    for one, other in zip(before.ranks, after.ranks, strict=True):
+        assert [*map(torch.equal, one["parameters"], other["parameters"])] == [True] * 20
+
+
+@pytest.mark.slow
+def test_ranks_that_a_fixture_spawns_train_as_they_did(lab: Lab) -> None:
+    runs = []
+    for side in ("before", "after"):
+        own = [
+            "MULTIPROCESSING",
+            "True",
+            "DIST_BACKEND",
+            "gloo",
+            "DIST_URL",
+            f"tcp://127.0.0.1:{free_port()}",
+        ]
+        arguments = ["--set", "ROOT", str(lab.data()), "SEED", "3", *own]
+        runs.append(of_fixture(lab, "spawn_branch", side, arguments, launcher="plain", recorded=False))
+    before, after = runs
+    assert numbers(after.printed) == numbers(before.printed) and len(numbers(before.printed)) == 4
+    had, has = (weights(it.folder / "last.pth") for it in runs)
+    assert had["epoch"] == has["epoch"] and all(
+        torch.equal(had["model"][it], has["model"][it]) for it in had["model"]
+    )
