@@ -107,11 +107,10 @@ def stand_aside() -> None:
         return
     if not _has_begun or ranks.is_foreign():
         return
-    count, own = ranks.get_world_size(), ranks.AGENT in os.environ
-    if own and count > 1 and ranks.is_main_process():
-        say(
-            f"{lines.site()} starts processes of the program's own: of the {count} here, only this one goes on"
-        )
+    place, own = ranks.place(), ranks.AGENT in os.environ
+    if own and place is not None and place.rank == 0 and place.world_size > 1:
+        what = f"of the {place.world_size} processes here, only this one goes on"
+        say(f"{lines.site()} starts ranks of the program's own: {what}")
     _served.append(rendezvous.connection())
     teardown.leave()
     for undo in _undone:
