@@ -103,17 +103,37 @@ def test_wraps_one_after_the_other_exclude_each_other() -> None:
     assert wrap + "    if args.local_rank != -1:\n" in text and "n_gpu > 1" not in text
 
 
+def test_a_group_that_is_made_in_any_case_is_refused() -> None:
+    change = ("    if args.several:\n        dist.init", "    if True:\n        dist.init")
+    (error,) = converted(change).errors
+    assert "init_process_group() runs in the DataParallel branch, too" in error.message
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("    torch.manual_seed(3)\n", "    torch.cuda.set_device(0)\n"), "a GPU by its number"),
-        (('torch.device("cuda" if', 'torch.device("cuda:0" if'), "a GPU by its number"),
-        (("    if args.several:\n        dist.init", "    if True:\n        dist.init"), "init_process_group() runs in the DataParallel branch, too"),
+        (("    torch.manual_seed(3)\n", "    torch.cuda.set_device(index)\n"), "    ddp.set_device(index)\n"),
+        (('torch.device("cuda" if', 'torch.device("cuda:0" if'), 'ddp.device(torch.device("cuda:0" if torch.cuda.is_available() else "cpu"))'),
+        (("inputs.to(device)", "inputs.cuda(index)"), "inputs.to(ddp.device(index))"),
+        (("inputs.to(device)", "inputs.cuda(index, non_blocking=True)"), "inputs.to(ddp.device(index), non_blocking=True)"),
+        (("inputs.to(device)", 'inputs.to(f"cuda:{index}")'), 'inputs.to(ddp.device(f"cuda:{index}"))'),
+        (("    torch.manual_seed(3)\n", '    kind = f"cuda:{index}"\n'), '    kind = str(ddp.device(f"cuda:{index}"))\n'),
     ],
 )  # fmt: skip
-def test_what_both_branches_would_run_is_refused(change: tuple[str, str], said: str) -> None:
-    errors = converted(change).errors
-    assert errors and any(said in error.message for error in errors), errors
+def test_ranks_of_its_own_keep_the_gpus_that_are_named_for_both(change: tuple[str, str], said: str) -> None:
+    assert said in after(converted(change))
+
+
+def test_a_part_that_is_wrapped_by_an_option_beside_is_wrapped_with_the_whole() -> None:
+    wraps = (
+        "    else:\n        if args.lr > 1:\n            model.head = nn.DataParallel(model.head)\n"
+        "            model.cuda()\n        else:\n            model = nn.DataParallel(model).cuda()\n    return model"
+    )
+    text = SPELLINGS["a function that returns the wrapped model"].text
+    old = text[text.index("    if not args.dist:\n") : text.index("\n\n\ndef train")]
+    new = "    if args.dist:\n        model = nn.parallel.DistributedDataParallel(model)\n" + wraps
+    (wrap,) = [it for it in after(converted(text=text.replace(old, new))).splitlines() if "ddp.D" in it]
+    assert wrap == "        model = ddp.DistributedDataParallel(model)"
 
 
 @pytest.mark.parametrize(

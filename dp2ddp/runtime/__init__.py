@@ -5,7 +5,7 @@ In a plain process everything works as if it were not there.
 """
 
 from .arguments import take_local_rank
-from .aside import is_initialized, stand_aside, watch_in_helpers
+from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
@@ -53,6 +53,7 @@ __all__ = [
     "mean",
     "print",
     "save",
+    "set_device",
     "shard",
     "shard_batches",
     "shared_seed",

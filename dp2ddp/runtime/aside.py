@@ -34,6 +34,9 @@ _CHANGED = frozenset("""
 _STARTS = {"init_process_group", "spawn", "start_processes"}
 
 _has_begun = False
+_current: torch.device | str | int | None = (
+    None  # the GPU that ranks of the program's own make the current one
+)
 _watched: dict[Callable, Callable] = {}
 _undone: list[Callable[[], None]] = []
 _served: list[Any] = (
@@ -139,6 +142,8 @@ def _forget() -> None:
     for name in (places.KEPT, ranks.OWNER):
         os.environ.pop(name, None)
     ranks.step_aside(True)
+    if _current is not None:
+        torch.cuda.set_device(_current)
 
 
 def _end() -> NoReturn:
@@ -149,6 +154,18 @@ def _end() -> NoReturn:
         except (OSError, ValueError):
             pass
     os._exit(0)
+
+
+def set_device(device: torch.device | str | int) -> None:
+    """``torch.cuda.set_device`` where the program has ranks of its own; the others have a device each by themselves.
+
+    Before it is known which way the program goes, it is put off until it stands aside.
+    """
+    global _current
+    if ranks.stands_aside():
+        torch.cuda.set_device(device)
+    elif not ranks.is_helper():
+        _current = device
 
 
 def is_initialized() -> bool:

@@ -64,14 +64,19 @@ def is_main_process() -> bool:
     return get_rank() == 0
 
 
-def device() -> torch.device:
+def device(own: torch.device | str | int | None = None) -> torch.device:
     """The device this process computes on.
+
+    Args:
+        own: what it computes on where the program has ranks of its own.
 
     Returns:
         ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
         local rank (modulo the number of GPUs); asking does not initialise CUDA. After ``init(enabled=False)`` it is
         plain ``cuda``: whatever GPU the program makes the current one.
     """
+    if own is not None and stands_aside():
+        return torch.device("cuda", own) if isinstance(own, int) else torch.device(own)
     if _chosen is not None:
         return _chosen
     if not torch.cuda.is_available():

@@ -4,6 +4,7 @@ import os
 import socket
 from pathlib import Path
 
+import torch
 from jobs import TORCHRUN, finish, run, start, write
 
 NOTE = """
@@ -80,6 +81,26 @@ def test_ranks_of_torchrun_all_go_on(tmp_path):
     told = sorted(["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "OMP_NUM_THREADS"])
     assert events(script) == sorted(["begun False"] * 2 + RANKS + [f"after {told}"] * 2)
     assert "goes on" not in result.err
+
+
+def test_the_gpu_that_the_program_s_own_ranks_name_is_theirs_alone(tmp_path):
+    """Its number is known before it is known whose ranks these are."""
+    script = write(
+        tmp_path,
+        NOTE + """
+torch.cuda.set_device = lambda number: note("current", number)
+ddp.init()
+ddp.set_device(5)
+before = ddp.device(5)
+ddp.stand_aside()
+note(before, ddp.device(5), ddp.device("cpu"), ddp.device(None))
+ddp.set_device(6)
+""",
+    )
+    result = run([script], tmp_path)
+    assert result.code == 0, result.err
+    own = "cuda:0" if torch.cuda.is_available() else "cpu"
+    assert events(script) == sorted(["current 5", "current 6", f"{own} cuda:5 cpu {own.partition(':')[0]}"])
 
 
 def test_ranks_that_were_started_by_hand_meet_again_where_rank_0_serves(tmp_path):
