@@ -32,11 +32,11 @@ FOLDERS = {
         "name = ddp.gather(str(uuid.uuid4())[:8])[0]\n",
     ),
     "a number that is counted": (
-        'time.sleep(float(os.environ.get("RANK", 0)))\nn = len(glob.glob("runs/exp*"))\nrun = f"runs/exp{n}"\nos.makedirs(run)\n',
+        'time.sleep(float(os.environ.get("LAB_RANK", 0)))\nn = len(glob.glob("runs/exp*"))\nrun = f"runs/exp{n}"\nos.makedirs(run)\n',
         'n = ddp.gather(len(glob.glob("runs/exp*")))[0]\n',
     ),
     "a number that is free": (
-        'time.sleep(float(os.environ.get("RANK", 0)))\nn = 0\nwhile os.path.exists(f"runs/exp{n}"):\n    n += 1\n'
+        'time.sleep(float(os.environ.get("LAB_RANK", 0)))\nn = 0\nwhile os.path.exists(f"runs/exp{n}"):\n    n += 1\n'
         'run = f"runs/exp{n}"\nos.makedirs(run)\n',
         "    n += 1\nn = ddp.gather(n)[0]\n",
     ),

@@ -190,7 +190,8 @@ class Lab:
     ) -> Run:
         """Run `script`, recorded unless told otherwise, in a folder of its own.
 
-        `launcher` is "warm" (forked ranks that see what the runtime's own see), "warm torchrun" (what torchrun's see),
+        `launcher` is "warm" (forked ranks that see what the runtime's own see), "warm torchrun" (what torchrun's see;
+        in both, programs that are to differ by rank find it in LAB_RANK),
         "plain" (`python script`, with `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
         """
         folder = folder or self.place(script.parent.name)
@@ -206,7 +207,8 @@ class Lab:
         if launcher.startswith("warm"):
             files = {name: str(out / name) for name in ("stdout", "stderr")}
             told = ranks_environment if launcher == "warm" else torchrun_environment
-            ranks = [{**base, **place} for place in told(processes)]
+            places = enumerate(told(processes))
+            ranks = [{**base, **place, "LAB_RANK": str(number)} for number, place in places]
             job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
             codes = self.warm.run({**job, "ranks": ranks}).codes
             code = next((code for code in codes if code != 0), 0)
