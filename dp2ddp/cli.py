@@ -287,7 +287,7 @@ def _verify(options: argparse.Namespace) -> int:
         if error.name != "torch":
             raise
         options.error("torch is needed to run the scripts: install dp2ddp[train]")
-    from dp2ddp.convert import convert_paths, is_converted
+    from dp2ddp.convert import convert_paths, is_converted, mended_paths
     from dp2ddp.verify.report import report
     from dp2ddp.verify.verdict import Verdict
 
@@ -296,6 +296,12 @@ def _verify(options: argparse.Namespace) -> int:
         _say(f"INCONCLUSIVE: {options.before} is converted already; BEFORE is the script with DataParallel")
         return KEPT
     after, cwd, overlay, diff = before, Path.cwd().resolve(), {}, b""
+    mended = {change.path: change.after_bytes for change in mended_paths([before])}
+    if mended:
+        names = ", ".join(os.path.relpath(path, cwd) for path in mended)
+        _say(
+            f"dp2ddp: today's Python and libraries don't run {names}: the reference is the original, mended for them"
+        )
     if options.after is None:
         from dp2ddp.emit.diff import base_of
         from dp2ddp.emit.diff import diff as differences
@@ -310,7 +316,7 @@ def _verify(options: argparse.Namespace) -> int:
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))
     else:
         after = options.after.resolve()
-    scripts = (before, after, *overlay)
+    scripts = (before, after, *overlay, *mended)
     root = cwd if all(path.is_relative_to(cwd) for path in scripts) else _common(scripts)
     start = cwd.relative_to(root) if cwd.is_relative_to(root) else Path()
     request = Request(
@@ -319,6 +325,7 @@ def _verify(options: argparse.Namespace) -> int:
         root=root,
         start=start,
         overlay=overlay,
+        mended=mended,
         processes=options.processes,
         steps=options.steps,
         device=options.device,

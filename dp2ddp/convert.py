@@ -11,12 +11,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from pathlib import Path
 
-from dp2ddp.analyse import analyse
+from dp2ddp import legacy
+from dp2ddp.analyse import analyse, link, wraps
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.facts import Facts, Tier
 from dp2ddp.facts import Script as Start
 from dp2ddp.format import format_like
-from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Rule, Severity
+from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Respell, Rule, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, load, read
@@ -42,8 +43,10 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
         force: convert what can be, although errors are left.
         mark: put a comment above every place that is left to a person.
     """
-    facts = decide(analyse(project), exact=exact)
-    plan = check(facts)
+    linked = link(project)
+    project = linked.project  # as today's Python and libraries run it: what is converted
+    facts = decide(analyse(linked), exact=exact)
+    plan = _needed(check(facts), facts)
     findings = [*plan.findings, *_unreadable(project, facts)]
     changes: tuple[Change, ...] = ()
     if force or not Plan(tuple(findings)).blocked:
@@ -60,11 +63,19 @@ def convert(project: Project, *, exact: bool = False, force: bool = False, mark:
         changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(_script(project, facts, it, exact) for it in scripts),
-        unreadable=project.unreadable,
+        unreadable=tuple(_unread(project)),
         idle=tuple(_idle(project, facts, scripts)),
         files=tuple(project.files),
         asked=project.asked,
     )
+
+
+def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
+    """What scripts need so that today's Python and libraries run them, and nothing else."""
+    project = link(read(paths)).project
+    needed = set().union(*(project.reaches(path) for path in project.named))
+    files = (file for path, file in project.files.items() if file.mends and path in needed)
+    return tuple(Change(file.path, file.written, file.text, file.encoding) for file in files)
 
 
 def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
@@ -85,7 +96,7 @@ def _carry_out(plan: Plan, project: Project, mark: bool) -> tuple[Change, ...]:
     for path in sorted(edits):
         file = project.files[path]
         try:
-            after = format_like(file.text, rewrite(file.text, edits[path]), path)
+            after = format_like(file.written, rewrite(_mended(file, edits[path]), edits[path]), path)
             after.encode(file.encoding)
         except RewriteError as error:
             raise _Refused(
@@ -95,9 +106,28 @@ def _carry_out(plan: Plan, project: Project, mark: bool) -> tuple[Change, ...]:
             raise _Refused(
                 path, None, f"the result has no form in {file.encoding}: {error.reason}"
             ) from error
-        if after != file.text:
-            changes.append(Change(path, file.text, after, file.encoding))
+        if after != file.written:
+            changes.append(Change(path, file.written, after, file.encoding))
     return tuple(changes)
+
+
+def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
+    """What the other edits are made in: the file on disk after those that have it run today."""
+    spans = ((edit.at.span, edit.after) for edit in edits if isinstance(edit, Respell))
+    mends = [legacy.Mend(span.line, span.column, span.end_column, after) for span, after in spans]
+    text = legacy.mended(file.written, mends)
+    if text != file.text:
+        raise RewriteError("what was parsed is not what the plan makes of the file")
+    return text
+
+
+def _needed(plan: Plan, facts: Facts) -> Plan:
+    """A plan that mends no file which isn't a converted program's, and which nothing else is done in."""
+    used = {path for script in facts.scripts for path in script.reaches}
+    for finding in plan.findings:
+        if not all(isinstance(edit, Respell) for edit in finding.edits):
+            used.add(finding.location.path)
+    return Plan(tuple(it for it in plan.findings if it.location.path in used or not it.edits))
 
 
 def _mark(finding: Finding) -> Mark:
@@ -120,7 +150,7 @@ def _confirm(changes: Iterable[Change], project: Project, force: bool) -> None:
             ) from error
     if force:
         return
-    for finding in check(decide(analyse(project.with_texts(texts)))).findings:
+    for finding in check(decide(analyse(link(project.with_texts(texts))))).findings:
         if finding.edits or finding.severity is Severity.ERROR:
             where, what = finding.location, f"{finding.rule}, {finding.message}"
             message = f"the result is not stable: in its line {where.span.line} there would still be {what}"
@@ -138,6 +168,14 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
         yield Finding(
             UNREADABLE, _at(file.path, file.line), message, "correct the file first", Severity.ERROR
         )
+
+
+def _unread(project: Project) -> Iterable[Unreadable]:
+    """The files that cannot be read, but for those of an older Python that no program has to do with."""
+    texts = {file.path: file.text for file in (*project.files.values(), *project.unreadable)}
+    asked = project.named | {path for path, text in texts.items() if wraps(text)}
+    needed = {file.path for path in asked for file in project.unreadable_from(path)}
+    return (file for file in project.unreadable if not file.legacy or file.path in asked | needed)
 
 
 def _in_question(paths: frozenset[Path], findings: Iterable[Finding]) -> bool:

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from dp2ddp.legacy import Mend
 from dp2ddp.plan import Anchor
 
 
@@ -62,24 +63,30 @@ class Fact:
 
 
 @dataclass(frozen=True)
+class Late(Fact):
+    """The devices are chosen by ``devices`` when the ranks run already: before the statement ``at`` or ``after`` it."""
+
+    after: bool
+    devices: str
+
+
+@dataclass(frozen=True)
 class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
-    only ranks may run; ``after`` the one before it, where that decides the place). ``devices`` is the expression that
-    chooses the devices, if the program does, and ``imports`` what it needs; ``moved`` are statements that choose them
-    too late, with their text, and go before the start. ``enabled`` is the condition under which ranks start, where the
-    program may start others by itself. ``tier`` is decided last, and ``reasons`` are the facts that keep the program
-    from being sharded.
+    only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
+    ``imports`` what it needs; ``late`` says where it does so later. ``enabled`` is the condition under which ranks
+    start, where the program may start others by itself. ``tier`` is decided last, and ``reasons`` are the facts that
+    keep the program from being sharded.
     """
 
     form: str
     reaches: frozenset[Path]
-    after: Anchor | None = None
     function: Anchor | None = None
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
-    moved: tuple[tuple[Anchor, str], ...] = ()
+    late: Late | None = None
     imports: tuple[str, ...] = ()
     enabled: str = ""
     done: bool = False
@@ -253,14 +260,17 @@ class Effect(Fact):
     """Something that one process must do alone.
 
     ``kind``: "guard" (statements ``at`` to ``last``), "test" (an ``if`` whose whole body is such a thing; ``at`` is
-    its test), "writer" (an expression that opens a log), "open" (the path of a file that is open while all processes
-    go on), "print", "save", "progress".
+    its test), "writer" (a function or class, called, that writes or makes what writes), "open" (Python's ``open``,
+    or the call of a path's, with the path ``operand`` and its ``arguments``), "tracker" (the import of a module
+    ``what`` that is one, at the end of the imports ``last``), "answer" (a call whose result all need), "input"
+    (Python's ``input``), "save".
     """
 
     kind: str
     what: str
     last: Anchor | None = None
     operand: Anchor | None = None
+    arguments: tuple[tuple[str, Anchor], ...] = ()
 
     def covers(self, place: Anchor) -> bool:
         """Whether a place is in the statements that only the main process runs."""
@@ -305,11 +315,14 @@ class Agreement(Fact):
 
     ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it. ``measured``:
     by an evaluation, where each process runs the model for itself; with ``ddp.DataParallel`` all have the same outputs.
+    ``seeds``: ``at`` is a call that seeds a generator, or makes one, otherwise in each process: "main", "worker"
+    where it runs in a loader's worker, "torch" where it is ``torch.seed()``, which takes no number.
     """
 
     what: str
     name: str = ""
     measured: bool = False
+    seeds: str = ""
 
 
 @dataclass(frozen=True)
@@ -426,6 +439,21 @@ class Obstacle(Fact):
 
 
 @dataclass(frozen=True)
+class Outdated(Fact):
+    """Something that today's Python or libraries don't run: ``what``, since when, and what is written ``instead``.
+
+    ``mends`` have been made before anything else, and are of the file as it is on disk; without any it is left to a
+    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down.
+    """
+
+    what: str
+    instead: str
+    mends: tuple[Mend, ...] = ()
+    syntax: bool = False
+    lines: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project.
 
@@ -453,6 +481,7 @@ class Facts:
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
     groups: tuple[OwnGroup, ...] = ()
+    outdated: tuple[Outdated, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     beside: frozenset[Path] = frozenset()
 

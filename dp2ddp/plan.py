@@ -9,11 +9,12 @@ what lands there is the *edited* form of that piece of the original.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
+from dp2ddp.legacy import Mend
 from dp2ddp.source import Location, Span
 
 
@@ -134,6 +135,14 @@ class DropImport:
 
 
 @dataclass(frozen=True)
+class Respell:
+    """Other characters for some of a line, before anything else is done: ``at`` is in the file as it is on disk."""
+
+    at: Location
+    after: str
+
+
+@dataclass(frozen=True)
 class Mark:
     """Put a comment above the statement that holds a place."""
 
@@ -152,6 +161,7 @@ Edit = (
     | Unwrap
     | AddImport
     | DropImport
+    | Respell
     | Mark
 )
 
@@ -203,6 +213,21 @@ def finding(
 def runtime_import(path: Path, name: str) -> AddImport:
     """The import that gives a file the runtime under a name."""
     return AddImport(path, "from dp2ddp import runtime" + ("" if name == "runtime" else f" as {name}"))
+
+
+def respelled(path: Path, mends: Iterable[Mend]) -> tuple[Respell, ...]:
+    """The edits that mends of a file are."""
+    spans = ((Span(it.line, it.start, it.line, it.end), it.after) for it in mends)
+    return tuple(Respell(Location(path, span), after) for span, after in spans)
+
+
+def in_lines(lines: Sequence[int], named: int = 6) -> str:
+    """Where the same stands, too: `` (and in lines 3 and 5)``, `` (and in 7 lines more)``."""
+    if len(lines) > named:
+        return f" (and in {len(lines)} lines more)"
+    *others, last = map(str, lines) if lines else ("",)
+    listed = f"{', '.join(others)} and {last}" if others else last
+    return f" (and in line{'s' * bool(others)} {listed})" if lines else ""
 
 
 def combined(names: Sequence[str], function: str = "sum") -> str:

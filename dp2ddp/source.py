@@ -10,12 +10,16 @@ import ast
 import io
 import os
 import re
+import shlex
 import tokenize
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
+
+from dp2ddp import legacy
+from dp2ddp.legacy import Mend
 
 STDIN = "<stdin>"
 """The name of the file that ``-`` stands for."""
@@ -55,12 +59,29 @@ class Import:
 
 @dataclass(frozen=True)
 class SourceFile:
-    """A parsed file. ``text`` keeps the file's own line endings."""
+    """A parsed file. ``text`` keeps the file's own line endings.
+
+    ``mends``: what was changed in what ``disk`` says, so that today's Python and libraries run it; ``text`` is after
+    that.
+    """
 
     path: Path
     text: str
     encoding: str
     tree: ast.Module = field(repr=False, compare=False)
+    mends: tuple[Mend, ...] = ()
+    disk: str = ""
+
+    @property
+    def written(self) -> str:
+        """What the file on disk says."""
+        return self.disk if self.mends else self.text
+
+    def mended(self, mends: Iterable[Mend]) -> SourceFile:
+        """The file after more mends, of ``text``. Raises ``SyntaxError`` and ``ValueError`` as parsing does."""
+        every = legacy.ordered([*self.mends, *(legacy.unmended(mend, self.mends) for mend in mends)])
+        text = legacy.mended(self.written, every)
+        return replace(self, text=text, tree=parse(text), mends=every, disk=self.written)
 
     @cached_property
     def lines(self) -> tuple[str, ...]:
@@ -80,11 +101,16 @@ class SourceFile:
 
 @dataclass(frozen=True)
 class Unreadable:
-    """A file that cannot be read or parsed: where and why."""
+    """A file that cannot be read or parsed: where and why.
+
+    ``legacy``: it is of an older Python. ``text`` is what it says, if it is text.
+    """
 
     path: Path
     line: int | None
     reason: str
+    legacy: bool = False
+    text: str = field(default="", repr=False, compare=False)
 
 
 @dataclass(frozen=True)
@@ -92,7 +118,7 @@ class Project:
     """All files of one run: the ones asked for and those that they import.
 
     ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
-    ``aliases`` says which file a path through a symbolic link is.
+    ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     """
 
     root: Path
@@ -100,18 +126,25 @@ class Project:
     unreadable: tuple[Unreadable, ...] = ()
     asked: tuple[Path, ...] = ()
     aliases: Mapping[Path, Path] = field(default_factory=dict)
+    named: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
         """A project that is only in memory. Raises ``SyntaxError`` and ``ValueError`` as parsing does."""
-        files = {path: SourceFile(path, text, "utf-8", parse(text)) for path, text in texts.items()}
+        files = {path: _parsed(path, text, "utf-8") for path, text in texts.items()}
         return cls(root or _common([path.parent for path in files]), files, asked=tuple(files))
 
     def with_texts(self, texts: Mapping[Path, str]) -> Project:
         """The same project where some files say something else. Raises as ``of`` does."""
         changed = {
-            path: replace(self.files[path], text=text, tree=parse(text)) for path, text in texts.items()
+            path: replace(self.files[path], text=text, tree=parse(text), mends=(), disk="")
+            for path, text in texts.items()
         }
+        return replace(self, files={**self.files, **changed})
+
+    def mended(self, mends: Mapping[Path, Iterable[Mend]]) -> Project:
+        """The same project after mends of some files. Raises as ``of`` does."""
+        changed = {path: self.files[path].mended(found) for path, found in mends.items()}
         return replace(self, files={**self.files, **changed})
 
     def resolve(self, importer: Path, module: str, level: int = 0) -> Path | None:
@@ -203,9 +236,23 @@ def load(path: Path, data: bytes) -> SourceFile | Unreadable:
             path, text.count("\n", 0, text.index("\0")) + 1, "not Python: it contains a null byte"
         )
     try:
-        return SourceFile(path, text, encoding, parse(text))
+        return _parsed(path, text, encoding)
     except (SyntaxError, ValueError) as error:
-        return Unreadable(path, getattr(error, "lineno", None), _syntax_reason(error, text))
+        name = path.relative_to(Path.cwd()) if path.is_relative_to(Path.cwd()) else path
+        line, old = getattr(error, "lineno", None), legacy.reason(error, text, shlex.quote(str(name)))
+        return Unreadable(path, line, old or f"not valid Python: {_one_line(error)}", bool(old), text)
+
+
+def _parsed(path: Path, text: str, encoding: str) -> SourceFile:
+    """A text parsed, as Python from before 3.7 if need be."""
+    try:
+        return SourceFile(path, text, encoding, parse(text))
+    except SyntaxError:
+        mends = legacy.mends(text)
+        if not mends:
+            raise
+        after = legacy.mended(text, mends)
+        return SourceFile(path, after, encoding, parse(after), mends, text)
 
 
 class _Reader:
@@ -220,15 +267,18 @@ class _Reader:
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
+        named: set[Path] = set()
         folders: list[Path] = []
         for name in paths:
             if str(name) == "-":
                 path = self.cwd / STDIN
                 self._keep(path, load(path, stdin or b""))
                 asked[path] = None
+                named.add(path)
                 folders.append(self.cwd)
                 continue
             path = Path(os.path.realpath(name))
+            named.add(path)
             folders.append(path if path.is_dir() else path.parent)
             for found in self._discover(path) if path.is_dir() else [path]:
                 self._load(found)
@@ -241,7 +291,8 @@ class _Reader:
         for path in list(self.files):
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
-        return Project(root, dict(sorted(self.files.items())), unreadable, tuple(asked), self.aliases)
+        files = dict(sorted(self.files.items()))
+        return Project(root, files, unreadable, tuple(asked), self.aliases, frozenset(named))
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -553,17 +604,3 @@ def _os_reason(error: OSError) -> str:
 def _one_line(error: BaseException) -> str:
     text = error.msg if isinstance(error, SyntaxError) else str(error)
     return " ".join((text or type(error).__name__).split())
-
-
-def _syntax_reason(error: SyntaxError | ValueError, text: str) -> str:
-    reason = _one_line(error)
-    lines = re.split("\r\n|\r|\n", text)
-    number = getattr(error, "lineno", None) or 0
-    line = lines[number - 1] if 0 < number <= len(lines) else ""
-    if re.search(r"\basync\s*=", line):
-        return "`async` is a keyword since Python 3.7; for .cuda() and .to() write non_blocking=True"
-    if reason.startswith("Missing parentheses in call to"):
-        return "Python 2 code: print and exec are functions since Python 3; 2to3 rewrites them"
-    if re.match(r"\s*except\s+[^:]+,\s*\w+\s*:", line):
-        return "Python 2 code: since Python 3 it is `except … as name`; 2to3 rewrites it"
-    return f"not valid Python: {reason}"

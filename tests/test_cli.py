@@ -298,6 +298,89 @@ def test_a_broken_file_that_nobody_needs_blocks_nothing() -> None:
     assert Path("broken.py").read_text() == BROKEN
 
 
+# Old Python
+
+OLD = TRAIN.replace("inputs.cuda()", "inputs.cuda(async=True)")
+PRINTS = 'def hello():\n    print "hello"\n'
+SPELLED = (
+    "train.py:14: DDP601 warning: `async` is a keyword since Python 3.7: `async=` becomes `non_blocking=`"
+)
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+def test_a_file_of_old_python_is_mended_and_converted_at_once(tool: list[str]) -> None:
+    text = OLD.replace("\n", "\r\n")
+    write({"train.py": text})
+    assert run("convert", "train.py", "--check").returncode == 1
+    done = run("convert", "train.py")
+    assert done.stderr.decode().splitlines()[0] == SPELLED
+    assert b"async=True" in done.stdout and tree() == {"train.py": text.encode()}
+    subprocess.run([*tool, *(["--binary"] if tool[0] == "patch" else [])], input=done.stdout, check=True)
+    applied = Path("train.py").read_bytes()
+    write({"train.py": text})
+    run("convert", "train.py", "--inplace")
+    assert Path("train.py").read_bytes() == applied
+    assert b"inputs.to(ddp.device(), non_blocking=True)" in applied and b"async" not in applied
+    assert applied.count(b"\r\n") == applied.count(b"\n")
+    assert b"nothing to do" in run("convert", "train.py", "--check").stderr
+
+
+def test_a_file_of_old_python_on_standard_input_is_mended() -> None:
+    done = run("convert", "-", stdin=OLD.encode())
+    assert done.returncode == 0 and b"non_blocking=True" in done.stdout
+
+
+def test_what_is_not_converted_is_not_mended() -> None:
+    write(
+        {
+            "train.py": KEPT.replace("inputs.cuda()", "inputs.cuda(async=True)"),
+            "other.py": "x.cuda(async=True)\n",
+        }
+    )
+    before = tree()
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 3
+    assert tree() == before
+    assert b"other.py: nothing to do" in done.stderr and b"other.py:1" not in done.stderr
+
+
+def test_files_that_a_program_needs_are_mended_along() -> None:
+    data = SPLIT["lib/data.py"].replace("    print", "        print").replace("    return", "\treturn")
+    data = data.replace('"making data")', '"d".encode(async=1))')
+    write({**SPLIT, "lib/data.py": data, "lib/more.py": "x.cuda(async=True)\n"})
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 0, done.stderr.decode()
+    assert Path("lib/more.py").read_text() == "x.cuda(async=True)\n"
+    changed = Path("lib/data.py").read_text()
+    assert "\treturn" not in changed and "encode(non_blocking=1)" in changed
+    assert b"lib/data.py:7: DDP601 warning: Python 3 can't compare tabs with spaces" in done.stderr
+
+
+def test_old_python_that_no_program_needs_is_no_error() -> None:
+    write({"train.py": TRAIN, "tools/hello.py": PRINTS, "tools/other.py": "import hello\n"})
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 0
+    assert b"hello.py" not in done.stderr
+    assert Path("tools/hello.py").read_text() == PRINTS
+    assert run("convert", "tools/hello.py").returncode == 4
+    assert run("convert", "tools/other.py").returncode == 4
+    write({"old.py": TRAIN + 'print "done"\n'})  # it might be a program to convert
+    done = run("convert", ".")
+    assert done.returncode == 4 and done.stderr.startswith(b"old.py:21: Python 2 code")
+
+
+def test_old_python_that_a_program_needs_is_named_with_what_mends_it() -> None:
+    write({**SPLIT, "lib/data.py": SPLIT["lib/data.py"] + PRINTS})
+    before = tree()
+    done = run("convert", ".", "--inplace")
+    assert done.returncode == 4 and tree() == before
+    assert done.stderr.decode().splitlines()[0] == (
+        "lib/data.py:9: DDP001 error: train.py cannot be converted without this file: Python 2 code: print and exec are "
+        "functions since Python 3; `python -m pip install fissix && python -m fissix -w -n lib/data.py` rewrites it; correct the "
+        "file first"
+    )
+
+
 def test_standard_input_becomes_a_diff() -> None:
     done = run("convert", "-", stdin=TRAIN.encode())
     assert done.returncode == 0

@@ -120,8 +120,8 @@ STARTS = {
     "visible devices set in main()": (
         "def main():\n    args = parse()\n    os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'\n"
         "    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nif __name__ == '__main__':\n    main()\n",
-        "ddp.init()",
-        "os.environ['CUDA_VISIBLE_DEVICES'] = '0,1'",
+        "ddp.launch(main)",
+        None,
     ),
     "devices chosen in a larger statement": (
         "if len(sys.argv) < 99:\n    args = parse()\n"
@@ -146,20 +146,22 @@ STARTS = {
     "devices after something is printed": (
         "args = parse()\nprint(args)\nargs.gpus = [0]\n"
         "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
-        "ddp.init(devices=args.gpus)",
-        "args.gpus = [0]",
+        "ddp.init()",
+        "args = parse()",
+        ("args.gpus = [0]", "ddp.use_devices(args.gpus)"),
     ),
     "visible devices after a side effect": (
         "args = parse()\nos.makedirs('out')\nif args.gpus:\n"
         "    os.environ['CUDA_VISIBLE_DEVICES'] = f'{args.gpus[0]}'\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
         "ddp.init()",
-        "if args.gpus:\n    os.environ['CUDA_VISIBLE_DEVICES'] = f'{args.gpus[0]}'",
+        "args = parse()",
     ),
     "devices chosen after a side effect": (
         "def main():\n    args = parse()\n    os.makedirs('out')\n    print(args)\n    gpus = list(args.gpus)\n"
         "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nif __name__ == '__main__':\n    main()\n",
-        "ddp.init(devices=list(args.gpus))",
-        "args = parse()",
+        "ddp.launch(main)",
+        None,
+        ("gpus = list(args.gpus)", "ddp.use_devices(gpus)"),
     ),
     "devices of a configuration that is read in main()": (
         "from yacs.config import CfgNode\n\ncfg = CfgNode()\n\n\ndef options():\n    cfg.merge_from_file('a.yaml')\n\n\n"
@@ -174,12 +176,78 @@ STARTS = {
         "    os.environ['CUDA_VISIBLE_DEVICES'] = str(args.gpus[0])\n    return args\n\n\n"
         "args = options()\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
         "ddp.init()",
-        "args = options()",
+        None,
     ),
     "devices that nobody gives": (
         "def build(gpus=None):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
         "args = parse()\ntrain(build())\n",
         "ddp.init()",
+        "args = parse()",
+    ),
+    "devices in a statement that has effects": (
+        "with open('log', 'w') as log:\n    args = parse()\n"
+        "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
+        "ddp.init()",
+        None,
+        ("with ddp.open('log', 'w') as log:\n    args = parse()", "ddp.use_devices(args.gpus)"),
+    ),
+    "devices by a name of a function that draws it": (
+        "def build():\n    gpus = [torch.randint(2, (1,))]\n"
+        "    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
+        "ddp.init()",
+        None,
+        ("gpus = [torch.randint(2, (1,))]", "ddp.use_devices(gpus)"),
+    ),
+    "visible devices set to something known later": (
+        "args = parse()\nos.makedirs('out')\nargs.visible = open('out/gpus').read()\n"
+        "os.environ['CUDA_VISIBLE_DEVICES'] = args.visible\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
+        "ddp.init()",
+        "args = parse()",
+    ),
+    "devices by an attribute that is set later": (
+        "def main():\n    args = parse()\n    os.makedirs('out')\n    args.gpus = os.listdir('out')\n"
+        "    gpus = list(args.gpus)\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nmain()\n",
+        "ddp.launch(main)",
+        None,
+        ("gpus = list(args.gpus)", "ddp.use_devices(gpus)"),
+    ),
+    "devices by an attribute that nothing sets": (
+        "class Build:\n    def __call__(self):\n        return nn.DataParallel(nn.Linear(8, 8), device_ids=self.gpus)\n\n\n"
+        "train(Build()())\n",
+        "ddp.init()",
+        None,
+        (None, "ddp.use_devices(self.gpus)"),
+    ),
+    "devices by a parameter without one value": (
+        "def build(gpus=(0, 1)):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
+        "build([0])\ntrain(build([1]))\n",
+        "ddp.init()",
+        None,
+        (None, "ddp.use_devices(gpus)"),
+    ),
+    "devices of an object that another one makes": (
+        "class Settings:\n    def __init__(self, args):\n        print(args)\n        self.gpus = [int(i) for i in args.gpus]\n\n\n"
+        "class Trainer:\n    def __init__(self, settings):\n        self.settings = settings\n\n"
+        "    def fit(self):\n        train(nn.DataParallel(nn.Linear(8, 8), device_ids=self.settings.gpus))\n\n\n"
+        "args = parse()\nsettings = Settings(args)\nTrainer(settings).fit()\n",
+        "ddp.init(devices=[int(i) for i in args.gpus])",
+        "args = parse()",
+    ),
+    "an option that asks for several": (
+        "args = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\nif args.multi:\n    model = nn.DataParallel(model)\ntrain(model)\n",
+        "ddp.init(devices=None if args.multi else 1)",
+        "args = parse()",
+    ),
+    "an option that asks for one": (
+        "args = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\nif args.gpu is not None:\n    model = model.cuda(args.gpu)\n"
+        "else:\n    model = nn.DataParallel(model).cuda()\ntrain(model)\n",
+        "ddp.init(devices=[args.gpu] if args.gpu is not None else None)",
+        "args = parse()",
+    ),
+    "a number of GPUs": (
+        "args = parse()\nmodel = nn.Linear(8, 8)\nif args.ngpu > 1:\n"
+        "    model = nn.DataParallel(model, list(range(args.ngpu)))\ntrain(model)\n",
+        "ddp.init(devices=list(range(args.ngpu)))",
         "args = parse()",
     ),
     "all devices": (
@@ -193,23 +261,27 @@ STARTS = {
 
 @pytest.mark.parametrize("name", STARTS)
 def test_ranks_start_at_the_right_line(name: str) -> None:
-    tail, start, before = STARTS[name]
+    tail, start, before, *late = STARTS[name]
     conversion = convert(Project.of({PATH: PROGRAM + tail}))
     assert not conversion.errors, conversion.errors
-    tree = ast.parse(conversion.changes[0].after)
-    found = [
-        (ast.unparse(block[index - 1]) if index else None, ast.unparse(statement))
-        for node in ast.walk(tree)
-        for _, block in ast.iter_fields(node)
-        if isinstance(block, list)
-        for index, statement in enumerate(block)
-        if isinstance(statement, ast.Expr)
-        and ("ddp.init" in ast.unparse(statement) or "ddp.launch" in ast.unparse(statement))
-    ]
+    found = places(conversion.changes[0].after, "ddp.init", "ddp.launch")
     assert [statement for _, statement in found] == [start]
     if before is not None:
         assert found[0][0] == before
-    assert not any("device_ids" in ast.unparse(node) for node in ast.walk(tree) if isinstance(node, ast.Call))
+    assert places(conversion.changes[0].after, "ddp.use_devices") == late
+    assert "device_ids" not in conversion.changes[0].after
+
+
+def places(text: str, *calls: str) -> list[tuple[str | None, str]]:
+    """The statements that call one of these, each with the statement before it in its block."""
+    return [
+        (ast.unparse(block[index - 1]) if index else None, ast.unparse(statement))
+        for node in ast.walk(ast.parse(text))
+        for _, block in ast.iter_fields(node)
+        if isinstance(block, list)
+        for index, statement in enumerate(block)
+        if isinstance(statement, ast.Expr) and any(call in ast.unparse(statement) for call in calls)
+    ]
 
 
 def test_a_device_that_is_chosen_before_the_ranks_start_is_each_one_s_own() -> None:
@@ -237,7 +309,7 @@ def test_devices_that_are_no_list_without_a_gpu_are_none_there() -> None:
         "if args.cuda:\n    model = nn.DataParallel(model, device_ids=args.ids).cuda()\ntrain(model)\n"
     )
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
-    assert "ddp.init(devices=args.ids if args.cuda else 0)\nddp.print(args)\n" in text
+    assert "ddp.init(devices=args.ids if args.cuda else 0)\nprint(args)\n" in text
     other = tail.replace("print(args)", "else:\n    args.ids = []\nprint(args)")
     text = convert(Project.of({PATH: PROGRAM + other})).changes[0].after
     assert "ddp.init(devices=args.ids)\n" in text
@@ -251,50 +323,8 @@ def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> 
     assert "ddp.init(devices=[1, 3])" in next(c.after for c in conversion.changes if c.path == PATH)
 
 
-@pytest.mark.parametrize(
-    "tail, said",
-    {
-        "in a statement that has effects": (
-            "with open('log', 'w') as log:\n    args = parse()\n"
-            "train(nn.DataParallel(nn.Linear(8, 8), device_ids=args.gpus))\n",
-            "the devices are chosen in line 28, after the first side effect that only ranks may have, "
-            "`open('log', 'w')` in line 27",
-        ),
-        "by a name of a function that draws it": (
-            "def build():\n    gpus = [torch.randint(2, (1,))]\n"
-            "    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\ntrain(build())\n",
-            "the devices are chosen by `gpus` in line 29, and `gpus` has no value yet here",
-        ),
-        "by what is visible, set to something known later": (
-            "args = parse()\nos.makedirs('out')\nargs.visible = open('out/gpus').read()\n"
-            "os.environ['CUDA_VISIBLE_DEVICES'] = args.visible\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n",
-            "the devices are chosen in line",
-        ),
-        "by an attribute that is set later": (
-            "def main():\n    args = parse()\n    os.makedirs('out')\n    args.gpus = os.listdir('out')\n"
-            "    gpus = list(args.gpus)\n    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nmain()\n",
-            "the devices are chosen in line",
-        ),
-        "by an attribute": (
-            "class Build:\n    def __call__(self):\n        return nn.DataParallel(nn.Linear(8, 8), device_ids=self.gpus)\n\n\n"
-            "train(Build()())\n",
-            "the devices are chosen by `self.gpus` in line 29, and `self` has no value yet here",
-        ),
-        "by a parameter without one value": (
-            "def build(gpus=(0, 1)):\n    return nn.DataParallel(nn.Linear(8, 8), device_ids=gpus)\n\n\n"
-            "build([0])\ntrain(build([1]))\n",
-            "the devices are chosen by `gpus`",
-        ),
-    }.values(),
-)
-def test_devices_that_are_not_known_in_time_are_refused(tail: str, said: str) -> None:
-    conversion = convert(Project.of({PATH: PROGRAM + tail}))
-    assert [e.rule for e in conversion.errors] == ["DDP101"] and said in conversion.errors[0].message
-    assert not conversion.changes
-
-
-def test_devices_that_a_function_of_another_file_makes_are_asked_of_it_at_the_start() -> None:
-    """It is asked before there are ranks: the GPUs that it counts are those of the machine, then as before."""
+def test_devices_that_a_function_of_another_file_makes_are_chosen_there() -> None:
+    """The GPUs that it counts are those of the machine, as before: all ranks are there when it is asked."""
     tools = (
         "import torch\nfrom torch import nn\n\n\ndef choose(names):\n"
         "    gpus = [int(name) for name in names.split(',')]\n    count = torch.cuda.device_count()\n"
@@ -313,8 +343,10 @@ def test_devices_that_a_function_of_another_file_makes_are_asked_of_it_at_the_st
     conversion = convert(Project.of({PATH: PROGRAM + tail, PATH.with_name("tools.py"): tools}))
     assert not conversion.errors, conversion.errors
     after = {change.path.name: change.after for change in conversion.changes}
-    assert "    ddp.init(devices=choose(args.gpus)[1])\n" in after["train.py"]
-    assert "from tools import choose\n" in after["train.py"]
+    assert places(after["train.py"], "ddp.launch") == [
+        (ast.unparse(ast.parse(after["train.py"]).body[-2]), "ddp.launch(main)")
+    ]
+    assert places(after["tools.py"], "ddp.use") == [("device, gpus = choose(names)", "ddp.use_devices(gpus)")]
     assert "count = torch.cuda.device_count()" in after["tools.py"]
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from parity.harness import Lab, Run
 
-from dp2ddp.analyse import analyse
+from dp2ddp.analyse import analyse, link
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
@@ -783,7 +783,7 @@ def test_evaluation_is_divided(name: str) -> None:
     after, whole = converted(written(name))
     assert "shard_batches" not in after and "in enumerate(ddp.divide_batches(loader)):" in after
     assert whole == []
-    (evaluation,) = analyse(Project.of({PATH: written(name)})).evaluations
+    (evaluation,) = analyse(link(Project.of({PATH: written(name)}))).evaluations
     assert ROWS[name][2] in evaluation.whole
 
 

@@ -21,6 +21,7 @@ from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
 from dp2ddp.cli import main
+from dp2ddp.convert import mended_paths
 from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
@@ -386,6 +387,28 @@ def test_the_command_converts_what_has_no_after(tmp_path: Path) -> None:
     assert "ddp" not in wrapping.read_text()
 
 
+@pytest.mark.parametrize("given", [False, True])
+def test_an_original_that_does_not_run_any_more_is_compared_after_its_mends(
+    tmp_path: Path, command: Callable[..., Done], given: bool
+) -> None:
+    """Also where the converted program is given; an original that only looks so is not touched."""
+    text = BEFORE.replace("inputs.cuda()", "inputs.cuda(async=True)").replace(
+        "        loss.backward()\n", "        loss.backward()\n        print(loss.data[0])\n"
+    )
+    (tmp_path / "train.py").write_text(text)
+    (tmp_path / "after.py").write_text(AFTER)
+    other = ["after.py"] if given else []
+    done = command("train.py", *other, "--steps", "6", "--float64")
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("MATCH over 6 steps")
+    assert "compared as it is after these mends alone, it does not run without: train.py" in done.out
+    assert "don't run train.py: the reference is the original, mended for them" in done.err
+    assert (tmp_path / "train.py").read_text() == text
+    (tmp_path / "train.py").write_text(BEFORE)
+    done = command("train.py", *other, "--steps", "2")
+    assert "mends" not in done.out and "mended" not in done.err
+
+
 def test_imports_are_of_the_copy(lab: Lab, tmp_path: Path) -> None:
     """What PYTHONPATH has of the user's folder is there only as it was before the conversion."""
     script = tmp_path / "paths.py"
@@ -646,6 +669,8 @@ ARGUMENTS = {
     "mean_teacher": "",
     "mixed_precision": "--amp",
     "mixup": "--data DATA --batch-size 24 --epoch 2",
+    "old_iterators": "--async",
+    "old_python": "",
     "option_branch": "",
     "predictions": "",
     "progress_reports": "--flip-test",
@@ -671,9 +696,9 @@ def request_for(lab: Lab, name: str, processes: int = 2, **more: object) -> Requ
     tokens = {"DATA": [str(lab.data())], "RANKS": ranks, "GPUS": [",".join(ranks)]}
     arguments = [part for word in ARGUMENTS[name].split() for part in tokens.get(word, [word])]
     before, after = (FIXTURES / name / side / "train.py" for side in ("before", "after"))
-    return Request(
-        before, after, FIXTURES / name, arguments=tuple(arguments), processes=processes, steps=16, **more
-    )  # type: ignore[arg-type]
+    mended = {change.path: change.after_bytes for change in mended_paths([before])}
+    wanted = {"arguments": tuple(arguments), "processes": processes, "steps": 16, "mended": mended, **more}
+    return Request(before, after, FIXTURES / name, **wanted)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(

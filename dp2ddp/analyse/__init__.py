@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse import (
@@ -25,19 +25,50 @@ from dp2ddp.analyse import (
     loops,
     metrics,
     models,
+    outdated,
     precision,
     questions,
     reports,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Program
-from dp2ddp.facts import Facts, Gather, Loader, Obstacle
+from dp2ddp.facts import Facts, Gather, Loader, Obstacle, Outdated
+from dp2ddp.legacy import Mend, unmended
 from dp2ddp.source import Project, SourceFile
 
 
-def analyse(project: Project) -> Facts:
+@dataclass(frozen=True)
+class Linked:
+    """A project whose programs today's Python and libraries run: ``outdated`` says what had to be mended for that."""
+
+    project: Project
+    program: Program
+    outdated: tuple[Outdated, ...] = ()
+
+
+def link(project: Project) -> Linked:
+    """Link a project, mended where it needs that."""
+    program = Program(project, _concerned(project))
+    found = outdated.find(Context(program))
+    mends: dict[Path, list[Mend]] = {}
+    for fact in found:
+        mends.setdefault(fact.path, []).extend(fact.mends)
+    changed = {path: some for path, some in mends.items() if some}
+    if not changed:
+        return Linked(project, program, found)
+    mended = project.mended(changed)
+    of_disk = {path: project.files[path].mends for path in changed}
+    found = tuple(
+        replace(fact, mends=tuple(unmended(mend, of_disk.get(fact.path, ())) for mend in fact.mends))
+        for fact in found
+    )
+    return Linked(mended, Program(mended, _concerned(mended)), found)
+
+
+def analyse(linked: Linked) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel."""
-    context = Context(Program(project, _concerned(project)))
+    context = Context(linked.program)
+    spelled = tuple(outdated.spelled(context))
     calls = functional.find(context)
     if calls:
         context = functional.wrapped_once(context, calls)
@@ -64,8 +95,8 @@ def analyse(project: Project) -> Facts:
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
-    agreed = tuple(agreements.facts(context, origins, entry.before_the_start(context, starts)))
-    early = entry.before_the_start(context, (it for it in starts if it.devices is not None))
+    agreed = (*agreements.facts(context, origins), *alike.seeds(context))
+    early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
@@ -92,6 +123,7 @@ def analyse(project: Project) -> Facts:
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),
+        outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
@@ -99,13 +131,12 @@ def analyse(project: Project) -> Facts:
             *metrics.obstacles(context, batch_loops, trained),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
-            *effects.obstacles(context, acts),
-            *effects.imported(context),
+            *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
             *stays,
             *precision.obstacles(context),
-            *alike.obstacles(context, acts),
+            *alike.obstacles(context),
             *checkpoints.obstacles(context),
         ),
     )
@@ -122,7 +153,7 @@ def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:
 
 def _concerned(project: Project) -> list[SourceFile]:
     """The files that have to do with DataParallel, or with models that it wraps; the others need no linking."""
-    wrapping = {path for path, file in project.files.items() if _wraps(file.text)}
+    wrapping = {path for path, file in project.files.items() if wraps(file.text)}
     if not wrapping:
         return []
     loading = {path for path, file in project.files.items() if _loads(file.text)}
@@ -134,7 +165,8 @@ def _concerned(project: Project) -> list[SourceFile]:
     return [file for path, file in project.files.items() if path in found]
 
 
-def _wraps(text: str) -> bool:
+def wraps(text: str) -> bool:
+    """Whether a text has to do with DataParallel."""
     return "DataParallel" in text or "data_parallel" in text
 
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse import alike
 from dp2ddp.analyse.answers import is_options
-from dp2ddp.analyse.conditions import is_call_of, returned
+from dp2ddp.analyse.conditions import returned
 from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.effects import (
     OPENERS,
@@ -27,14 +27,14 @@ from dp2ddp.analyse.effects import (
 )
 from dp2ddp.analyse.link import Call, Mod, handed
 from dp2ddp.analyse.questions import ASKS, MAKES, all_pass
-from dp2ddp.facts import Agreement, Effect, Problem
+from dp2ddp.facts import Agreement, Effect
 
 # What has a value of its own in each process, or at each time.
 OWN = alike.OWN | frozenset("""
     time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
-    socket.gethostname platform.node tempfile.mkdtemp
+    socket.gethostname platform.node
     """.split())
-REMOVED = "tempfile.TemporaryDirectory"
+AGREED = "dp2ddp.runtime.from_main_process"
 # Those that say what they are given, if it is a time, and where.
 TOLD = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}
 # What a folder holds, which changes while the main process writes into it.
@@ -66,31 +66,15 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     found += [*clocks.of(_seeds(context)), *(Origin(it) for it in _decisions(context, guards))]
     cached = caching(context) if found else set()
     found = [it for it in dict.fromkeys(found) if _can_meet(context, it.node, guards, cached)]
-    context.agreed = {id(it.node) for it in found if not is_call_of(context, it.node, REMOVED)}
+    context.agreed = {id(it.node) for it in found}
     return found
 
 
-def facts(context: Context, found: list[Origin], early: set[int]) -> Iterator[Agreement]:
-    """Where the main process's value is taken for all; ``early``: where the processes do not meet yet."""
+def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
+    """Where the main process's value is taken for all."""
     for origin in found:
-        node = origin.node
-        what = origin.name or ast.unparse(node)
-        problem = (
-            _problem(context, node, what) if id(node) in early or id(node) not in context.agreed else None
-        )
-        yield Agreement(**context.place(node), what=what, name=origin.name, problem=problem)
-
-
-def _problem(context: Context, node: ast.AST, what: str) -> Problem:
-    if is_call_of(context, node, REMOVED):
-        return Problem(
-            f"each process would have a folder of its own of `{what}`, and remove it at a time of its own",
-            "make the folder with tempfile.mkdtemp(), or name it",
-        )
-    return Problem(
-        f"each process has its own `{what}`, and the processes do not meet before this",
-        "make it after what chooses the devices, or take it from an option of the program",
-    )
+        what = origin.name or ast.unparse(origin.node)
+        yield Agreement(**context.place(origin.node), what=what, name=origin.name)
 
 
 def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set[int]) -> bool:
@@ -194,7 +178,7 @@ class _Origins:
         told = [node.args[place] for name, place in TOLD.items() if name in names and len(node.args) > place]
         if told:
             yield from told
-        elif names & {*OWN, REMOVED} or (self.files and names & LISTS):
+        elif names & OWN or (self.files and names & LISTS):
             self._found[Origin(_whole(self.context, node))] = None
         elif inner := returned(self.context, node):
             for value in inner:
@@ -291,7 +275,7 @@ class _Origins:
     def _mentions(self, test: ast.expr) -> bool:
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
-        return bool(names & (ASKS | LISTS)) and "dp2ddp.runtime.gather" not in names
+        return bool(names & (ASKS | LISTS)) and AGREED not in names
 
 
 def _whole(context: Context, node: ast.expr) -> ast.expr:

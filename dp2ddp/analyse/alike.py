@@ -1,8 +1,4 @@
-"""What may come out differently in each process: clocks, random numbers of one process only, exceptions, sets.
-
-Where the batches stay whole, every process must draw the same ones and take the same way. Where they are dealt, the
-way must be the same, and what is drawn need not be.
-"""
+"""What may come out differently on each rank: clocks, seeds, exceptions, orders of sets and of what is ready first."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import LOADER, Bound, Call, Cls, Func, full_name
-from dp2ddp.facts import ANY_TIER, NO_TIER, WHOLE_BATCH_ONLY, Effect, Obstacle
+from dp2ddp.facts import NO_TIER, Agreement, Obstacle
 
 # Calls whose result is this process's own.
 OWN = frozenset("""
@@ -26,8 +22,8 @@ SEEDS = frozenset("""
     """.split())
 # Those that take the clock, or the system's own noise, where they are given nothing.
 UNSEEDED = frozenset("""
-    random.seed numpy.random.seed numpy.random.RandomState numpy.random.default_rng
-    torch.seed torch.random.seed torch.cuda.seed torch.cuda.seed_all torch.Generator.seed
+    random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng
+    torch.seed torch.random.seed
     """.split())
 # What passes a value on: a number made from the clock is the clock's.
 PLAIN = frozenset("""
@@ -48,9 +44,8 @@ UNORDERED = {"concurrent.futures.as_completed"}
 QUEUES = ("queue.", "multiprocessing.", "torch.multiprocessing.")
 
 
-def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacle]:
-    """Everything in programs that train which the processes may have, or do, each in its own way."""
-    guards = [effect for effect in effects if effect.kind in ("guard", "test") and effect.problem is None]
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """What may part the ranks, in an exceptional run: it is said, and the runtime ends a job whose ranks part."""
     for node in list(context.program.nodes.values()):
         if not context.runs_in_training(node):
             continue
@@ -58,14 +53,12 @@ def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacl
             case ast.Call():
                 call = context.program.call(node)
                 if call is not None:
-                    yield from _seed(context, call)
                     yield from _queue(context, call)
                     yield from _set(context, call)
             case ast.If() | ast.While():
                 yield from _clock(context, node)
             case ast.Try():
                 yield from _handlers(context, node)
-    yield from _drawn_alone(context, guards)
 
 
 # Clocks
@@ -97,20 +90,21 @@ def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
     return any(_own(context, child, depth + 1) for child in inner)
 
 
-def _seed(context: Context, call: Call) -> Iterator[Obstacle]:
-    if not call.names & (SEEDS | UNSEEDED):
-        return
-    given = call.argument("seed", 0) or call.argument("a", 0)
-    nothing = given is None or (isinstance(given, ast.Constant) and given.value is None)
-    if nothing and not call.names & UNSEEDED:
-        return
-    if nothing or _own(context, given):
-        yield context.obstacle(
-            call.node,
-            "each process would be seeded otherwise",
-            "seed it with a number that all processes have",
-            WHOLE_BATCH_ONLY if in_worker(context, call.node) else ANY_TIER,
-        )
+def seeds(context: Context) -> Iterator[Agreement]:
+    """Generators that each process would seed otherwise: with nothing, or by the clock."""
+    for call in context.program.calls:
+        if not call.names & (SEEDS | UNSEEDED) or not context.runs_in_training(call.node):
+            continue
+        given = call.argument("seed", 0) or call.argument("a", 0)
+        nothing = given is None or (isinstance(given, ast.Constant) and given.value is None)
+        if nothing and not call.names & UNSEEDED:
+            continue
+        handled = any(isinstance(it, ast.ExceptHandler) for it in context.program.ancestors(call.node))
+        if (nothing or _own(context, given)) and not handled:
+            where = "worker" if in_worker(context, call.node) else "main"
+            if any(name.startswith("torch.") and name.endswith(".seed") for name in call.names):
+                where = "torch"  # takes no number
+            yield Agreement(**context.place(call.node), what=ast.unparse(call.node), seeds=where)
 
 
 def in_worker(context: Context, node: ast.AST) -> bool:
@@ -150,8 +144,10 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
     if asks_the_clock(context, node):
         yield context.obstacle(
             node,
-            f"`{ast.unparse(node.test)}` asks the clock, and the processes go on each in its own way",
-            "let the main process decide for all: ddp.gather(…)[0]",
+            f"`{ast.unparse(node.test)}` asks the clock, by which ranks may part",
+            "",
+            NO_TIER,
+            works=True,
         )
 
 
@@ -191,15 +187,18 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         if names == "KeyboardInterrupt":
             yield context.obstacle(
                 handler.body[0],
-                "on Ctrl-C every process comes here, each from another step, and is ended some seconds later",
-                "save as you go, if this takes longer",
+                "on Ctrl-C every rank comes here, each from another step, and is ended some seconds later",
+                "",
                 NO_TIER,
+                works=True,
             )
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "an exception that one process has lets it go on here without the others",
-                "raise it again, or make every process leave",
+                "an exception that one rank alone raises is handled here, and the ranks part: the job ends then",
+                "",
+                NO_TIER,
+                works=True,
             )
 
 
@@ -244,34 +243,6 @@ def draws(call: Call) -> bool:
     return any(name.startswith(DRAWS) and name not in seeding for name in call.names)
 
 
-def _drawn_alone(context: Context, guards: list[Effect]) -> Iterator[Obstacle]:
-    """Random numbers that the main process alone would draw: from then on all others draw something else."""
-    program = context.program
-    files = {guard.path for guard in guards}
-    seen: set[int] = set()
-    for node in list(program.nodes.values()):
-        if not isinstance(node, ast.stmt) or program.file(node).path not in files:
-            continue
-        anchor = program.anchor(node)
-        if not any(guard.covers(anchor) for guard in guards):
-            continue
-        for key in context.runs(node) - seen:
-            inner = program.nodes.get(key)
-            call = program.call(inner) if isinstance(inner, ast.Call) else None
-            loops = isinstance(inner, ast.For) and bool(
-                context.made(context.iterated(program.values(inner.iter)), LOADER)
-            )
-            if loops or (call is not None and draws(call)):
-                seen |= context.runs(node)
-                yield context.obstacle(
-                    node,
-                    "this draws random numbers, on the main process only",
-                    "draw them in a statement of their own before it",
-                    WHOLE_BATCH_ONLY,
-                )
-                break
-
-
 def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     """Batches that come in the order in which threads or processes are done with them."""
     taken = any(
@@ -280,9 +251,9 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     if taken or call.names & UNORDERED:
         yield context.obstacle(
             call.node,
-            "what is done first comes first, in each process in an order of its own",
-            "take the results in the order in which they were asked for",
-            WHOLE_BATCH_ONLY,
+            "results come in the order in which they are ready, which differs across ranks",
+            "take them in the order in which they were asked for, where they are trained on",
+            NO_TIER,
         )
 
 
@@ -294,9 +265,10 @@ def _set(context: Context, call: Call) -> Iterator[Obstacle]:
         if _is_set(context, given):
             yield context.obstacle(
                 call.node,
-                "a set of strings has another order in every process",
-                "sort it, or set PYTHONHASHSEED where the program is started",
+                "a set of strings is ordered by Python's hash seed: the same on all ranks, but not under torchrun",
+                "sort it, or set PYTHONHASHSEED under torchrun",
                 NO_TIER,
+                works=True,
             )
 
 

@@ -15,8 +15,8 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dp2ddp.analyse import own_ranks
-from dp2ddp.analyse.conditions import assigned, is_main_guard
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.link import Call, Scope, Value, full_name
 
 OPERATORS = {

@@ -25,20 +25,6 @@ ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
 STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
 
 
-def is_main_guard(test: ast.expr) -> bool:
-    """``if __name__ == "__main__"``."""
-    match test:
-        case ast.Compare(
-            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
-        ):
-            return True
-        case ast.Compare(
-            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
-        ):
-            return True
-    return False
-
-
 def is_true(test: ast.expr) -> bool:
     """``if True``: what is left of a condition that has only one answer."""
     return isinstance(test, ast.Constant) and test.value is True

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -54,6 +54,20 @@ COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 STEPS = ("__iter__", "__next__")
 
 
+def is_main_guard(test: ast.expr) -> bool:
+    """``if __name__ == "__main__"``."""
+    match test:
+        case ast.Compare(
+            left=ast.Name(id="__name__"), ops=[ast.Eq()], comparators=[ast.Constant(value="__main__")]
+        ):
+            return True
+        case ast.Compare(
+            left=ast.Constant(value="__main__"), ops=[ast.Eq()], comparators=[ast.Name(id="__name__")]
+        ):
+            return True
+    return False
+
+
 @dataclass
 class Context:
     """A linked program with what the collectors ask of it again and again."""
@@ -68,6 +82,7 @@ class Context:
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
+    _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
 
     # Names
@@ -178,11 +193,31 @@ class Context:
         return found
 
     def program_runs(self, file: SourceFile) -> set[int]:
-        """All nodes that running a file as a program may run."""
+        """All nodes that running a file as a program may run, those of the modules that it imports included."""
         if file.path not in self._program_runs:
-            every = (self.runs(statement) for statement in file.tree.body)
+            imported = self.program.project.reaches(file.path) - {file.path}
+            every = [self.runs(statement) for statement in file.tree.body]
+            every += [self._runs_when_imported(path) for path in imported]
             self._program_runs[file.path] = set().union(*every)
         return self._program_runs[file.path]
+
+    def _runs_when_imported(self, path: Path) -> set[int]:
+        if path not in self._imported:
+            statements = self._imported_statements(path)
+            self._imported[path] = set().union(*(self.runs(statement) for statement in statements))
+        return self._imported[path]
+
+    def _imported_statements(self, path: Path) -> Iterator[ast.stmt]:
+        """The statements that run when a file is imported: those under its main guard left out."""
+        if path in self.program.modules:
+            for statement in self.program.modules[path].body:
+                if not (isinstance(statement, ast.If) and is_main_guard(statement.test)):
+                    yield statement
+
+    def imported_nodes(self, path: Path) -> Iterator[ast.AST]:
+        """The nodes that run when a file is imported, those in functions left out."""
+        for statement in self._imported_statements(path):
+            yield from self.program.descendants(statement)
 
     def run_by(self, node: ast.AST) -> frozenset[Path]:
         """The programs which train with DataParallel that may run a node."""

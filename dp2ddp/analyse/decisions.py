@@ -655,6 +655,6 @@ def _problem(what: str) -> Problem:
     return Problem(
         f"`{what}` comes from an evaluation that every process does for itself, on a GPU equal but for the last bit, "
         "and decides here how each goes on",
-        "let the main process decide for all: ddp.gather(…)[0]",
+        "let the main process decide for all: ddp.from_main_process(…)",
         NO_TIER,
     )

@@ -1,15 +1,17 @@
-"""What one process must do alone: files, directories, logs, plots, downloads, prints and progress bars."""
+"""What one process must do alone: files, directories, logs, plots, downloads, questions to whoever sits there.
+
+What is printed is not among it: the other ranks are not heard. Nor is what is done with a writer: it is made on the
+main process, and elsewhere it is a stand-in.
+"""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Container, Iterator
-from pathlib import Path
 
-from dp2ddp.analyse.conditions import is_main_guard
-from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, Value, full_name, handed
-from dp2ddp.facts import Effect, Fetch, Obstacle, Problem, Reread
+from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.
 WRITES = frozenset("""
@@ -20,8 +22,7 @@ WRITES = frozenset("""
     torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torch.onnx.export torch.jit.save
     imageio.imwrite imageio.imsave imageio.mimsave imageio.mimwrite cv2.imwrite skimage.io.imsave scipy.misc.imsave
     matplotlib.image.imsave matplotlib.pyplot.imsave matplotlib.pyplot.savefig matplotlib.pyplot.show
-    logging.basicConfig logging.config. sys.stdout.write sys.stdout.flush sys.stderr.write
-    wandb. mlflow. swanlab. clearml. tensorboard_logger. aim.
+    logging.config.
     """.split())
 # Methods that write, by the class or function that makes the object and the method's name.
 WRITING_METHODS = {
@@ -40,36 +41,32 @@ WRITING_METHODS = {
     "matplotlib.": {"savefig", "show", "save"},
     "seaborn.": {"savefig"},
     "pandas.": {"to_csv", "to_json", "to_pickle", "to_excel", "to_hdf", "to_parquet"},
-    "logging.": {"addHandler"},
     "plotly.": {"write_html", "write_image", "show"},
 }
 # Methods that write whoever has them, if that is not one of the project's classes.
 WRITING_ANYWAY = {"save_pretrained", "to_json_file"}
+# Modules that are trackers themselves.
+TRACKERS = ("wandb", "mlflow", "swanlab", "clearml", "tensorboard_logger", "trackio")
 # What makes an object that writes whenever it is used.
-WRITERS = {
-    "torch.utils.tensorboard.SummaryWriter",
-    "torch.utils.tensorboard.FileWriter",
-    "tensorboardX.SummaryWriter",
-    "tensorboardX.FileWriter",
-    "tensorboard_logger.Logger",
-    "wandb.init",
-    "comet_ml.Experiment",
-    "comet_ml.OfflineExperiment",
-    "comet_ml.ExistingExperiment",
-    "comet_ml.start",
-    "neptune.init",
-    "neptune.init_run",
-    "neptune.new.init",
-    "neptune.create_experiment",
-    "mlflow.start_run",
-    "visdom.Visdom",
-    "logging.FileHandler",
-    "logging.handlers.RotatingFileHandler",
-    "csv.writer",
-    "csv.DictWriter",
-    "swanlab.init",
-    "clearml.Task.init",
-    "aim.Run",
+WRITERS = frozenset("""
+    torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
+    tensorboardX.SummaryWriter tensorboardX.FileWriter tensorboard_logger.Logger
+    tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
+    comet_ml.Experiment comet_ml.OfflineExperiment comet_ml.ExistingExperiment comet_ml.start
+    neptune.init neptune.init_run neptune.new.init neptune.create_experiment
+    visdom.Visdom aim.Run subprocess.Popen
+    logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
+    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter
+    """.split())
+# What makes one where its mode says so, by the mode's position.
+OPENING = {
+    "codecs.open": 1,
+    "gzip.open": 1,
+    "bz2.open": 1,
+    "lzma.open": 1,
+    "h5py.File": 1,
+    "zipfile.ZipFile": 1,
+    "tarfile.open": 1,
 }
 ASKS = {
     "subprocess.check_output",
@@ -89,7 +86,8 @@ ASKING = (
     "builtins.zip",
     "pathlib.Path.exists",
 )
-OPENERS = {"builtins.open", "io.open", "codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
+BUILTIN_OPEN = {"builtins.open", "io.open"}
+OPENERS = BUILTIN_OPEN | {"codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
 READS = {
     "torch.load",
     "numpy.load",
@@ -99,22 +97,8 @@ READS = {
     "joblib.load",
     "yaml.safe_load",
 }
-OUTPUTS = {"sys.stdout", "sys.stderr"}
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
-MUTATING = {
-    "append",
-    "extend",
-    "update",
-    "pop",
-    "clear",
-    "insert",
-    "step",
-    "backward",
-    "zero_grad",
-    "add",
-    "remove",
-}
-BARS = {"tqdm.tqdm", "tqdm.trange", "rich.progress.track"}
+INPUT = "builtins.input"
 FETCHES = {
     "torch.hub.load",
     "torch.hub.load_state_dict_from_url",
@@ -150,54 +134,82 @@ def is_write(name: str) -> bool:
     owner, _, method = name.rpartition(".")
     if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
         return True
-    return any(name.startswith(writer + ".") for writer in WRITERS)
+    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) or any(
+        name.startswith(f"{writer}.") for writer in WRITERS
+    )
 
 
 def opens_for_writing(call: Call) -> bool:
+    """Whether a call may open a file for writing: an unknown mode counts."""
     if not call.names & OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
-    if isinstance(mode, ast.Name | ast.Attribute):
-        return True  # unknown: as if it wrote
     if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
         return any(letter in mode.value for letter in "wax+")
-    return False
+    return mode is not None
 
 
 def _is_nowhere(call: Call) -> bool:
-    """``open(os.devnull, "w")``, on the main process or on the others."""
+    """``open(os.devnull, "w")``."""
     file = call.argument("file", 0)
-    if isinstance(file, ast.IfExp) and "is_main_process" in ast.dump(file.test):
-        return True
     return isinstance(file, ast.expr) and ast.unparse(file) in ("os.devnull", "'/dev/null'")
 
 
-def _is_writer(context: Context, node: ast.AST) -> bool:
-    call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and (bool(call.names & WRITERS) or opens_for_writing(call))
+def _is_writer(context: Context, call: Call) -> bool:
+    """Whether a call makes something that writes whenever it is used, if not by Python's own ``open``."""
+    if call.names & WRITERS:
+        return not _in_own_folder(context, call)
+    for name in call.names & OPENING.keys():
+        mode = call.argument("mode", OPENING[name])
+        if isinstance(mode, ast.Constant) and any(letter in str(mode.value) for letter in "wax+"):
+            return not _in_own_folder(context, call)
+    return False
+
+
+def _is_open(context: Context, call: Call) -> bool:
+    """Whether a call is Python's ``open``, or a path's, of a file that may be written to."""
+    plain = call.names & (BUILTIN_OPEN | {"pathlib.Path.open"})
+    return bool(plain) and opens_for_writing(call) and not _in_own_folder(context, call)
 
 
 def _writes(context: Context, node: ast.AST) -> bool:
-    """Whether a call writes, through a function or through an object that writes."""
+    """Whether a call writes, by itself: not into a file that is open already."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    if (
-        call is not None
-        and isinstance(call.node.func, ast.Attribute)
-        and call.node.func.attr in WRITING_ANYWAY
-    ):
-        return not any(isinstance(callee, Func | Bound) for callee in call.callees)
-    if call is None or not call.names or _in_own_folder(context, call):
+    if call is None:
         return False
-    opened = list(_opened(call))
-    if opened:
-        return any(_is_writer(context, context.program.node(site)) for site in opened)
-    return any(is_write(name) for name in call.names)
+    if isinstance(call.node.func, ast.Attribute) and call.node.func.attr in WRITING_ANYWAY:
+        return not any(isinstance(callee, Func | Bound) for callee in call.callees)
+    if call.names == {"logging.basicConfig"}:
+        return call.argument("filename", 0) is not None
+    if (
+        not call.names
+        or call.names & WRITERS
+        or _in_own_folder(context, call)
+        or _into_open_file(context, call)
+    ):
+        return False
+    return any(_is_plain_write(name) for name in call.names)
+
+
+def _is_plain_write(name: str) -> bool:
+    """Whether a call writes that is neither a tracker's nor a writer's: these are stand-ins on the other ranks."""
+    stands_in = (*(f"{tracker}." for tracker in TRACKERS), *(f"{writer}." for writer in WRITERS))
+    return is_write(name) and not name.startswith(stands_in)
+
+
+def _into_open_file(context: Context, call: Call) -> bool:
+    """Whether a call is of an open file, or is given one: on the other ranks that leads nowhere."""
+    owners = [getattr(callee, "owner", None) for callee in call.callees]
+    given = [value for argument in handed(call.node) for value in context.program.values(argument)]
+    opened = OPENERS | OPENING.keys() | {"dp2ddp.runtime.open"}
+    return any(isinstance(it, Made) and it.name in opened for it in (*owners, *given))
 
 
 def _in_own_folder(context: Context, call: Call) -> bool:
     """Whether a call is given a temporary folder or file, which every process has one of."""
-    given = handed(call.node)
-    names = [node for argument in given for node in ast.walk(argument) if isinstance(node, ast.Name)]
+    names = [
+        node for argument in handed(call.node) for node in ast.walk(argument) if isinstance(node, ast.Name)
+    ]
     found = [context.program.values(name) for name in names]
     return any(values and all(_is_own_folder(context, it) for it in values) for values in found)
 
@@ -212,20 +224,33 @@ def _is_own_folder(context: Context, value: Value) -> bool:
     return not any(id(node) in context.agreed for node in (made, *context.program.ancestors(made)))
 
 
-def _opened(call: Call) -> Iterator[int]:
-    for callee in call.callees:
-        owner = getattr(callee, "owner", None)
-        if isinstance(owner, Made) and owner.name in OPENERS:
-            yield owner.site
+def happens_once(context: Context, node: ast.AST) -> bool:
+    """Whether a call writes, fetches or asks for something that must not be done again by who starts the ranks."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None:
+        return False
+    opens = _is_open(context, call) or _is_writer(context, call)
+    return opens or _writes(context, node) or bool(call.names & {*SAVES, INPUT}) or _fetch(context, call)
 
 
-def _guardable(context: Context, statement: ast.stmt) -> bool:
+def _is_written(context: Context, statement: ast.AST) -> bool:
     """A statement that only writes: it can be left out on other ranks, and nothing later misses it."""
-    if isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Call):
-        return _writes(context, statement.value) or _is_writer(context, statement.value)
-    if isinstance(statement, ast.With) and len(statement.items) == 1:
-        return _is_writer(context, statement.items[0].context_expr)
-    return _redirects(context, statement)
+    return (
+        isinstance(statement, ast.Expr)
+        and _writes(context, statement.value)
+        and not _does_more(context, statement)
+    )
+
+
+def _does_more(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement that writes runs the model or draws a batch, too: for that, all ranks must come."""
+    program = context.program
+    for key in context.runs(statement):
+        node = program.nodes.get(key)
+        call = program.call(node) if isinstance(node, ast.Call) else None
+        if call is not None and (context.is_wrapped(call.callees) or call.names & {"builtins.next"}):
+            return True
+    return False
 
 
 def _for_one(context: Context, node: ast.AST, guarded: set[int]) -> list[ast.stmt]:
@@ -258,37 +283,6 @@ def _saves(context: Context, statement: ast.stmt) -> bool:
     return call is not None and bool(call.names & SAVES)
 
 
-def _is_shared(context: Context, node: ast.AST | None) -> bool:
-    """``with open(path, "a") as log:`` round what all processes run: the file of the others is nowhere."""
-    if not isinstance(node, ast.With) or _unsafe(context, node) is None:
-        return False
-    call = context.program.call(node.items[0].context_expr)
-    mode = (
-        call.argument("mode", 1) if call is not None and call.names <= {"builtins.open", "io.open"} else None
-    )
-    return isinstance(mode, ast.Constant) and mode.value in ("w", "a", "wt", "at", "wb", "ab") and bool(call.node.args)  # type: ignore[union-attr]
-
-
-def _writes_to(context: Context, statement: ast.AST, files: set[int]) -> bool:
-    """Whether a statement opens one of some files, or calls its methods."""
-    if isinstance(statement, ast.With):
-        return id(statement.items[0].context_expr) in files
-    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
-    return call is not None and bool(files & set(_opened(call)))
-
-
-def _open(context: Context, call: ast.Call) -> Iterator[Effect]:
-    yield _effect(context, "open", call.args[0], f"{ast.unparse(call.func)}()")
-
-
-def _redirects(context: Context, statement: ast.stmt) -> bool:
-    """``sys.stdout = open("log.txt", "w")``, or an object that opens such a file."""
-    if not (isinstance(statement, ast.Assign) and ast.unparse(statement.targets[0]) in OUTPUTS):
-        return False
-    nodes = context.program.nodes
-    return any(_is_writer(context, nodes[key]) for key in context.runs(statement) if key in nodes)
-
-
 def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[Effect, ...]:
     """Everything in programs that train with DataParallel which one process must do alone.
 
@@ -300,14 +294,9 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
         for node in program.nodes.values()
         if context.runs_in_training(node) and not is_inside(context, node, context.downloaders)
     ]
-    imported = [node for path in _modules(context) for node in _imported_nodes(context, path)]
-    guarded = {id(node) for node in nodes if isinstance(node, ast.stmt) and _guardable(context, node)}
-    guarded |= {id(node) for node in imported if _logs_to_the_console(context, node)}
+    guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded |= {id(it) for node in nodes for it in _for_one(context, node, guarded)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
-    shared = [node for node in map(program.nodes.get, guarded) if _is_shared(context, node)]
-    files = {id(node.items[0].context_expr) for node in shared}
-    guarded -= {key for key in guarded if _writes_to(context, program.nodes[key], files)}
     guarded |= _around(context, guarded, meetings)
     inner = {
         key
@@ -319,11 +308,9 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
     found += _groups(context, guarded - inner, meetings)
     for node in nodes:
         if isinstance(node, ast.Call) and program.statement(node) is not None:
-            if id(node) in files:
-                found += _open(context, node)
-            elif not _writes_to(context, program.statement(node), files):
-                found += _calls(context, node, guarded)
-    found += (_effect(context, "print", node, "print()") for node in imported if _is_print(context, node))
+            found += _calls(context, node, guarded)
+        elif isinstance(node, ast.Import):
+            found += _trackers(context, node)
     return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
 
 
@@ -404,11 +391,8 @@ def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Ite
         ):
             continue
         seen.add(id(parent))
-        problem = next((found for part in parent.body if (found := _unsafe(context, part)) is not None), None)
         last = program.anchor(parent.body[-1])
-        yield _effect(
-            context, "test", parent.test, _what(context, parent.body[0]), last=last, problem=problem
-        )
+        yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
 
 
 def _only_asks(context: Context, test: ast.expr) -> bool:
@@ -447,207 +431,116 @@ def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> It
         while last + 1 < len(block) and id(block[last + 1]) in guarded:
             last += 1
         seen.update(id(part) for part in block[index : last + 1])
-        problem = next(
-            (found for part in block[index : last + 1] if (found := _unsafe(context, part)) is not None), None
-        )
         yield _effect(
             context,
             "guard",
             statement,
             _what(context, statement),
             last=program.anchor(block[last]),
-            problem=problem,
         )
 
 
-def _unsafe(context: Context, statement: ast.stmt) -> Problem | None:
-    """Why a statement can't be left to one process."""
-    program = context.program
-    runs = [program.nodes[key] for key in context.runs(statement) if key in program.nodes]
-    for node in runs:
-        call = program.call(node) if isinstance(node, ast.Call) else None
-        if call is not None and context.is_wrapped(call.callees):
-            return Problem(
-                "this statement runs the wrapped model while only the main process may write",
-                "run the model first, in a statement of its own, and write the result after it",
-            )
-        if call is not None and call.names & {"builtins.next"}:
-            return Problem(
-                "this statement draws from an iterator while only the main process may write",
-                "draw first, in a statement of its own, and write the result after it",
-            )
-    if isinstance(statement, ast.With):
-        inside = [node for part in statement.body for node in ast.walk(part)]
-        bound = {node.id for node in inside if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-        opened = statement.items[0].optional_vars
-        used = _used_after(context, statement)
-        if bound & used - ({opened.id} if isinstance(opened, ast.Name) else set()):
-            return Problem(
-                "a file is written and values are computed for later in the same block",
-                "compute them before the file is opened",
-            )
-        if any(
-            isinstance(n, ast.Attribute | ast.Subscript) and isinstance(n.ctx, ast.Store) for n in inside
-        ) or any(
-            isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and n.func.attr in MUTATING
-            for n in inside
-        ):
-            return Problem(
-                "a file is written and something else is changed in the same block",
-                "change it before the file is opened",
-            )
-        for node in ast.walk(statement):
-            if isinstance(node, ast.Return | ast.Yield | ast.Break | ast.Continue) or (
-                isinstance(node, ast.Call) and context.is_wrapped(program.values(node.func))
-            ):
-                return Problem(
-                    "the training goes on while a file is open for writing",
-                    "open the file by an assignment, `log = open(…)`, and close it at the end",
-                )
-    return None
-
-
-def _used_after(context: Context, statement: ast.stmt) -> set[str]:
-    position = max(
-        context.program.order[id(node)] for node in ast.walk(statement) if id(node) in context.program.order
-    )
-    scope = context.program.scope(statement)
-    return {
-        node.id
-        for node in ast.walk(scope.node)
-        if isinstance(node, ast.Name)
-        and isinstance(node.ctx, ast.Load)
-        and context.program.order.get(id(node), 0) > position
-    }
-
-
 def _calls(context: Context, node: ast.Call, guarded: set[int]) -> Iterator[Effect]:
+    """What a call does that one process must do alone, where no guard stands round it."""
     program = context.program
     call = program.call(node)
     if call is None:
         return
-    statement = program.statement(node)
-    inside = id(statement) in guarded or any(id(around) in guarded for around in program.ancestors(node))
-    if _is_print(context, node.func):
-        yield _effect(context, "print", node.func, "print()")
-    elif "torch.save" in call.names:
+    if "torch.save" in call.names:
         yield _effect(context, "save", node.func, "torch.save()")
-    elif call.names & BARS:
-        disable = call.argument("disable")
-        if disable is None or "is_main_process" not in ast.dump(disable):
-            operand = program.anchor(disable) if disable is not None else None
-            yield _effect(context, "progress", node, f"{ast.unparse(node.func)}()", operand=operand)
-    elif inside or already(context, node):
         return
-    elif _is_writer(context, node):
-        if isinstance(program.parent(node), ast.withitem):
-            problem = Problem(
-                "this opens something for writing for a whole block, which the other processes run too",
-                "open it by an assignment, and close it at the end",
-            )
-            yield _effect(context, "writer", node, f"{ast.unparse(node.func)}()", problem=problem)
-        elif not _chosen(context, node):
-            yield _effect(context, "writer", node, f"{ast.unparse(node.func)}()")
+    inside = id(program.statement(node)) in guarded
+    if inside or any(id(around) in guarded for around in program.ancestors(node)) or already(context, node):
+        return
+    what = f"{ast.unparse(node.func)}()"
+    if INPUT in call.names:
+        yield _effect(context, "input", node.func, what)
+    elif _is_open(context, call):
+        yield _open(context, call, what)
+    elif _is_writer(context, call) or _is_tracker_function(context, call):
+        yield _effect(context, "writer", node.func, what)
     elif _writes(context, node):
-        problem = Problem(
-            f"the result of {ast.unparse(node.func)}() is used, which only the main process may call",
-            "call it in a statement of its own",
-        )
-        yield _effect(context, "guard", statement, f"{ast.unparse(node.func)}()", problem=problem)
+        statement = program.statement(node)
+        asked = not (isinstance(statement, ast.Expr) and statement.value is node)
+        handled = any(isinstance(it, ast.ExceptHandler) for it in program.ancestors(node))
+        answers = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
+        if asked and answers and not handled:
+            yield _effect(context, "answer", node, what)
+        else:
+            yield _effect(context, "writer", node.func, what)
 
 
-def _chosen(context: Context, node: ast.Call) -> bool:
-    """Whether a writer is made under ``… if ddp.is_main_process() else None`` already."""
-    parent = context.program.parent(node)
-    return isinstance(parent, ast.IfExp) and "is_main_process" in ast.dump(parent.test)
+def _open(context: Context, call: Call, what: str) -> Effect:
+    """Python's ``open``, or a path's."""
+    owner = None
+    if "pathlib.Path.open" in call.names and isinstance(call.node.func, ast.Attribute):
+        owner = context.program.anchor(call.node.func.value)
+    given = tuple(
+        (f"{keyword.arg}=" if keyword.arg else "**", context.program.anchor(keyword.value))
+        for keyword in call.node.keywords
+    )
+    placed = tuple(
+        ("*" if isinstance(it, ast.Starred) else "", context.program.anchor(it)) for it in call.node.args
+    )
+    if owner is None:
+        return _effect(context, "open", call.node.func, what)
+    return _effect(context, "open", call.node, what, operand=owner, arguments=(*placed, *given))
 
 
-def obstacles(context: Context, effects: tuple[Effect, ...]) -> Iterator[Obstacle]:
-    """Uses of what only the main process has, and input and output that can't be shared."""
+def _trackers(context: Context, statement: ast.Import) -> Iterator[Effect]:
+    """Modules that are trackers: one line after their import."""
+    for alias in statement.names:
+        if alias.name.partition(".")[0] in TRACKERS and (alias.asname or "." not in alias.name):
+            name = alias.asname or alias.name
+            if not _stands_in(context, statement, name):
+                last = context.program.anchor(_last_import(context, statement))
+                yield _effect(context, "tracker", statement, name, last=last)
+
+
+def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:
+    """The last of the imports that follow one another."""
+    block = context.program.block(statement)
+    last = statement
+    for following in block[block.index(statement) + 1 :]:
+        if not isinstance(following, ast.Import | ast.ImportFrom):
+            break
+        last = following
+    return last
+
+
+def _is_tracker_function(context: Context, call: Call) -> bool:
+    """Whether a call is of a function that was imported from a tracker's module."""
+    return isinstance(call.node.func, ast.Name) and any(map(_is_of_tracker, call.names))
+
+
+def _is_of_tracker(name: str) -> bool:
+    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name not in ASKS
+
+
+def _stands_in(context: Context, statement: ast.stmt, name: str) -> bool:
+    """Whether a name is made ``ddp.on_main_process(name)`` after its import already."""
+    block = context.program.block(statement)
+    text = f"on_main_process({name})"
+    return any(isinstance(it, ast.Assign) and text in ast.unparse(it) for it in block)
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """What comes out of a tracker and may be trained by: only the main process has it."""
     program = context.program
-    guards = [effect for effect in effects if effect.kind in ("guard", "test")]
-    made = {effect.at for effect in effects if effect.kind == "writer"}
-    started = any(effect.what in ("wandb.init()", "tracker.init()") for effect in guards)
+    names = {f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config")}
     for node in program.nodes.values():
-        if not context.runs_in_training(node):
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
-        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-            values = program.values(node.value)
-            sites = [
-                program.anchor(program.node(v.site))
-                for v in values
-                if isinstance(v, Made) and _writing(v.name)
-            ]
-            config = (
-                any(isinstance(v, Ext) and v.name in ("wandb.config", "wandb.run") for v in values)
-                and started
-            )
-            if (
-                (made & set(sites) or config)
-                and not covered(context, node, guards)
-                and not already(context, node)
-            ):
+        used = isinstance(program.parent(node), ast.Attribute | ast.Subscript | ast.Assign | ast.keyword)
+        called = isinstance(program.parent(program.parent(node) or node), ast.Call)
+        if used and not called and context.runs_in_training(node) and not already(context, node):
+            if any(isinstance(value, Ext) and value.name in names for value in program.values(node)):
                 yield context.obstacle(
                     node,
                     f"`{ast.unparse(node)}` is there on the main process only",
-                    "take it from where every process has it, or use it in a statement that only writes",
+                    "where it is trained by, give all ranks its value: ddp.from_main_process(…)",
+                    NO_TIER,
                 )
-        elif isinstance(node, ast.Call) and (call := program.call(node)) and "builtins.input" in call.names:
-            yield context.obstacle(node, "every process would ask for input", "take it from the command line")
-
-
-def imported(context: Context) -> Iterator[Obstacle]:
-    """What happens when a module is imported: in the process that starts the ranks, and in every rank."""
-    program = context.program
-    for path in _modules(context):
-        reaching = (file.path for file in context.scripts if path in program.project.reaches(file.path))
-        scripts = frozenset(reaching)
-        for node in _imported_nodes(context, path):
-            call = program.call(node) if isinstance(node, ast.Call) else None
-            if call is None or _logs_to_the_console(context, program.statement(node)):
-                continue
-            writes = _writes(context, node) or _is_writer(context, node) or bool(call.names & SAVES)
-            if writes or _fetch(context, call):
-                problem = Problem(
-                    f"{ast.unparse(node.func)}() runs when this module is imported, in every process",
-                    "move it into a function, and call that after the ranks have started",
-                )
-                yield Obstacle(**{**context.place(node), "scripts": scripts}, problem=problem)
-
-
-def _modules(context: Context) -> list[Path]:
-    """The files that the programs import."""
-    return sorted(context.reached - {file.path for file in context.scripts})
-
-
-def _logs_to_the_console(context: Context, statement: ast.AST) -> bool:
-    """``logging.basicConfig(level=…)`` or ``logger.addHandler(logging.StreamHandler())``: no file is opened."""
-    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
-    if call is None or not call.names:
-        return False
-    if call.names == {"logging.basicConfig"}:
-        return all(it.arg not in (None, "filename", "handlers") for it in call.node.keywords)
-    handlers = context.program.values(call.node.args[0]) if call.node.args else frozenset()
-    adds = all(name.startswith("logging.") and name.endswith(".addHandler") for name in call.names)
-    return adds and bool(handlers) and all(full_name(it) == "logging.StreamHandler" for it in handlers)
-
-
-def _is_print(context: Context, function: ast.AST) -> bool:
-    """Whether an expression is the ``print`` of a call."""
-    around = context.program.parent(function)
-    call = context.program.call(around) if isinstance(around, ast.Call) and around.func is function else None
-    return call is not None and call.names == {"builtins.print"} and isinstance(function, ast.Name)
-
-
-def _imported_nodes(context: Context, path: Path) -> Iterator[ast.AST]:
-    """The nodes that run when a file is imported, those under its main guard left out."""
-    for statement in context.program.project.files[path].tree.body:
-        if not (isinstance(statement, ast.If) and is_main_guard(statement.test)):
-            yield from context.program.descendants(statement)
-
-
-def _writing(name: str) -> bool:
-    return name in WRITERS or name in OPENERS
 
 
 def covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
@@ -714,7 +607,12 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
                     continue
                 if inner.names & (FILE_FETCHES | UNPACKS):
                     return True
-                if data and (inner.names & SAVES or _writes(context, node) or _is_writer(context, node)):
+                if data and (
+                    inner.names & SAVES
+                    or _writes(context, node)
+                    or _is_writer(context, inner)
+                    or _is_open(context, inner)
+                ):
                     if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
                         return True
     return False

@@ -1,10 +1,13 @@
-"""Where a program's ranks start: at the call of its main function, or at its first side effect."""
+"""Where a program's ranks start, and where it chooses their devices.
+
+They start at the call of its main function, or before its first side effect. What chooses the devices may come later:
+then all ranks start, and those without a device leave.
+"""
 
 from __future__ import annotations
 
 import ast
 import copy
-import textwrap
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -16,12 +19,13 @@ from dp2ddp.analyse.conditions import (
     asks_for_gpus,
     assigned,
     is_call_of,
+    is_choice,
     is_cuda_string,
-    is_main_guard,
 )
-from dp2ddp.analyse.context import Context, is_inserted
-from dp2ddp.analyse.link import Bound, Call, Cls, Ext, Func, Inst, Scope, Value, full_name
-from dp2ddp.facts import Problem, Script
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
+from dp2ddp.analyse.effects import happens_once
+from dp2ddp.analyse.link import WRAP, Bound, Call, Cls, Ext, Func, Inst, Scope, full_name, handed
+from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
 
@@ -73,6 +77,7 @@ PURE = (
     "dp2ddp.runtime.device",
     "dp2ddp.runtime.get_",
     "dp2ddp.runtime.is_main_process",
+    "dp2ddp.runtime.on_main_process",
 )
 IMPURE = {
     "builtins.print",
@@ -83,63 +88,53 @@ IMPURE = {
 IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
 # Methods of strings, lists and dicts: ``args.gpus.split(",")``.
 PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
-SAYS = {"builtins.print", "dp2ddp.runtime.print", "sys.stdout.write", "sys.stdout.flush"}
-FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
-LEVELS = {"debug", "info", "warning", "warn", "error"}
-SEEDS = {
-    "random.seed",
-    "numpy.random.seed",
-    "torch.manual_seed",
-    "torch.cuda.manual_seed",
-    "torch.cuda.manual_seed_all",
-}
 # Methods that set the entries of configurations.
 CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
+CHOSEN = "dp2ddp.runtime.use_devices"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def collect(context: Context) -> tuple[Script, ...]:
     """The start of every program that trains with DataParallel."""
-    return tuple(_start(context, file) for file in context.scripts)
+    return tuple(_script(context, file) for file in context.scripts)
 
 
-def _start(context: Context, file: SourceFile) -> Script:
-    """Before what the processes agree on, if the devices are chosen by then."""
-    found = _script(context, file)
-    if found.problem is not None and context.branches is not None:
-        # The option that chooses the distributed branch is read too late: the runtime stands aside there.
-        context = replace(context, branches=replace(context.branches, assumed=frozenset()))
-        found = _script(context, file)
-    agreed, context.agreed = context.agreed, set()
-    other = _script(context, file) if found.problem is not None and agreed else found
-    context.agreed = agreed
-    return found if other.problem is not None else other
-
-
-def before_the_start(context: Context, scripts: Iterable[Script]) -> set[int]:
-    """All nodes that programs run before their ranks have started."""
+def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
+    """All nodes that programs run before their ranks know which of the chosen devices they have."""
     found: set[int] = set()
     for script in scripts:
-        for path in script.reaches - {script.path}:
-            if path in context.program.modules:
-                module = context.program.modules[path]
+        if script.late is not None:
+            statement = _statement_at(context, script.late.at)
+            found |= _earlier(context, statement, script.late.after)
+        elif script.devices is not None:
+            found |= _earlier(context, _statement_at(context, script.at), False)
+        if script.late is not None or script.devices is not None:
+            for module in _imported_modules(context, script.reaches - {script.path}):
                 found |= {id(node) for node in context.program.body(module)}
-        found |= _earlier_nodes(context, script)
     return found
 
 
-def _earlier_nodes(context: Context, script: Script) -> set[int]:
-    program = context.program
-    lines = (node for node in program.nodes.values() if getattr(node, "lineno", 0) == script.at.span.line)
-    start = next(
-        (it for it in lines if program.file(it).path == script.path and isinstance(it, ast.stmt)), None
+def _imported_modules(context: Context, paths: Iterable) -> Iterator[Scope]:
+    yield from (context.program.modules[path] for path in paths if path in context.program.modules)
+
+
+def _statement_at(context: Context, at: Anchor) -> ast.stmt | None:
+    nodes = (it for it in context.program.nodes.values() if getattr(it, "lineno", 0) == at.span.line)
+    return next(
+        (it for it in nodes if isinstance(it, ast.stmt) and context.program.file(it).path == at.path), None
     )
+
+
+def _earlier(context: Context, start: ast.stmt | None, after: bool) -> set[int]:
+    """All nodes that run before a statement, in its block and in those that lead to it; ``after``: or in it."""
+    program = context.program
     found: set[int] = set()
     while start is not None:
         block = program.block(start)
-        for statement in block[: block.index(start)]:
+        for statement in block[: block.index(start) + after]:
             found |= context.runs(statement)
+        after = False
         around = program.parent(start)
         if isinstance(around, ast.FunctionDef):
             scope = program.by_node[id(around)].index
@@ -150,56 +145,49 @@ def _earlier_nodes(context: Context, script: Script) -> set[int]:
 
 @dataclass(frozen=True)
 class _Devices:
-    """The expression that chooses the devices, and the statements that must have run before it counts."""
+    """The expression that chooses the devices, where a ``wrap`` has it, and the statements that it depends on."""
 
-    expression: ast.expr | None
-    deciders: tuple[ast.stmt, ...]
+    expression: ast.expr | None = None
+    wrap: ast.Call | None = None
+    deciders: tuple[ast.stmt, ...] = ()
 
 
 def _script(context: Context, file: SourceFile) -> Script:
     program = context.program
     reaches = frozenset(program.project.reaches(file.path))
-    statements = list(_top_level(file.tree.body))
+    top = list(_top_level(file.tree.body))
 
     def fact(node: ast.AST, form: str, **more: object) -> Script:
         place = {**context.place(node), "scripts": frozenset([file.path])}
         return Script(**place, form=form, reaches=reaches, **more)  # type: ignore[arg-type]
 
-    for statement in statements:
+    for statement in top:
         started = [it for it in program.descendants(statement) if is_call_of(context, it, *STARTED)]
         if started:
             given = program.call(started[0]).argument("devices")  # type: ignore[union-attr]
             return fact(statement, "init", done=True, devices=_written(context, given, file))
-    mains = {it: call for it in statements if (call := _main_call(context, it)) is not None}
-    scopes = [program.modules[file.path], *(program.scopes[target] for _, target in mains.values())]
-    devices = _devices(context, file, scopes)
-    begin = _begin(context, statements, devices)
-    inside = begin.late in mains  # what chooses the devices runs in the main function
-    if inside:
-        body = program.scopes[mains[begin.late][1]].body
-        devices = _devices(context, file, scopes, _begin(context, body, devices))
-    elif begin.late is not None:
-        inner = _only_call(context, begin.late) if context.branches is not None else None
-        scopes, statements = (scopes, statements) if inner is None else ([inner, *scopes], inner.body)
-        devices = _devices(context, file, scopes, begin)
-    begin = _begin(context, statements, devices)
-    if devices.expression is not None and (hidden := _hidden(context, devices.expression, scopes)):
-        return _unknown(context, fact(begin.statement, "init"), devices.expression, hidden)
-    call = mains.get(begin.statement)
-    if call is not None and (inside or _local_names(context, devices.expression, call[1])):
-        begin, call = _begin(context, program.scopes[call[1]].body, devices), None
-    if begin.late is not None:
-        return _problem(context, fact(begin.statement, "init"), begin)
-    chosen = _written(context, devices.expression, file)
-    if (test := _condition(context, devices)) is not None:
-        chosen = f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"  # type: ignore[arg-type]
-    imports = _imports(context, devices.expression, file)
-    enabled = condition(context, begin.statement) or ""
+    wanted = _wanted(context, file)
+    module = program.modules[file.path]
+    devices = _at(context, file, wanted, [module])
+    begin = _first(context, top, wanted)
+    call = _main_call(context, begin)
+    at_hand = _is_at_hand(context, devices, top, begin, [module])
+    if call is not None and not at_hand:
+        main = program.scopes[call[1]]
+        inner, first = _at(context, file, wanted, [main, module]), _first(context, main.body, wanted)
+        if _is_at_hand(context, inner, main.body, first, [main, module], begin):
+            devices, begin, call, at_hand = inner, first, None, True
+    late = None if at_hand else _late(context, file, top, wanted)
+    chosen = _text(context, devices, file) if at_hand else None
+    imports = _imports(context, devices.expression, file) if at_hand else ()
+    enabled = _enabled(context, file, top, begin)
+    if not enabled and call is not None and context.branches is not None:
+        inner_first = _first(context, program.scopes[call[1]].body, wanted)
+        enabled = _enabled(context, file, top, inner_first)
+        begin, call = (inner_first, None) if enabled else (begin, call)
+    more = {"devices": chosen, "imports": imports, "late": late}
     if call is None or enabled:
-        moved = tuple((program.anchor(it), _text(file, it)) for it in begin.moved)
-        more = {"devices": chosen, "moved": moved, "imports": imports, "enabled": enabled}
-        after = program.anchor(begin.after) if begin.after is not None else None
-        return fact(begin.statement, "init", after=after, **more)
+        return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
     arguments = tuple(
         [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
@@ -208,163 +196,43 @@ def _script(context: Context, file: SourceFile) -> Script:
             for keyword in function.keywords
         ]
     )
-    main = program.anchor(function.func)
-    return fact(function, "launch", function=main, arguments=arguments, devices=chosen, imports=imports)
+    main_name = program.anchor(function.func)
+    return fact(function, "launch", function=main_name, arguments=arguments, **more)
 
 
-def _only_call(context: Context, statement: ast.stmt) -> Scope | None:
-    """The function that a statement calls, if it is a call of it, and the program's only one."""
-    node = statement.value if isinstance(statement, ast.Expr | ast.Assign) else None
-    call = context.program.call(node) if isinstance(node, ast.Call) else None
-    callees = [callee for callee in call.callees if isinstance(callee, Func)] if call is not None else []
-    if len(callees) != 1 or len(call.callees) != 1:  # type: ignore[union-attr]
-        return None
-    calls = [other for other in context.program.calls if callees[0] in other.callees]
-    return context.program.scopes[callees[0].scope] if len(calls) == 1 else None
+def _enabled(context: Context, file: SourceFile, top: list[ast.stmt], begin: ast.stmt) -> str:
+    """The condition under which ranks start before a statement; empty where there is none, or it is not known by then.
+
+    Where the program turns out to have ranks of its own, the runtime stands aside.
+    """
+    text = condition(context, begin)
+    program = context.program
+    block, order = program.block(begin), program.order
+    for decider in _choosing(context, file) if text else ():
+        holder, leading = _holder(context, decider, block), _holder(context, decider, top)
+        late = order[id(begin)] if begin in top else order[id(_holder(context, begin, top) or begin)]
+        if holder is not None:
+            if order[id(holder)] >= order[id(begin)]:
+                return ""
+        elif leading is None or order[id(leading)] >= late:
+            return ""
+    return text or ""
 
 
 def _choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
     """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
     program, runs = context.program, context.program_runs(file)
-    branches = context.branches
-    if branches is None or not branches.assumed or file.path not in branches.scripts:
-        return
     for call in program.calls:
         if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
             yield program.statement(call.node)
-    for literal in branches.assumed:
+    for literal in context.branches.assumed if context.branches is not None else ():
         for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
             if id(statement) in runs and is_options(context, target.value):
                 if subject(context, statement.value) != literal.subject:
                     yield statement
 
 
-@dataclass(frozen=True)
-class _Begin:
-    """The statement of a block that the ranks start before, and those that are moved above it.
-
-    ``after`` is the one before it, where that decides the place. ``late`` is one that chooses the devices, and runs
-    only there or later; ``deciders`` are the parts of such ones.
-    """
-
-    statement: ast.stmt
-    moved: tuple[ast.stmt, ...] = ()
-    after: ast.stmt | None = None
-    late: ast.stmt | None = None
-    deciders: tuple[ast.stmt, ...] = ()
-
-
-def _begin(context: Context, block: list[ast.stmt], devices: _Devices) -> _Begin:
-    """Where in a block the ranks start: at its first side effect, after what chooses the devices."""
-    order = context.program.order
-    first = next((it for it in block if _is_first(context, it, devices)), block[-1])
-    holders = [(it, _holder(context, it, block)) for it in devices.deciders]
-    late = [
-        (it, holder) for it, holder in holders if holder is not None and order[id(holder)] >= order[id(first)]
-    ]
-    if not late:
-        return _Begin(first)
-    settings = dict.fromkeys(_setting(context, it) for it, _ in late)
-    if all(it in block and _can_move(context, it, first) for it in settings):
-        return _Begin(first, moved=tuple(settings))
-    last = max(block.index(holder) for _, holder in late)
-    # What does no harm twice is done by the process that starts the ranks, and again by the main process.
-    if last + 1 < len(block) and not any(
-        _is_first(context, it, devices, again=True) for it in block[: last + 1]
-    ):
-        return _Begin(block[last + 1], after=block[last])
-    return _Begin(first, late=late[0][1], deciders=tuple(it for it, _ in late))
-
-
-def _is_first(context: Context, statement: ast.stmt, devices: _Devices, again: bool = False) -> bool:
-    """Whether only ranks may run a statement: it does something, or names a device where some are chosen."""
-    # Which device is this rank's is known once the devices are chosen.
-    named = devices.expression is not None and _names_device(statement)
-    return named or is_start(context, statement) or not _pure(context, statement, again)
-
-
-def _setting(context: Context, decider: ast.stmt) -> ast.stmt:
-    """A statement that sets CUDA_VISIBLE_DEVICES, with the condition that it alone stands under."""
-    around = context.program.parent(decider)
-    alone = isinstance(around, ast.If) and around.body == [decider] and not around.orelse
-    return around if alone else decider  # type: ignore[return-value]
-
-
-def _can_move(context: Context, statement: ast.stmt, first: ast.stmt) -> bool:
-    """Whether a statement that sets CUDA_VISIBLE_DEVICES does the same where it stands before another one."""
-    if not any(isinstance(node, ast.Assign) and _is_visible(node) for node in ast.walk(statement)):
-        return False
-    others = [it for it in context.program.block(statement) if it is not statement]
-    if any(it.lineno == statement.lineno for it in others) or not _pure(context, statement):
-        return False
-    return _is_known(context, statement, first) and not _changes(context, statement, first, statement)
-
-
-def _is_known(context: Context, node: ast.AST, first: ast.stmt) -> bool:
-    """Whether all names that a piece of code reads have their values before a statement."""
-    program = context.program
-    inside = {id(inner) for inner in ast.walk(node)}
-    for name in ast.walk(node):
-        if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load):
-            known = [it for it in program.definitions(name) if id(it) not in inside]
-            local = [it for it in known if program.scope(it) is program.scope(first)]
-            if any(program.order[id(it)] >= program.order[id(first)] for it in local):
-                return False
-    return True
-
-
-def _changes(context: Context, node: ast.AST, first: ast.stmt, last: ast.stmt) -> bool:
-    """Whether an attribute that a piece of code reads may be set from one statement to another of a block."""
-    program = context.program
-    block = program.block(first)
-    if last not in block:
-        return True
-    read = {inner.attr for inner in ast.walk(node) if isinstance(inner, ast.Attribute)}
-    for key in set().union(*map(context.runs, block[block.index(first) : block.index(last)])):
-        inner = program.nodes.get(key)
-        if isinstance(inner, ast.Attribute) and (
-            inner.attr in CHANGING or (inner.attr in read and isinstance(inner.ctx, ast.Store))
-        ):
-            return True
-    return False
-
-
-def _problem(context: Context, script: Script, begin: _Begin) -> Script:
-    first = _first_effect(context, begin.statement)
-    problem = Problem(
-        f"the devices are chosen {_where(context, begin.deciders[0], script)}, after the first side effect that only "
-        f"ranks may have, `{_head(first)}` {_where(context, first, script)}",
-        "choose the devices (device_ids, args.gpus, CUDA_VISIBLE_DEVICES) before anything is printed, written, "
-        "downloaded or drawn",
-    )
-    return replace(script, problem=problem)
-
-
-def _unknown(context: Context, script: Script, devices: ast.expr, name: ast.Name) -> Script:
-    problem = Problem(
-        f"the devices are chosen by `{ast.unparse(devices)}` {_where(context, name, script)}, and `{name.id}` has no "
-        "value yet here, where the ranks start",
-        "take device_ids from an option of the program",
-    )
-    return replace(script, problem=problem)
-
-
-def _where(context: Context, node: ast.AST, script: Script) -> str:
-    at = context.program.location(node)
-    return f"in line {at.span.line}" if at.path == script.path else f"in {at.path.name}:{at.span.line}"
-
-
-def _first_effect(context: Context, statement: ast.stmt) -> ast.AST:
-    """The first thing in a statement, or in a function that it runs, that must not be done twice."""
-    program = context.program
-    inside = [part for index in sorted(program.entered(statement)) for part in program.scopes[index].body]
-    nodes = (node for part in (statement, *inside) for node in program.descendants(part))
-    return next((node for node in nodes if _effect(context, node, again=False)), statement)
-
-
-def _head(node: ast.AST) -> str:
-    """The first line of a piece of code."""
-    return ast.unparse(node).partition("\n")[0]
+# Where the ranks start
 
 
 def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
@@ -376,40 +244,61 @@ def _top_level(body: list[ast.stmt]) -> Iterator[ast.stmt]:
             yield statement
 
 
-def _holder(context: Context, decider: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
-    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
-    for statement in block:
-        if any(decider is node for node in context.program.descendants(statement)):
-            return statement
-    return next((it for it in block if id(decider) in context.runs(it)), None)
+def _first(context: Context, block: list[ast.stmt], devices: _Devices) -> ast.stmt:
+    """The first statement of a block that only ranks may run."""
+    return next((it for it in block if _is_for_ranks(context, it, devices)), block[-1])
 
 
-def _pure(context: Context, statement: ast.stmt | ast.expr, again: bool = False) -> bool:
-    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched.
+def _is_for_ranks(context: Context, statement: ast.stmt, devices: _Devices) -> bool:
+    """Whether a statement does something, or names a device where some are chosen: a rank's own is not known yet."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return _acts_when_imported(context, statement, devices)
+    if is_start(context, statement) or (devices.expression is not None and _names_device(statement)):
+        return True
+    return not _pure(context, statement)
 
-    ``again``: it may print, seed, and make folders that may be there.
-    """
+
+def _names_device(statement: ast.AST) -> bool:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(is_cuda_string(node) for node in ast.walk(statement))
+
+
+def _acts_when_imported(context: Context, statement: ast.Import | ast.ImportFrom, devices: _Devices) -> bool:
+    """Whether the project's modules that are imported here write, fetch or ask for something when they run."""
+    program = context.program
+    here = program.file(statement).path
+    names = [alias.name for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom):
+        module = statement.module or ""
+        wanted = [module, *(f"{module}.{name}".lstrip(".") for name in names)]
+        level = statement.level
+    else:
+        wanted, level = names, 0
+    found = {program.project.resolve(here, name, level) for name in wanted}
+    reached = {it for path in found if path is not None for it in program.project.reaches(path)}
+    return any(
+        happens_once(context, node) or id(node) in context.agreed
+        for module in _imported_modules(context, reached - {here})
+        for node in context.imported_nodes(module.file.path)
+    )
+
+
+def _pure(context: Context, statement: ast.stmt | ast.expr) -> bool:
+    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched."""
     if isinstance(
         statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
     ):
         return True
-    return not any(
-        _effect(context, node, again) for node in context.program.descendants(statement)
-    ) and not any(
-        _effect(context, node, again)
+    return not any(_acts(context, node) for node in context.program.descendants(statement)) and not any(
+        _acts(context, node)
         for index in context.program.entered(statement)
         for part in context.program.scopes[index].body
         for node in context.program.descendants(part)
     )
 
 
-def _names_device(statement: ast.stmt) -> bool:
-    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
-        return False
-    return any(is_cuda_string(node) for node in ast.walk(statement))
-
-
-def _effect(context: Context, node: ast.AST, again: bool) -> bool:
+def _acts(context: Context, node: ast.AST) -> bool:
     if id(node) in context.agreed:
         return True  # where the processes agree, they must have met
     if not isinstance(node, ast.Call):
@@ -417,17 +306,7 @@ def _effect(context: Context, node: ast.AST, again: bool) -> bool:
     call = context.program.call(node)
     if call is None or not call.callees:
         return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN)
-    if again and call.names and all(_is_repeatable(name, call) for name in call.names):
-        return False
     return any(_impure(context, callee, call) for callee in call.callees)
-
-
-def _is_repeatable(name: str, call: Call) -> bool:
-    """Whether a call, by its full name, prints, logs, seeds, or makes a folder that may be there."""
-    if name in FOLDERS:
-        given = call.argument("exist_ok", 2)
-        return isinstance(given, ast.Constant) and given.value is True
-    return name in SAYS | SEEDS or (name.startswith("logging.") and name.rpartition(".")[2] in LEVELS)
 
 
 def _impure(context: Context, callee: object, call: Call) -> bool:
@@ -475,68 +354,64 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
         return None
     if not any(id(node) in runs for node in context.backwards):
         return None  # it makes the model, and trains it later
-    if not all(_pure(context, argument) for argument in (*call.args, *(k.value for k in call.keywords))):
+    if not all(_pure(context, argument) for argument in handed(call)):
         return None
     return call, functions[0].scope
 
 
-def _devices(
-    context: Context, file: SourceFile, scopes: list[Scope], begin: _Begin | None = None
-) -> _Devices:
-    """What chooses the devices: ``device_ids`` of the wrap, assignments to CUDA_VISIBLE_DEVICES.
+# Which devices
 
-    ``scopes``: whose names the ranks' start can use. ``begin``: it can't use those that only get their values there.
-    """
-    program = context.program
+
+def _wanted(context: Context, file: SourceFile) -> _Devices:
+    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several."""
     runs = context.program_runs(file)
-    expression: ast.expr | None = None
-    deciders: list[ast.stmt] = list(_choosing(context, file))
-    for call in context.wraps:
-        given = call.argument("device_ids", 1)
-        if id(call.node) not in runs or given is None:
+    for wrap in context.wraps:
+        if id(wrap.node) not in runs:
             continue
-        source = _source(context, given, scopes, begin)
-        if not _all_devices(context, source):
-            expression = source
-            nodes = list(ast.walk(expression))
-            for node in nodes:
-                if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    known = program.definitions(node) if id(node) in program.nodes else []
-                    deciders += [
-                        program.statement(found) for found in known if _is_code(found) and found not in nodes
-                    ]
-                    deciders += _attribute_sets(context, node, runs)
-    configured = (
-        any(isinstance(node, ast.Attribute) for node in ast.walk(expression)) if expression else False
-    )
-    for node in program.nodes.values():
-        if configured and id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
-            deciders.append(program.statement(node))
-        if id(node) in runs and isinstance(node, ast.Assign) and _is_visible(node):
-            made_visible = ast.dump(_source(context, node.value, scopes, begin))
-            if expression is None or ast.dump(expression) not in made_visible:  # else they are chosen already
-                deciders.append(node)
-    return _Devices(expression, tuple(deciders))
+        given = wrap.argument("device_ids", 1)
+        given = None if given is None or _all_devices(context, given) else given
+        expression = _by_option(context, wrap.node, given) or given
+        if expression is not None:
+            return _Devices(expression, wrap.node)
+    return _Devices()
 
 
-def _is_visible(node: ast.Assign) -> bool:
-    """``os.environ["CUDA_VISIBLE_DEVICES"] = …``."""
-    return VISIBLE in ast.dump(node.targets[0])
+def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
+    """``device_ids`` where an option of the program chooses between DataParallel and a single device."""
+    program = context.program
+    if context.branches is not None or given is not None:
+        return None
+    inside: ast.AST = wrap
+    for around in program.ancestors(wrap):
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *LOOPS)):
+            return None
+        if isinstance(around, ast.If) and inside in (*around.body, *around.orelse):
+            if not is_main_guard(around.test) and _is_option(context, around.test):
+                others = around.orelse if inside in around.body else around.body
+                if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
+                    return None
+                several = ast.Constant(None)
+                alone: ast.expr = _single(context, others) or ast.Constant(1)
+                first, second = (several, alone) if inside in around.body else (alone, several)
+                return ast.IfExp(around.test, first, second)
+        inside = around
+    return None
 
 
-def _is_code(node: ast.AST) -> bool:
-    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)
+def _is_option(context: Context, test: ast.expr) -> bool:
+    return is_choice(context, test) and not asks_for_gpus(context, test)
 
 
-def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast.stmt]:
-    """``args.gpus = …`` on an object that is not of the project."""
-    if not isinstance(node, ast.Attribute):
-        return []
-    return [
-        statement
-        for target, statement in context.attribute_assignments.get(node.attr, ())
-        if id(statement) in runs and ast.dump(target.value) == ast.dump(node.value)
-    ]
+def _single(context: Context, statements: list[ast.stmt]) -> ast.expr | None:
+    """The one device that a branch without DataParallel uses, in a list: ``model.cuda(args.gpu)``."""
+    for part in statements:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and len(node.args) == 1:
+                named = is_call_of(context, node, "torch.cuda.set_device")
+                moved = isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+                if (named or moved) and isinstance(node.args[0], ast.Name | ast.Attribute):
+                    return ast.List([node.args[0]], ast.Load())
+    return None
 
 
 def _all_devices(context: Context, given: ast.expr) -> bool:
@@ -558,50 +433,239 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
     return inner is not given and is_call_of(context, inner, COUNT)
 
 
+def _at(context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope]) -> _Devices:
+    """The devices, in the names that some scopes have, with all that decides them."""
+    if wanted.expression is None:
+        return wanted
+    expression = _source(context, wanted.expression, scopes)
+    if _all_devices(context, expression):
+        return _Devices()
+    return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
+
+
+def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Iterator[ast.stmt]:
+    """The statements after which an expression has its value."""
+    program, runs = context.program, context.program_runs(file)
+    nodes = list(ast.walk(expression))
+    for node in nodes:
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            known = program.definitions(node) if id(node) in program.nodes else []
+            yield from (program.statement(it) for it in known if _is_code(it) and it not in nodes)
+            yield from _attribute_sets(context, node, runs)
+    if any(isinstance(node, ast.Attribute) for node in nodes):
+        for node in program.nodes.values():
+            if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
+                yield program.statement(node)
+
+
+def _is_code(node: ast.AST) -> bool:
+    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)
+
+
+def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast.stmt]:
+    """``args.gpus = …``, under whichever name the options have there."""
+    if not isinstance(node, ast.Attribute):
+        return []
+    program = context.program
+    values = program.values(node.value) if id(node.value) in program.nodes else frozenset()
+    return [
+        statement
+        for target, statement in context.attribute_assignments.get(node.attr, ())
+        if id(statement) in runs
+        and (ast.dump(target.value) == ast.dump(node.value) or program.values(target.value) & values)
+    ]
+
+
+def _is_at_hand(
+    context: Context,
+    devices: _Devices,
+    block: list[ast.stmt],
+    begin: ast.stmt,
+    scopes: list[Scope],
+    main: ast.stmt | None = None,
+) -> bool:
+    """Whether the devices are chosen before a statement of a block; ``main`` is the one that leads to the block."""
+    if devices.expression is None:
+        return True
+    if _hidden(context, devices.expression, scopes) is not None:
+        return False
+    order = context.program.order
+    for decider in devices.deciders:
+        holder = _holder(context, decider, block)
+        if holder is not None and order[id(holder)] >= order[id(begin)]:
+            return False
+        if holder is None and main is None:
+            return False
+    return True
+
+
+def _holder(context: Context, part: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
+    for statement in block:
+        if any(part is node for node in context.program.descendants(statement)):
+            return statement
+    return next((it for it in block if id(part) in context.runs(it)), None)
+
+
+def _late(context: Context, file: SourceFile, top: list[ast.stmt], wanted: _Devices) -> Late | None:
+    """Where the devices are chosen after the ranks have started: as early as all that decides them has run."""
+    program = context.program
+    if wanted.expression is None or wanted.wrap is None:
+        return None
+    expression, scope = _climb(context, wanted.expression, program.scope(wanted.wrap))
+    if _all_devices(context, expression):
+        return None
+    block = top if scope is program.modules[file.path] else scope.body
+    place = _place(context, block, list(_deciders(context, expression, file)), wanted.wrap)
+    if place is None:
+        return _at_wrap(context, wanted)
+    statement, after = place
+    anchor = program.anchor(statement)
+    written = _with_condition(context, expression)
+    return Late(anchor, context.ddp(anchor.path), after, written, scripts=frozenset([file.path]))
+
+
+def _at_wrap(context: Context, wanted: _Devices) -> Late:
+    """The devices are chosen where the model is wrapped, and by what stands there."""
+    program = context.program
+    statement = program.statement(wanted.wrap)
+    anchor = program.anchor(statement)
+    scripts = context.run_by(wanted.wrap)
+    return Late(anchor, context.ddp(anchor.path), False, ast.unparse(wanted.expression), scripts=scripts)
+
+
+def _climb(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+    """An expression in the names of the outermost function that knows them, and that function."""
+    for _ in range(12):
+        above = _above(context, expression, scope)
+        if above is None:
+            break
+        expression, scope = above
+    return expression, scope
+
+
+def _above(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
+    """The same expression one step nearer to the start: where an attribute is set, or parameters are given."""
+    program = context.program
+    definitions = program.definitions(expression) if id(expression) in program.nodes else []
+    statement = program.statement(definitions[0]) if len(definitions) == 1 else None
+    if isinstance(expression, ast.Attribute) and isinstance(statement, ast.Assign):
+        own = all(isinstance(it, Inst) for it in program.values(expression.value) or [None])
+        if own and statement.targets == definitions and _is_simple(context, statement.value):
+            return statement.value, program.scope(statement)
+    given = {id(name): _given(context, name) for name in _names(context, expression)}
+    if not given or None in given.values():
+        return None
+    scopes = {program.scope(it) for value in given.values() for it in ast.walk(value) if id(it) in program.nodes}  # type: ignore[arg-type]
+    if len({it.index for it in scopes}) > 1:
+        return None
+    return _replaced(expression, given), next(iter(scopes), scope)  # type: ignore[arg-type]
+
+
+def _names(context: Context, expression: ast.expr) -> list[ast.Name]:
+    """The names in an expression that are given or assigned their values."""
+    program = context.program
+    names = [it for it in ast.walk(expression) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Load)]
+    known = {id(it): program.definitions(it) for it in names if id(it) in program.nodes}
+    return [
+        it
+        for it in names
+        if known.get(id(it)) and all(_is_code(d) or isinstance(d, ast.arg) for d in known[id(it)])
+    ]
+
+
+def _given(context: Context, name: ast.Name) -> ast.expr | None:
+    """What a parameter is given, if that is one thing that can be written where it is given."""
+    found = {ast.dump(it): it for it in given(context, name)}
+    simple = ast.Name | ast.Attribute | ast.Constant | ast.List | ast.Tuple | ast.Subscript
+    alone = next(iter(found.values())) if len(found) == 1 else None
+    return alone if isinstance(alone, simple) else None
+
+
+def _replaced(expression: ast.expr, replaced: dict[int, ast.expr]) -> ast.expr:
+    """An expression with other nodes in the place of some."""
+    if id(expression) in replaced:
+        return replaced[id(expression)]
+    changed = copy.copy(expression)
+    for field, value in ast.iter_fields(expression):
+        if isinstance(value, ast.expr):
+            setattr(changed, field, _replaced(value, replaced))
+        elif isinstance(value, list):
+            parts = [_replaced(it, replaced) if isinstance(it, ast.expr) else it for it in value]
+            setattr(changed, field, parts)
+    return changed
+
+
+def _place(
+    context: Context, block: list[ast.stmt], deciders: list[ast.stmt], wrap: ast.Call
+) -> tuple[ast.stmt, bool] | None:
+    """The statement of a block before which, or after which, the devices are chosen; None if the wrap comes earlier."""
+    order = context.program.order
+    until = _holder(context, wrap, block)
+    if until is None:
+        return None
+    holders = [it for it in (_holder(context, decider, block) for decider in deciders) if it is not None]
+    if not holders:
+        first = next((it for it in block if not _is_docstring(it)), block[0])
+        return first, False
+    last = max(holders, key=lambda it: order[id(it)])
+    if order[id(last)] < order[id(until)]:
+        return last, True
+    if last is not until:
+        return until, False
+    for inner in (getattr(last, field, None) for field in ("body", "orelse", "finalbody")):
+        if isinstance(inner, list) and inner and not isinstance(last, (ast.ClassDef, *LOOPS)):
+            here = [it for it in deciders if _holder(context, it, inner) is not None]
+            if here and _holder(context, wrap, inner) is not None:
+                return _place(context, inner, here, wrap)
+    return None
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+# The same, as it is written
+
+
 def written_in(context: Context, given: ast.expr, scopes: list[Scope]) -> ast.expr | None:
     """An expression with the names that some scopes have; None where they lack one."""
-    source = _source(context, given, scopes, None)
+    source = _source(context, given, scopes)
     return source if _hidden(context, source, scopes) is None else None
 
 
-def _source(
-    context: Context, given: ast.expr, scopes: list[Scope], begin: _Begin | None, depth: int = 0
-) -> ast.expr:
+def _source(context: Context, given: ast.expr, scopes: list[Scope], depth: int = 0) -> ast.expr:
     """An expression with what is given for functions' parameters, or assigned to their names, in their place.
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
-    behind = _behind(context, given, scopes, begin) if depth < 9 else None
+    behind = _behind(context, given, scopes) if depth < 9 else None
     if behind is not None:
-        return _source(context, behind, scopes, begin, depth + 1)
+        return _source(context, behind, scopes, depth + 1)
     if isinstance(given, ast.Name):
         return given
     changed: ast.expr = copy.copy(given)
     for field, value in ast.iter_fields(given):
         if isinstance(value, ast.AST):
-            setattr(changed, field, _source(context, value, scopes, begin, depth))  # type: ignore[arg-type]
+            setattr(changed, field, _source(context, value, scopes, depth))  # type: ignore[arg-type]
         elif isinstance(value, list):
-            parts = [
-                _source(context, it, scopes, begin, depth) if isinstance(it, ast.AST) else it for it in value
-            ]
+            parts = [_source(context, it, scopes, depth) if isinstance(it, ast.AST) else it for it in value]
             setattr(changed, field, parts)
     same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
     return given if same else changed
 
 
-def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin | None) -> ast.expr | None:
+def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | None:
     """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
         return None
-    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes, begin)) is not None:
+    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes)) is not None:
         return argument
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
         root = root.value
     known = program.definitions(root) if isinstance(root, ast.Name) else []
-    if begin is not None and (earlier := _earlier(context, node, begin)) is not None:
-        return earlier
     if all(program.scope(it) in scopes for it in known):
         return None
     if isinstance(node, ast.Attribute) and not all(
@@ -612,51 +676,29 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope], begin: _Begin 
     statement = (
         program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
     )
-    if not isinstance(statement, ast.Assign) or not _pure(context, statement.value, again=True):
-        return None
-    target = statement.targets[0]
-    if definitions[0] in statement.targets:
-        return statement.value
-    if (
-        isinstance(target, ast.Tuple)
-        and definitions[0] in target.elts
-        and isinstance(statement.value, ast.Call)
-    ):
-        item = ast.Constant(target.elts.index(definitions[0]))
-        return ast.Subscript(statement.value, item, ast.Load())
-    return None
+    known = isinstance(statement, ast.Assign) and definitions[0] in statement.targets
+    return statement.value if known and _is_simple(context, statement.value) else None
 
 
-def _earlier(context: Context, node: ast.expr, begin: _Begin) -> ast.expr | None:
-    """What is assigned to a name after the ranks' start, if it has that value there already."""
-    definitions = context.program.definitions(node) if isinstance(node, ast.Name) else []
-    statement = context.program.statement(definitions[0]) if len(definitions) == 1 else None
-    if statement not in begin.deciders or not isinstance(statement, ast.Assign):
-        return None
-    value = statement.value
-    if any(isinstance(it, ast.Attribute) and it.attr == "parse_args" for it in ast.walk(value)):
-        return None  # the parser may not know all its options yet
-    same = (
-        statement.targets == definitions
-        and _pure(context, value)
-        and _is_known(context, value, begin.statement)
-        and not _changes(context, value, begin.statement, statement)
-    )
-    return value if same else None
+def _is_simple(context: Context, node: ast.expr) -> bool:
+    """Whether an expression may be evaluated once more elsewhere: its calls are of Python's own plain functions."""
+    calls = [context.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call)]
+    names = [full_name(callee) for it in calls if it is not None for callee in it.callees]
+    return all(name.startswith("builtins.") for name in names) and _pure(context, node)
 
 
-def _argument(context: Context, name: ast.Name, scopes: list[Scope], begin: _Begin | None) -> ast.expr | None:
+def _argument(context: Context, name: ast.Name, scopes: list[Scope]) -> ast.expr | None:
     """What is given for a parameter, where that is one thing, or its default; None for other names."""
-    found = given(context, name)
-    if len(found) > 1:
-        found = [_source(context, it, scopes, begin, depth=6) for it in found]
-        same = len(set(map(ast.dump, found))) == 1
-        return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
-    if found:
-        return found[0]
     definitions = context.program.definitions(name)
     alone = definitions[0] if len(definitions) == 1 else None
-    return _default(context, alone) if isinstance(alone, ast.arg) else None
+    if not isinstance(alone, ast.arg):
+        return None
+    found = context.program.given(alone)
+    if len(found) > 1:
+        found = [_source(context, it, scopes, depth=6) for it in found]
+        same = len(set(map(ast.dump, found))) == 1
+        return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
+    return found[0] if found else None
 
 
 def given(context: Context, name: ast.Name) -> list[ast.expr]:
@@ -664,43 +706,21 @@ def given(context: Context, name: ast.Name) -> list[ast.expr]:
     definitions = context.program.definitions(name)
     if len(definitions) != 1 or not isinstance(definitions[0], ast.arg):
         return []
-    scope = context.program.scope(definitions[0])
-    return [
-        argument
-        for call in context.program.calls
-        for callee in call.callees
-        if _function(context, callee) is scope
-        and (argument := _given(scope, call, name.id, not isinstance(callee, Func))) is not None
-    ]
+    return context.program.given(definitions[0])
 
 
-def _function(context: Context, callee: Value) -> Scope | None:
-    """What runs when something is called: a function, a method, or the ``__init__`` of a class."""
-    scopes = context.program.scopes
-    if isinstance(callee, Func | Bound):
-        return scopes[(callee.func if isinstance(callee, Bound) else callee).scope]
-    families = context.program.bases(callee) if isinstance(callee, Cls) else []
-    for base in families:
-        for node in scopes[base.scope].body if isinstance(base, Cls) else ():
-            if isinstance(node, ast.FunctionDef) and node.name == "__init__":
-                return context.program.by_node[id(node)]
-    return None
-
-
-def _default(context: Context, parameter: ast.arg) -> ast.expr | None:
-    args = context.program.parent(parameter)
-    if not isinstance(args, ast.arguments):
+def _text(context: Context, devices: _Devices, file: SourceFile) -> Anchor | str | None:
+    """The devices where the ranks start: as they are edited, or as they are written in another file."""
+    if devices.expression is None:
         return None
-    named = [*args.posonlyargs, *args.args]
-    defaults = dict(zip([arg.arg for arg in reversed(named)], reversed(args.defaults), strict=False))
-    keywords = zip([arg.arg for arg in args.kwonlyargs], args.kw_defaults, strict=True)
-    return {**defaults, **dict(keywords)}.get(parameter.arg)
+    if (test := _condition(context, devices.expression)) is not None:
+        return f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"
+    return _written(context, devices.expression, file)
 
 
-def _given(scope: Scope, call: Call, name: str, bound: bool) -> ast.expr | None:
-    """What a call gives for a function's parameter; ``bound``: the first one is the object."""
-    params = scope.params[1 if bound else 0 :]
-    return call.argument(name, params.index(name)) if name in params else None
+def _with_condition(context: Context, expression: ast.expr) -> str:
+    test = _condition(context, expression)
+    return ast.unparse(expression) + (f" if {ast.unparse(test)} else 0" if test is not None else "")
 
 
 def _written(context: Context, expression: ast.expr | None, file: SourceFile) -> Anchor | str | None:
@@ -710,12 +730,6 @@ def _written(context: Context, expression: ast.expr | None, file: SourceFile) ->
     known = id(expression) in context.program.nodes and not is_inserted(expression)
     written = known and context.program.file(expression) is file
     return context.program.anchor(expression) if written else ast.unparse(expression)
-
-
-def _text(file: SourceFile, statement: ast.stmt) -> str:
-    """The lines of a statement as they are written, without the indentation of its block."""
-    lines = file.text.splitlines()[statement.lineno - 1 : statement.end_lineno]
-    return textwrap.dedent("\n".join(lines))
 
 
 def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
@@ -752,39 +766,28 @@ def _imports(context: Context, expression: ast.expr | None, file: SourceFile) ->
     return tuple(dict.fromkeys(found for it in outside if (found := _import(context, it, file))))
 
 
-def _condition(context: Context, devices: _Devices) -> ast.expr | None:
+def _condition(context: Context, expression: ast.expr) -> ast.expr | None:
     """The condition under which devices are chosen, where it asks for GPUs and they are chosen nowhere else.
 
     Without it they may be no list yet, and no GPU is used.
     """
-    if devices.expression is None:
-        return None
-    chosen = [it for it in devices.deciders if isinstance(it, ast.Assign) and not _is_visible(it)]
-    same = [it for it in chosen if ast.dump(devices.expression) == _loaded(it.targets[0])]
+    program = context.program
+    known = program.definitions(expression) if id(expression) in program.nodes else []
+    sets = [program.statement(it) for it in known if _is_code(it)]
+    if isinstance(expression, ast.Attribute):
+        places = context.attribute_assignments.get(expression.attr, ())
+        sets += [it for target, it in places if ast.dump(target.value) == ast.dump(expression.value)]
     tests = [
         around
-        for it in same
-        for around in context.program.ancestors(it)
+        for it in dict.fromkeys(sets)
+        for around in program.ancestors(it)
         if isinstance(around, ast.If)
         and asks_for_gpus(context, around.test)
         and any(it is inner for part in around.body for inner in ast.walk(part))
     ]
     found = {ast.dump(it.test): it for it in tests}
-    if len(tests) < len(same) or len(found) != 1:
+    if len(tests) < len(dict.fromkeys(sets)) or len(found) != 1:
         return None
     (around,) = found.values()
     simple = not any(isinstance(it, ast.Call) for it in ast.walk(around.test))
     return around.test if simple or is_call_of(context, around.test, AVAILABLE) else None
-
-
-def _loaded(target: ast.expr) -> str:
-    """How an assigned name or attribute reads where it is used."""
-    return ast.dump(ast.parse(ast.unparse(target), mode="eval").body)
-
-
-def _local_names(context: Context, expression: ast.expr | None, scope: int) -> bool:
-    """Whether an expression uses names of a function."""
-    if expression is None:
-        return False
-    inner = context.program.scopes[scope]
-    return any(isinstance(node, ast.Name) and node.id in inner.names for node in ast.walk(expression))

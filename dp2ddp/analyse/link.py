@@ -356,16 +356,17 @@ class Program:
 
     def anchor(self, node: ast.AST) -> Anchor:
         file = self.file(node)
-        if sys.version_info < (3, 12) and not self._is_where_it_says(node, file):
+        if not self.is_placed(node):
             self.misplaced.append(self.statement(node))
         return Anchor(file.path, "stmt" if isinstance(node, ast.stmt) else "expr", span_of(node, file))
 
-    def _is_where_it_says(self, node: ast.AST, file: SourceFile) -> bool:
-        """Before Python 3.12 the positions of expressions inside f-strings may be wrong."""
-        if not any(isinstance(around, ast.JoinedStr) for around in self.ancestors(node)):
+    def is_placed(self, node: ast.AST) -> bool:
+        """Whether a node stands where it says: before Python 3.12, expressions inside f-strings may not."""
+        inside = any(isinstance(around, ast.JoinedStr) for around in self.ancestors(node))
+        if sys.version_info >= (3, 12) or not inside:
             return True
         try:
-            there = ast.parse(ast.get_source_segment(file.text, node) or "", mode="eval").body
+            there = ast.parse(ast.get_source_segment(self.file(node).text, node) or "", mode="eval").body
         except SyntaxError:
             return False
         return ast.dump(there) == ast.dump(node)

@@ -14,10 +14,9 @@ from dp2ddp.analyse.conditions import (
     is_call_of,
     is_choice,
     is_device,
-    is_main_guard,
     is_true,
 )
-from dp2ddp.analyse.context import LOOPS, Context, is_inserted, root_name
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
 from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (

@@ -11,7 +11,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import READS, SAVES, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.entry import given
 from dp2ddp.analyse.link import Call, Inst
-from dp2ddp.facts import Effect, Problem, Question, Script
+from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
 
 ASKS = frozenset("""
     os.path.exists os.path.isdir os.path.isfile os.path.lexists
@@ -52,8 +52,10 @@ def collect(
 
 def _problem(path: str) -> Problem:
     return Problem(
-        f"some processes may find `{path}` and go on by that, when the main process has just made it",
-        "check it where the program is started, or let the program go on",
+        f"a rank may find `{path}`, which rank 0 has just made, and go on otherwise than rank 0 did",
+        "",
+        NO_TIER,
+        works=True,
     )
 
 
@@ -89,7 +91,7 @@ def _asked(context: Context, test: ast.expr) -> set[str]:
     """The paths that a condition asks for, if no collective decides it yet."""
     calls = [context.program.call(node) for node in ast.walk(test) if isinstance(node, ast.Call)]
     known = [call for call in calls if call is not None]
-    if any("dp2ddp.runtime.gather" in call.names for call in known):
+    if any("dp2ddp.runtime.from_main_process" in call.names for call in known):
         return set()
     return set().union(*(_paths(context, call) for call in known if call.names & ASKS))
 

@@ -15,7 +15,7 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from dp2ddp.plan import AddImport, Anchor, DropImport, Edit, Enclose, Mark, Remove, Unwrap
+from dp2ddp.plan import AddImport, Anchor, DropImport, Edit, Enclose, Mark, Remove, Respell, Unwrap
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.imports import add_imports, drop_imports
 from dp2ddp.rewrite.index import Index
@@ -27,13 +27,13 @@ _LINES = re.compile(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+")
 
 
 def rewrite(text: str, edits: Sequence[Edit]) -> str:
-    """The text of a file after its edits. What they do not touch stays as it is, to the byte."""
+    """The text of a file after its edits, which it is after its mends. What they do not touch stays, to the byte."""
     try:
         module = cst.parse_module(text)
     except cst.ParserSyntaxError as error:
         raise RewriteError(f"libcst cannot parse the file: {error.message}") from error
     wrapper = MetadataWrapper(module, unsafe_skip_copy=True)
-    inside = [edit for edit in edits if not isinstance(edit, (AddImport, DropImport))]
+    inside = [edit for edit in edits if not isinstance(edit, (AddImport, DropImport, Respell))]
     index = Index(wrapper, _anchors(inside), [edit for edit in inside if isinstance(edit, Mark)])
     try:
         changed = wrapper.module.visit(Transformer(inside, index, text, module.default_newline))

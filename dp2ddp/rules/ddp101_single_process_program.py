@@ -3,7 +3,8 @@
 DistributedDataParallel runs one process for each GPU. ``ddp.launch(main)`` starts them and calls ``main`` in each;
 where the training code is no function, or devices are chosen first, ``ddp.init()`` stands before the first side
 effect instead. Everything above that line runs in the starting process too, so only imports, definitions and
-options may stand there. Under ``torchrun`` both join the processes that are there, and with one GPU or none
+options may stand there. A program that chooses its devices later says so where it does, ``ddp.use_devices(ids)``: the
+ranks for which there is none end. Under ``torchrun`` both join the processes that are there, and with one GPU or none
 both just go on. Where an option lets the program start ranks by itself, that distributed branch stays as it is, and
 ``ddp.init(enabled=not args.distributed)`` stands aside for it.
 """
@@ -11,7 +12,7 @@ both just go on. Where an option lets the program start ranks by itself, that di
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Script
-from dp2ddp.plan import AddImport, Anchor, Finding, Insert, Remove, Replace, finding, runtime_import
+from dp2ddp.plan import AddImport, Anchor, Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -49,6 +50,13 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, script)
         elif not script.done:
             yield finding(script.at, "this program trains in one process", "", _edits(script))
+    for late in {script.late: None for script in facts.scripts if script.late and not script.done}:
+        holes = {"ddp": late.ddp, "devices": late.devices}
+        edits = (
+            Insert(late.at, "{ddp}.use_devices({devices})", holes, after=late.after),
+            runtime_import(late.path, late.ddp),
+        )
+        yield finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
 
 
 def _edits(script: Script) -> tuple:
@@ -65,10 +73,7 @@ def _edits(script: Script) -> tuple:
     imports = (AddImport(script.path, statement) for statement in script.imports)
     added = (runtime_import(script.path, script.ddp), *imports)
     if script.function is None:
-        above = [text.replace("{", "{{").replace("}", "}}") for _, text in script.moved]
-        start = "\n".join([*above, f"{{ddp}}.init({', '.join(given)})"])
-        place = Insert(script.after or script.at, start, holes, after=script.after is not None)
-        return (place, *(Remove(at) for at, _ in script.moved), *added)
+        return (Insert(script.at, f"{{ddp}}.init({', '.join(given)})", holes), *added)
     holes["main"] = script.function
     own = given[len(script.arguments) :]
     passed = given[: len(script.arguments)]

@@ -1,15 +1,15 @@
 """Files, directories, logs or plots are written by every process.
 
-Only the main process writes: ``if ddp.is_main_process():``. An object that writes whenever it is used (a summary
-writer, an open log file) is made on the main process alone, and its uses stand under the guard. A file that is open
-while all processes work is ``os.devnull`` to the others.
+Only the main process writes: ``if ddp.is_main_process():``. What writes whenever it is used is made on the main
+process, ``ddp.on_main_process(SummaryWriter)(folder)``, and the others get a stand-in that takes any call; a tracker
+that is a module (wandb) gets one line after its import. ``ddp.open`` opens ``os.devnull`` on the others. So their uses
+stay as they are. A question is asked once: ``ddp.input``.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Effect, Facts
-from dp2ddp.plan import AddImport, Edit, Enclose, Finding, Replace, finding, runtime_import
-from dp2ddp.tiers import trouble
+from dp2ddp.plan import Edit, Enclose, Finding, Insert, Replace, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -40,13 +40,10 @@ log.close()
 
 def check(facts: Facts) -> Iterator[Finding]:
     for effect in facts.effects:
-        if effect.kind not in ("guard", "test", "writer", "open"):
+        if effect.kind == "save":
             continue
-        if effect.problem:
-            yield from trouble(facts, effect)
-        else:
-            edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
-            yield finding(effect.at, f"{effect.what} would run in every process", "", edits)
+        edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
+        yield finding(effect.at, f"{effect.what} would run in every process", "", edits)
 
 
 def _edits(effect: Effect) -> Iterator[Edit]:
@@ -55,11 +52,21 @@ def _edits(effect: Effect) -> Iterator[Edit]:
         case "test":
             yield Replace(effect.at, "{ddp}.is_main_process() and {test}", {**ddp, "test": effect.at})
         case "writer":
-            template = "{made} if {ddp}.is_main_process() else None"
-            yield Replace(effect.at, template, {**ddp, "made": effect.at})
+            yield Replace(effect.at, "{ddp}.on_main_process({made})", {**ddp, "made": effect.at})
+        case "tracker":
+            template = f"{effect.what} = {{ddp}}.on_main_process({effect.what})"
+            yield Insert(effect.last or effect.at, template, ddp, after=True)
+        case "answer":
+            template = "{ddp}.from_main_process({call} if {ddp}.is_main_process() else None)"
+            yield Replace(effect.at, template, {**ddp, "call": effect.at})
+        case "input":
+            yield Replace(effect.at, "{ddp}.input", ddp)
+        case "open" if effect.operand is None:
+            yield Replace(effect.at, "{ddp}.open", ddp)
         case "open":
-            template = "{path} if {ddp}.is_main_process() else os.devnull"
-            yield Replace(effect.at, template, {**ddp, "path": effect.at})
-            yield AddImport(effect.path, "import os")
+            given = [f"{prefix}{{a{index}}}" for index, (prefix, _) in enumerate(effect.arguments)]
+            holes = {f"a{index}": argument for index, (_, argument) in enumerate(effect.arguments)}
+            template = f"{{ddp}}.open({', '.join(['{path}', *given])})"
+            yield Replace(effect.at, template, {**ddp, **holes, "path": effect.operand})
         case _:
             yield Enclose(effect.at, effect.last or effect.at, "if {ddp}.is_main_process():", ddp)

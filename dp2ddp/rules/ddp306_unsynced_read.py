@@ -2,7 +2,7 @@
 
 The other processes may be there before it is written: a barrier lets them wait. It stands where every process
 passes, outside conditions that may differ. Where a program or function ends because such a file is there, the main
-process decides for all: ``if ddp.gather(os.path.exists(path))[0]:``.
+process decides for all: ``if ddp.from_main_process(os.path.exists(path)):``.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,9 @@ def check(facts: Facts) -> Iterator[Finding]:
         if question.problem:
             yield from trouble(facts, question)
             continue
-        asked = Replace(question.at, "{ddp}.gather({test})[0]", {"ddp": question.ddp, "test": question.at})
+        asked = Replace(
+            question.at, "{ddp}.from_main_process({test})", {"ddp": question.ddp, "test": question.at}
+        )
         edits = (asked, runtime_import(question.path, question.ddp))
         yield finding(
             question.at, f"`{question.what}` may just have been made by the main process", "", edits

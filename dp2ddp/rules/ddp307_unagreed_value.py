@@ -1,8 +1,9 @@
 """A path, a seed or a decision comes from the clock, a folder or an evaluation: each process has its own.
 
-All take the main process's: ``ddp.gather(value)[0]``. Else no other would find what the main process writes in a folder
-of that name, and processes that go on differently would wait for each other. A value that is only printed, or that
-only the main process writes to, stays as it is.
+All take the main process's: ``ddp.from_main_process(value)``. Else no other would find what the main process writes
+in a folder of that name, and processes that go on differently would wait for each other. A value that is only printed,
+or that only the main process writes to, stays as it is. A generator that is seeded with nothing, or by the clock, gets
+a number that all have: in a loader's worker the one that torch gave the worker.
 
 GPUs may differ in the last bit. Where every process evaluates the whole set, a number that then decides who goes on, a
 learning rate, or which weights are kept, is agreed on where it leaves the evaluation; one that only decides what is
@@ -12,7 +13,16 @@ saved is not. The numbers of evaluations whose batches are dealt (DDP204) are th
 from collections.abc import Iterator
 
 from dp2ddp.facts import Agreement, Facts, Tier
-from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.plan import (
+    AddImport,
+    Edit,
+    Finding,
+    Insert,
+    Replace,
+    SetArgument,
+    finding,
+    runtime_import,
+)
 from dp2ddp.tiers import trouble
 
 EXAMPLES = (
@@ -42,6 +52,8 @@ model.load_state_dict(torch.load(os.path.join(folder, "model.pt")))
 """,
 )
 
+DRAWN = '{ddp}.from_main_process(int.from_bytes(os.urandom(4), "little"))'
+
 
 def check(facts: Facts) -> Iterator[Finding]:
     for agreement in facts.agreements:
@@ -50,12 +62,26 @@ def check(facts: Facts) -> Iterator[Finding]:
         if agreement.problem:
             yield from trouble(facts, agreement)
         else:
-            edits = (_edit(agreement), runtime_import(agreement.path, agreement.ddp))
+            edits = tuple(_edits(agreement))
             yield finding(agreement.at, f"each process would have its own `{agreement.what}`", "", edits)
 
 
-def _edit(agreement: Agreement) -> Edit:
-    if agreement.name:
-        holes = {"ddp": agreement.ddp, "name": agreement.name}
-        return Insert(agreement.at, "{name} = {ddp}.gather({name})[0]", holes, after=True)
-    return Replace(agreement.at, "{ddp}.gather({x})[0]", {"ddp": agreement.ddp, "x": agreement.at})
+def _edits(agreement: Agreement) -> Iterator[Edit]:
+    holes = {"ddp": agreement.ddp, "name": agreement.name, "x": agreement.at}
+    match agreement.seeds:
+        case "worker":
+            yield SetArgument(agreement.at, "seed", "torch.initial_seed() % 2**32", position=0)
+            yield AddImport(agreement.path, "import torch")
+            return
+        case "main":
+            yield SetArgument(agreement.at, "seed", DRAWN, holes, position=0)
+            yield AddImport(agreement.path, "import os")
+        case "torch":
+            yield Replace(agreement.at, f"torch.manual_seed({DRAWN})", holes)
+            yield AddImport(agreement.path, "import os")
+            yield AddImport(agreement.path, "import torch")
+        case _ if agreement.name:
+            yield Insert(agreement.at, "{name} = {ddp}.from_main_process({name})", holes, after=True)
+        case _:
+            yield Replace(agreement.at, "{ddp}.from_main_process({x})", holes)
+    yield runtime_import(agreement.path, agreement.ddp)

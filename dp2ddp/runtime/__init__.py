@@ -10,10 +10,11 @@ from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, data_parallel
+from .devices import use_devices
 from .gradients import sync_gradients
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
-from .process import barrier, main_process_first, print, save
+from .process import barrier, from_main_process, input, main_process_first, open, print, save
 from .ranks import (
     device,
     get_local_rank,
@@ -24,6 +25,7 @@ from .ranks import (
     stands_aside,
 )
 from .shard import divide_batches, shard, shard_batches
+from .stand_in import on_main_process
 from .start import init, launch
 
 take_local_rank()
@@ -37,12 +39,14 @@ __all__ = [
     "data_parallel",
     "device",
     "divide_batches",
+    "from_main_process",
     "gather",
     "get_local_rank",
     "get_local_world_size",
     "get_rank",
     "get_world_size",
     "init",
+    "input",
     "is_initialized",
     "is_main_process",
     "launch",
@@ -51,6 +55,8 @@ __all__ = [
     "loss_weight",
     "main_process_first",
     "mean",
+    "on_main_process",
+    "open",
     "print",
     "save",
     "set_device",
@@ -62,5 +68,6 @@ __all__ = [
     "strip_module_prefix",
     "sum",
     "sync_gradients",
+    "use_devices",
     "whole_batch",
 ]

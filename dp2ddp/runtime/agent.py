@@ -11,6 +11,7 @@ import signal
 import sys
 import tempfile
 import threading
+import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
@@ -25,7 +26,7 @@ _FOLDER = os.getcwd()  # where the command was given, if the program changes its
 # distributed branch of its own, and chooses it by these variables, chooses as it did when it was started alone.
 _BECOME = f"""
 import json, os, sys
-prefixes = ("GROUP_", "ROLE_", "TORCHELASTIC_")
+prefixes = ("GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_ELASTIC_")
 names = {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}}
 kept = {{name: os.environ.pop(name) for name in list(os.environ) if name in names or name.startswith(prefixes)}}
 os.environ[{places.KEPT!r}] = json.dumps(kept)
@@ -50,6 +51,8 @@ def start(options: Options) -> NoReturn:
     if options.num_machines == 1 or link.host in ("localhost", "127.0.0.1", "::1"):
         os.environ.update(loopback.variable())
     os.environ[ranks.AGENT] = str(os.getpid())
+    # Sets of texts are in one order in all ranks, another one each time, as they are in one process.
+    os.environ.setdefault("PYTHONHASHSEED", str(zlib.crc32(link.run_id.encode())))
     os.chdir(_FOLDER)
     sys.stdout.flush()
     sys.stderr.flush()

@@ -45,7 +45,8 @@ def _choices(n: int, world: int) -> str:
 
 def _speaks_first(key: str) -> bool:
     """Whether this rank is the one to say what every rank has found out: the first, before any of them ends."""
-    if ranks.is_helper() or not ranks.has_group() or dist.get_world_size() == 1:
+    met = ranks.has_group() or ranks.has_begun()
+    if ranks.is_helper() or not met or ranks.count() == 1:
         return ranks.is_main_process()
     return rendezvous.claim(key)
 

@@ -54,7 +54,7 @@ def meet(what: str, patient: bool = False) -> None:
     if not _is_on:
         return
     limit = float("inf") if patient else _limit
-    number, rank, store = rendezvous.next_call("debug"), ranks.get_rank(), rendezvous.store()
+    number, rank, store = rendezvous.next_call("debug"), ranks.own_rank(), rendezvous.store()
     here = f"{what} at {lines.site()}"
     store.set(_key(rank, number), here)
     store.set(_key(rank, "last"), here)
@@ -75,7 +75,7 @@ def _wait_for_others(number: int, here: str, limit: float) -> tuple[dict[int, st
         Where the ranks are that have come to another line than ``here`` or have ended, in words, and, if there are none
         such, which ranks have not come.
     """
-    missing, elsewhere = set(range(ranks.get_world_size())) - {ranks.get_rank()}, {}
+    missing, elsewhere = set(range(ranks.count())) - {ranks.own_rank()}, {}
     begin, pause, grace = time.monotonic(), 0.001, float("inf")
     while missing and time.monotonic() < min(begin + limit, grace):
         for other in sorted(missing):
@@ -84,7 +84,7 @@ def _wait_for_others(number: int, here: str, limit: float) -> tuple[dict[int, st
                 elsewhere |= {other: f"is at {there}"} if there != here else {}
             elif rendezvous.ended_before([other], "debug", number) is not None:
                 elsewhere[other] = f"has ended{_last(other)}"
-            else:
+            elif not rendezvous.has_left(other):
                 continue
             missing.remove(other)
         if elsewhere:

@@ -31,9 +31,9 @@ def exchange(what: str, value: Any) -> list[Any]:
     debug.meet(what)
     problem = None
     try:
-        own = _pickled((what, lines.site(), "", value))
+        own = pickled((what, lines.site(), "", value))
     except Exception as error:  # every rank has to come to the collective
-        own, problem = _pickled((what, lines.site(), f"{type(error).__name__}: {error}", None)), error
+        own, problem = pickled((what, lines.site(), f"{type(error).__name__}: {error}", None)), error
     answers = [pickle.loads(data) for data in _exchange_bytes(own)]
     if any(other != what for other, *_ in answers):
         calls = ", ".join(
@@ -66,7 +66,8 @@ def _to_own_device(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.to(ranks.device())
 
 
-def _pickled(value: Any) -> bytes:
+def pickled(value: Any) -> bytes:
+    """A value for other ranks: tensors without their graph, those on a GPU for the GPU of whoever reads it."""
     file = io.BytesIO()
     _Pickler(file, pickle.HIGHEST_PROTOCOL).dump(value)
     return file.getvalue()

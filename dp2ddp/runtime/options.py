@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Any
 
@@ -30,8 +30,12 @@ class Options:
 
     def gpus(self) -> list[int]:
         """The indices of the chosen GPUs, as they are visible now; none without CUDA."""
-        visible = torch.cuda.device_count() if torch.cuda.is_available() else 0
+        visible = torch.cuda.device_count()
         return chosen(self.devices, visible) if visible else []
+
+    def on(self, devices: Devices) -> Options:
+        """The same on other devices."""
+        return replace(self, devices=devices)
 
     def process_count(self) -> int:
         """How many ranks this machine has if nobody else has started them."""
@@ -123,11 +127,13 @@ def chosen(devices: Devices, visible: int) -> list[int]:
     if devices is None:
         return list(range(visible))
     if isinstance(devices, int):
-        if not 0 <= devices <= visible:
+        if devices > visible:
             raise ValueError(f"devices={devices}, but {visible} GPUs are visible")
         return list(range(max(devices, 1)))
     indices = [_index(device, devices) for device in _several(devices)]
-    if not indices or not all(0 <= index < visible for index in indices):
+    if not any(index >= 0 for index in indices):
+        return [0]
+    if not all(0 <= index < visible for index in indices):
         raise ValueError(f"devices={devices!r}, but the visible GPUs are 0 to {visible - 1}")
     return indices
 

@@ -1,16 +1,21 @@
-"""One process, or one after the other: printing, saving, waiting."""
+"""One process, or one after the other: printing, saving, writing, asking, waiting."""
 
 from __future__ import annotations
 
 import builtins
 import os
-from collections.abc import Iterator
+import pickle
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import IO, Any, TypeVar
 
 import torch
 
-from . import debug, files, ranks, rendezvous
+from . import debug, exchange, files, ranks, rendezvous
+
+Value = TypeVar("Value")
+
+_DONE = b"done"  # what stands in the store where a block has ended without an error
 
 
 def print(*values: Any, **options: Any) -> None:
@@ -41,18 +46,82 @@ def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
         torch.save(obj, file, *args, **kwargs)
 
 
+def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:
+    """Python's ``open``; what is opened for writing is ``os.devnull`` on all ranks but 0. No collective.
+
+    Args:
+        file, mode, *args, **kwargs: as in ``open``.
+    """
+    writes = any(letter in mode for letter in "wax+")
+    if writes and not ranks.is_main_process():
+        file, mode = os.devnull, mode.replace("x", "w")
+    return builtins.open(file, mode, *args, **kwargs)
+
+
+def input(prompt: object = "") -> str:
+    """Python's ``input`` on rank 0; all ranks get the answer. Every rank must call it.
+
+    Raises:
+        EOFError: on all ranks, where there is nothing to read on rank 0.
+        RuntimeError: as in ``from_main_process``.
+    """
+    return _from_main_process("input()", lambda: builtins.input(prompt))
+
+
+def from_main_process(value: Value) -> Value:
+    """Rank 0's value, on all ranks; what the others give does not matter. Every rank must call it.
+
+    For what each rank would find out for itself, and otherwise: the time, the name of a new folder, what a folder
+    holds. It needs no process group, so that it may stand before devices are chosen, and waits as long as rank 0 takes.
+
+    Args:
+        value: anything that can be pickled. Tensors come back without a graph, those on a GPU on each rank's own.
+
+    Raises:
+        RuntimeError: rank 0 has ended without coming here; or there are other ranks, and neither ``init`` nor
+            ``launch`` has been called yet.
+        Exception: on all ranks, whatever pickling rank 0's value raises.
+    """
+    return _from_main_process("from_main_process()", lambda: value)
+
+
+def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
+    """What ``make`` returns on rank 0, or raises there, on all ranks."""
+    if ranks.is_alone(what, settled=False):
+        return make()
+    debug.meet(what, patient=True)
+    number = rendezvous.next_call("value")
+    key, store = f"value/{number}", rendezvous.store()
+    if ranks.is_main_process():
+        try:
+            value = make()
+            store.set(key, exchange.pickled((value, b"")))
+        except Exception as error:
+            store.set(key, exchange.pickled((None, _sent(error))))
+            raise
+        return value
+    _wait_for(key, 0, "value", number, f"in {what}")
+    value, error = pickle.loads(store.get(key))
+    if store.add(f"{key}/read", 1) == ranks.count() - 1:
+        store.delete_key(key)
+    if error:
+        raise _received(error, 0, what)
+    return value
+
+
 def barrier() -> None:
     """Wait until every rank is here, however long one of them works: the collectives' timeout does not apply.
 
     Does nothing in a plain process.
 
     Raises:
-        RuntimeError: a rank has ended without coming here, or the process group does not exist yet.
+        RuntimeError: a rank has ended without coming here, or there are other ranks, and neither ``init`` nor
+            ``launch`` has been called yet.
     """
-    if ranks.is_alone("barrier()"):
+    if ranks.is_alone("barrier()", settled=False):
         return
     debug.meet("barrier()", patient=True)
-    number, world = rendezvous.next_call("barrier"), ranks.get_world_size()
+    number, world = rendezvous.next_call("barrier"), ranks.count()
     store = rendezvous.store()
     store.add(f"barrier/{number}", 1)
 
@@ -73,14 +142,16 @@ def main_process_first() -> Iterator[None]:
     In a plain process the block simply runs.
 
     Raises:
-        RuntimeError: on every other rank, which then does not run the block, if it raised on rank 0 (on the ranks of
-            one machine, if it raised on that machine's first); or rank 0 has ended without coming here.
+        Exception: on every other rank, which then does not run the block, what it raised on rank 0 (on the ranks of one
+            machine, on that machine's first): a handler round the block acts alike on all. A RuntimeError, where that
+            can't be sent.
+        RuntimeError: rank 0 has ended without coming here.
     """
-    if ranks.is_alone("main_process_first()"):
+    if ranks.is_alone("main_process_first()", settled=False):
         yield
         return
     debug.meet("main_process_first()", patient=True)
-    number, rank = rendezvous.next_call("first"), ranks.get_rank()
+    number, rank = rendezvous.next_call("first"), ranks.own_rank()
     main, local = f"first/{number}", f"first/{number}/{ranks.machine()}"
     if rank == 0:
         announce = [main, local]
@@ -89,25 +160,49 @@ def main_process_first() -> Iterator[None]:
         announce = [local] if ranks.get_local_rank() == 0 else []
         if not announce:
             _wait_for_first(local, ranks.first_of_machine(), number)
-    outcome = ""
+    outcome = _DONE
     try:
         yield
     except BaseException as error:
-        outcome = f"{type(error).__name__}: {error}"
+        outcome = _sent(error)
         raise
     finally:
         for key in announce:
-            rendezvous.store().set(key, f"!{outcome}" if outcome else "done")
+            rendezvous.store().set(key, outcome)
 
 
 def _wait_for_first(key: str, first: int, number: int) -> None:
     """Wait until rank ``first`` has run the block that ``key`` stands for."""
-    store = rendezvous.store()
+    _wait_for(key, first, "first", number, "in main_process_first()")
+    error = rendezvous.store().get(key)
+    if error != _DONE:
+        raise _received(error, first, "main_process_first()")
+
+
+def _sent(error: BaseException) -> bytes:
+    """An error as it reaches other ranks: of the same type, if it can be pickled and read again."""
+    try:
+        data = pickle.dumps(error)
+        if type(pickle.loads(data)) is type(error):
+            return data
+    except Exception:
+        pass
+    return pickle.dumps(RuntimeError(f"{type(error).__name__}: {error}"))
+
+
+def _received(data: bytes, rank: int, where: str) -> BaseException:
+    """An error that another rank has sent."""
+    error = pickle.loads(data)
+    error.raised_on_rank = rank  # which says it
+    if hasattr(error, "add_note"):
+        error.add_note(f"raised on rank {rank}, in {where}")
+    return error
+
+
+def _wait_for(key: str, rank: int, call: str, number: int, what: str) -> None:
+    """Wait until ``rank`` has made its ``number``-th ``call``, and said so under ``key``."""
 
     def missing() -> str | None:
-        return rendezvous.needed(rendezvous.ended_before([first], "first", number), "in main_process_first")
+        return rendezvous.needed(rendezvous.ended_before([rank], call, number), what)
 
-    rendezvous.wait(lambda: store.check([key]), missing)
-    outcome = store.get(key).decode()
-    if outcome.startswith("!"):
-        raise RuntimeError(f"rank {first} raised {outcome[1:]} in main_process_first()")
+    rendezvous.wait(lambda: rendezvous.store().check([key]), missing)

@@ -2,6 +2,10 @@
 
 Every query answers from the process group where there is one, else from the environment that torchrun, ``launch``,
 Open MPI or Slurm gives its ranks, else as the only process there is.
+
+``launch`` and ``init`` only begin: a program may choose its devices later, and some of the ranks leave then. The first
+collective settles who stays, and makes the process group (``settle``); what asks for a device chooses this rank's.
+Until then a rank counts those that stay by what has been chosen so far: asking is no collective.
 """
 
 from __future__ import annotations
@@ -9,14 +13,16 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+from collections.abc import Callable
 
 import torch
 import torch.distributed as dist
+from torch.distributed import distributed_c10d
 
 from . import places
 
 AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
-OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once it has joined
+OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once that is known
 ASIDE = "DP2DDP_ASIDE"  # set where the program starts ranks in a way of its own: in it, and in what it starts
 
 _CPU = torch.device("cpu")
@@ -24,27 +30,80 @@ _CPU = torch.device("cpu")
 # The device this rank was given when it joined; None before that.
 _chosen: torch.device | None = None
 
-# The rank that is local rank 0 of this machine; None before the ranks have met.
-_first: int | None = None
+# The places of all ranks on their machines; none before the ranks have met.
+_seats: list[places.Seat] = []
 
 # The process group that this process got from its parent by fork, and which is not its own.
 _inherited: dist.ProcessGroup | None = None
 
+# What is done at the first need, once `init` has begun: this rank's device is chosen, the process group is made.
+_choose: Callable[[], None] | None = None
+_form: Callable[[str], None] | None = None
+_settling = False
+# How many ranks of each machine stay, as far as that is chosen; None for all.
+_limit: Callable[[], int | None] | None = None
+
+
+def wait_for_need(
+    choose: Callable[[], None], form: Callable[[str], None], limit: Callable[[], int | None]
+) -> None:
+    """From now on a device is chosen by ``choose``, and the process group made by ``form``, when it is needed first.
+
+    A program may be the first to need the group, too: ``DistributedSampler(data)`` asks torch for the number of ranks.
+    """
+    global _choose, _form, _limit, _chosen
+    _choose, _form, _limit, _chosen = choose, form, limit, None
+    distributed_c10d.is_initialized = _is_initialized_when_needed
+
+
+def has_begun() -> bool:
+    """Whether ``init`` has begun, and the process group is not made yet."""
+    return _form is not None
+
+
+def settle(what: str) -> None:
+    """Make the process group, if that is still to be done: from now on it is settled which ranks train.
+
+    Args:
+        what: the collective that needs it, as a user knows it.
+    """
+    global _form, _settling
+    if _form is not None and not is_helper():
+        form, _form = _form, None
+        distributed_c10d.is_initialized = _is_initialized
+        if dist.is_initialized():  # the program has made one itself
+            return
+        _settling = True
+        try:
+            form(what)
+        finally:
+            _settling = False
+
+
+def is_settling() -> bool:
+    """Whether this rank waits for the others to make the process group."""
+    return _settling
+
+
+# What torch's collectives ask, in their module; programs ask `torch.distributed.is_initialized`, and settle nothing.
+_is_initialized = distributed_c10d.is_initialized
+
+
+def _is_initialized_when_needed() -> bool:
+    settle("a collective of torch's own")
+    return _is_initialized()
+
 
 def get_rank() -> int:
     """This process's rank: 0 to ``get_world_size() - 1``; 0 in a plain process."""
-    if has_group():
-        return dist.get_rank()
-    where = place()
-    return where.rank if where else 0
+    limit = _ahead()
+    return own_rank() if limit is None else _staying(_seats[: own_rank()], limit)
 
 
 def get_world_size() -> int:
     """How many processes train together, on all machines; 1 in a plain process."""
-    if has_group():
-        return dist.get_world_size()
-    where = place()
-    return where.world_size if where else 1
+    limit = _ahead()
+    return count() if limit is None else _staying(_seats, limit)
 
 
 def get_local_rank() -> int:
@@ -56,12 +115,39 @@ def get_local_rank() -> int:
 def get_local_world_size() -> int:
     """How many processes train together on this machine; 1 in a plain process."""
     where = place()
-    return where.local_world_size or 1 if where else 1
+    started = where.local_world_size or 1 if where else 1
+    return min(started, _ahead() or started)
+
+
+def _ahead() -> int | None:
+    """How many ranks of each machine will train, where the others have not left yet; None for all."""
+    begun = has_begun() and bool(_seats) and not is_helper()
+    return _limit() if begun and _limit is not None else None
+
+
+def _staying(seats: list[places.Seat], limit: int) -> int:
+    return sum(seat.local_rank < limit for seat in seats)
 
 
 def is_main_process() -> bool:
     """Whether this is rank 0, the one that prints and saves."""
-    return get_rank() == 0
+    return own_rank() == 0
+
+
+def own_rank() -> int:
+    """This process's rank among those that are there: before it is settled who stays, all that were started."""
+    if has_group():
+        return dist.get_rank()
+    where = place()
+    return where.rank if where else 0
+
+
+def count() -> int:
+    """How many ranks there are now: before it is settled who stays, all that were started."""
+    if has_group():
+        return dist.get_world_size()
+    where = place()
+    return where.world_size if where else 1
 
 
 def device(own: torch.device | str | int | None = None) -> torch.device:
@@ -77,15 +163,22 @@ def device(own: torch.device | str | int | None = None) -> torch.device:
     """
     if own is not None and stands_aside():
         return torch.device("cuda", own) if isinstance(own, int) else torch.device(own)
+    if _chosen is None and _choose is not None and not is_helper():
+        _choose()
     if _chosen is not None:
         return _chosen
-    if not torch.cuda.is_available():
+    if not torch.cuda.device_count():
         return torch.device("cpu")
     if stands_aside():
         return torch.device("cuda")
     if get_local_world_size() == 1 and torch.cuda.is_initialized():
         return torch.device("cuda", torch.cuda.current_device())
     return torch.device("cuda", get_local_rank() % torch.cuda.device_count())
+
+
+def chosen_device() -> torch.device | None:
+    """The device this process was given; None before that."""
+    return _chosen
 
 
 def choose_device(index: int | None) -> None:
@@ -106,29 +199,34 @@ def machine() -> int:
 
 def first_of_machine() -> int:
     """The rank that is local rank 0 of this rank's machine."""
-    return get_rank() - get_local_rank() if _first is None else _first
+    if not _seats:
+        return own_rank() - get_local_rank()
+    here = _seats[own_rank()].machine
+    return next(rank for rank, it in enumerate(_seats) if (it.machine, it.local_rank) == (here, 0))
 
 
-def take_seat(seats: list[places.Seat], address: str | None = None, port: int | None = None) -> None:
+def take_seat(
+    rank: int, seats: list[places.Seat], address: str | None = None, port: int | None = None
+) -> None:
     """Keep this rank's place in its environment: its DataLoader workers ask there.
 
     Args:
+        rank: this one.
         seats: of all ranks.
         address, port: where rank 0's store is, if the environment does not say so yet.
     """
-    global _first
-    seat = seats[get_rank()]
-    _first = next(rank for rank, s in enumerate(seats) if (s.machine, s.local_rank) == (seat.machine, 0))
+    global _seats
+    _seats, seat = seats, seats[rank]
+    kept = json.loads(os.environ.get(places.KEPT, "{}"))
     found = {
-        "RANK": get_rank(),
-        "WORLD_SIZE": get_world_size(),
+        "RANK": rank,
+        "WORLD_SIZE": len(seats),
         "LOCAL_RANK": seat.local_rank,
         "LOCAL_WORLD_SIZE": seat.local_world_size,
         "GROUP_RANK": seat.machine,
         "MASTER_ADDR": address,
         "MASTER_PORT": port,
     }
-    kept = json.loads(os.environ.get(places.KEPT, "{}"))
     kept |= {name: str(value) for name, value in found.items() if value is not None}
     os.environ[places.KEPT] = json.dumps(kept)
     os.environ[OWNER] = str(os.getpid())
@@ -141,10 +239,11 @@ def has_group() -> bool:
 
 def step_aside(aside: bool) -> None:
     """Leave ranks and their group to the program, in this process and in those that it starts; or no longer."""
-    global _chosen, _first
+    global _chosen, _choose, _form, _limit, _seats
     if aside:
         os.environ[ASIDE] = "1"
-        _chosen = _first = None
+        _chosen = _choose = _form = _limit = None
+        _seats = []
     else:
         os.environ.pop(ASIDE, None)
 
@@ -207,22 +306,25 @@ def has_own_agent() -> bool:
     return os.environ.get(AGENT) == str(os.getppid())
 
 
-def is_alone(what: str) -> bool:
+def is_alone(what: str, *, settled: bool = True) -> bool:
     """Whether a collective has nobody to talk to, so that it does nothing.
 
     Args:
         what: the name of the collective, for the message.
+        settled: whether it needs the process group, so that it is made now, and not only the store.
 
     Raises:
-        RuntimeError: there are other ranks, but the process group does not exist yet.
+        RuntimeError: there are other ranks, but ``init`` or ``launch`` has not been called yet.
     """
     if is_helper():
         return True
-    if has_group():
-        return dist.get_world_size() == 1
-    if get_world_size() == 1:
+    if settled:
+        settle(what)
+    if has_group() or has_begun():
+        return count() == 1
+    if count() == 1:
         return True
     raise RuntimeError(
-        f"{what} needs the process group, which rank {get_rank()} of {get_world_size()} has not joined yet: "
+        f"{what} needs the process group, which rank {own_rank()} of {count()} has not joined yet: "
         "call it inside the function given to launch(), or after init()"
     )

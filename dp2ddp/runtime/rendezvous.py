@@ -25,7 +25,11 @@ HINT = 15.0  # seconds after which it is said once for whom a process waits
 
 _store: dist.Store | None = None
 _calls: dict[str, int] = {}
-_IN_ORDER = ("barrier", "first")  # the calls that all ranks make in the same order as their collectives
+_IN_ORDER = (
+    "barrier",
+    "first",
+    "value",
+)  # the calls that all ranks make in the same order as their collectives
 
 
 def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
@@ -41,7 +45,7 @@ def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
     global _store
     _calls.clear()
     said = places.variables(os.environ)
-    serve = ranks.get_rank() == 0 and said.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+    serve = ranks.own_rank() == 0 and said.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     attempt = said.get("TORCHELASTIC_RESTART_COUNT", "0")
     _store = dist.PrefixStore(f"dp2ddp/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
     return dist.PrefixStore(f"group/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
@@ -118,26 +122,49 @@ def disconnect() -> None:
     _store = None
 
 
-def collect(name: str, value: object, timeout: timedelta) -> list:
-    """What every rank has for ``name``, in the order of ranks; JSON values.
+def collect(name: str, value: object, timeout: timedelta = timedelta.max) -> list:
+    """What every rank has for ``name``, in the order of ranks; JSON values. None for a rank that left before.
 
     Raises:
-        RuntimeError: ranks have not come in time; it names them.
+        RuntimeError: a rank has ended without coming here, or ranks have not come in time; it names them.
     """
-    store().set(f"{name}/{ranks.get_rank()}", json.dumps(value))
-    keys = [f"{name}/{rank}" for rank in range(ranks.get_world_size())]
+    store().set(f"{name}/{ranks.own_rank()}", json.dumps(value))
+    keys = {rank: f"{name}/{rank}" for rank in range(ranks.count())}
+    waiting = set(keys)
     end = time.monotonic() + timeout.total_seconds()
 
+    def all_there() -> bool:
+        if store().check([keys[rank] for rank in waiting]):
+            return True
+        waiting.difference_update([rank for rank in waiting if store().check([keys[rank]]) or has_left(rank)])
+        return not waiting
+
     def missing() -> str | None:
-        if time.monotonic() < end:
-            return None
-        late = [rank for rank, key in enumerate(keys) if not store().check([key])]
-        who = messages.listing("rank", late)
+        gone = next((rank for rank in sorted(waiting) if ended_count() and ended(rank)), None)
+        if gone is not None or time.monotonic() < end:
+            return needed(gone, "to begin with")
+        who = messages.listing("rank", sorted(waiting))
         return f"{who} of {len(keys)} did not come within {timeout.total_seconds():g} s"
 
-    wait(lambda: store().check(keys), missing)
-    values = store().multi_get(keys) if store().has_extended_api() else [store().get(key) for key in keys]
-    return [json.loads(value) for value in values]
+    wait(all_there, missing)
+    return [json.loads(store().get(key)) if store().check([key]) else None for key in keys.values()]
+
+
+def report_leaving() -> None:
+    """Tell the others that this rank leaves before it is settled who trains."""
+    if _store is not None:
+        store().set(f"left/{ranks.own_rank()}", "")
+        store().add("left", 1)
+
+
+def has_left(rank: int) -> bool:
+    """Whether one of the ranks that were started has left before it was settled who trains."""
+    return left_count() > 0 and (ranks.has_begun() or ranks.is_settling()) and store().check([f"left/{rank}"])
+
+
+def left_count() -> int:
+    """How many ranks have left before it was settled who trains."""
+    return store().add("left", 0)
 
 
 def store() -> dist.Store:
@@ -169,10 +196,10 @@ def claimed(key: str) -> bool:
 
 
 def started() -> int:
-    """How many collectives this rank has started in the default group, over all its backends."""
+    """How many collectives this rank has started in the default group, over all its backends: to make it is one."""
     group = dist.group.WORLD
     if group is None:
-        return 0
+        return int(ranks.is_settling())
     try:
         backends = {id(b): b for b in (group._get_backend(kind) for kind in group._device_types)}.values()
         return sum(backend._get_sequence_number_for_group() for backend in backends)
@@ -182,9 +209,9 @@ def started() -> int:
 
 def report_end(sequence: int) -> None:
     """Tell the others that this rank has ended, having started ``sequence`` collectives."""
-    report = {"rank": ranks.get_rank(), "pid": os.getpid(), "sequence": sequence, "calls": _calls}
+    report = {"rank": ranks.own_rank(), "pid": os.getpid(), "sequence": sequence, "calls": _calls}
     value = json.dumps(report)
-    store().set(f"end/{ranks.get_rank()}", value)
+    store().set(f"end/{ranks.own_rank()}", value)
     if claim(f"end at {sequence}"):
         store().set(f"ends/{store().add('ends', 1)}", value)
     store().add("ended", 1)
@@ -216,7 +243,7 @@ def needed(rank: int | None, what: str) -> str | None:
     """What to say when ``rank`` has ended; nothing if it is None."""
     if rank is None:
         return None
-    return f"rank {rank} has ended, but rank {ranks.get_rank()} still needs it ({what})"
+    return f"rank {rank} has ended, but rank {ranks.own_rank()} still needs it ({what})"
 
 
 def ended_count() -> int:
@@ -232,7 +259,7 @@ def ended(rank: int) -> dict | None:
 def report_wait() -> None:
     """Tell the others that this rank has been waiting for a while, and in which call."""
     calls = {name: _calls[name] for name in _IN_ORDER if name in _calls}
-    report = {"rank": ranks.get_rank(), "sequence": started(), "calls": calls, "site": lines.site()}
+    report = {"rank": ranks.own_rank(), "sequence": started(), "calls": calls, "site": lines.site()}
     store().set("wait", json.dumps(report))
 
 

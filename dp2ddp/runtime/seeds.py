@@ -17,7 +17,7 @@ def agree() -> None:
     ``torch.manual_seed`` gives it to them: unseeded, each process's would begin elsewhere.
     """
     store = rendezvous.store()
-    if ranks.get_rank() == 0:
+    if ranks.own_rank() == 0:
         store.set("random", pickle.dumps(streams.states()))
     else:
         streams.set_states(pickle.loads(store.get("random")))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import socket
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import timedelta
@@ -18,7 +19,8 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import agent, aside, debug, loopback, options, places, ranks, rendezvous, seeds, teardown
+from . import agent, aside, debug, loopback, options, output, places, ranks, rendezvous, seeds, teardown
+from . import devices as devices_
 from .messages import say
 from .options import PATIENCE, Devices, Options
 
@@ -46,8 +48,9 @@ def launch(
     Args:
         main: any callable; it is not pickled.
         devices: which GPUs, one rank each: ``None`` for all that are visible, a number for the first so many, or a
-            sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. 0 is one rank:
-            programs say so who then choose the CPU themselves. On a machine without CUDA it is ignored.
+            sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. 0, -1 and an
+            empty sequence are one rank: programs say so who then choose the CPU themselves. On a machine without CUDA
+            it is ignored. Programs that choose later call ``use_devices``.
         num_machines: on how many machines the same command is started by hand.
         machine_rank: which of them this is: 0 to ``num_machines - 1``.
         dist_url: where they meet: ``tcp://<host of machine 0>:<free port>``, ``env://`` (MASTER_ADDR and
@@ -85,7 +88,7 @@ def launch(
         return main(*args, **kwargs)
     except BaseException as error:
         clean = isinstance(error, SystemExit) and error.code in (None, 0)
-        if ranks.get_world_size() > 1 and not clean:
+        if ranks.count() > 1 and not clean:
             teardown.fail(error)
         raise
 
@@ -139,6 +142,8 @@ def init(
     if ranks.has_group():
         _take_place_in_given_group()
         return
+    if ranks.has_begun():
+        return
     aside.begin()
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
     debug.begin(wanted.timeout)
@@ -149,36 +154,61 @@ def init(
         url = f"tcp://{host}:{place.port}"
         agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
     elif place is not None and (place.world_size > 1 or place.address):
-        _join(place, wanted)
+        _enter(place, wanted)
     elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
         agent.start(wanted)
     else:
-        _join_alone(wanted)
+        ranks.wait_for_need(devices_.choose, lambda _: _join_alone(wanted), devices_.limit)
+        devices_.begin(wanted)
 
 
-def _join(place: places.Place, wanted: Options) -> None:
-    """Join the process group that the environment describes."""
+def _enter(place: places.Place, wanted: Options) -> None:
+    """Be one of the ranks that the environment describes: meet the others, and join their group at the first need."""
     agent.die_with_agent()
+    output.begin(place.rank)
     host, port = _address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)
-    seat = _meet(place, limit, host, port)
-    gpus = wanted.gpus()
-    ranks.choose_device(gpus[seat.local_rank % len(gpus)] if gpus else None)
-    chosen = wanted.backend or _agree_on_backend(gpus, seat, limit)
+    _meet(place, limit)
+    ranks.wait_for_need(devices_.choose, lambda what: _join(store, wanted, what), devices_.limit)
+    devices_.begin(wanted)
+    teardown.watch()
+    if ranks.count() > 1:
+        seeds.agree()
+
+
+def _join(store: dist.Store, wanted: Options, what: str) -> None:
+    """Join the process group with the ranks that stay, as ``what`` needs it."""
+    own = ranks.device()
+    debug.meet(what)
+    gpu = _gpu(own) if own.type == "cuda" else None
+    started = rendezvous.collect("stays", [ranks.machine(), ranks.get_local_rank(), gpu])
+    met = [it for it in started if it is not None]
+    rank = sum(it is not None for it in started[: ranks.own_rank()])
+    on_machine = Counter(machine for machine, *_ in met)
+    seats = [places.Seat(local_rank, on_machine[machine], machine) for machine, local_rank, _ in met]
+    ranks.take_seat(rank, seats)
+    gpus = [(machine, gpu) for machine, _, gpu in met]
+    if rank == 0 and len(met) < len(started) and not ranks.has_own_agent():
+        many = f"{devices_.limit()} GPU{'s' * (devices_.limit() != 1)}"
+        say(f"{len(met)} of {len(started)} processes train: the program has chosen {many}")
+    chosen = wanted.backend or backend_of(gpus)
+    if rank == 0 and wanted.backend is None:
+        _report_sharing([gpu for gpu in gpus if gpu[1] is not None])
     try:
         dist.init_process_group(
-            **_group_options(chosen, wanted.timeout),
-            store=store,
-            rank=place.rank,
-            world_size=place.world_size,
+            **_group_options(chosen, wanted.timeout), store=store, rank=rank, world_size=len(seats)
         )
     except RuntimeError:  # another rank may have joined, failed and gone already: say what it said, not this
         teardown.listen()
         raise
-    teardown.watch()
-    if ranks.get_world_size() > 1:
-        seeds.agree()
+
+
+def _report_sharing(gpus: list[tuple[int, str | None]]) -> None:
+    """Say it where processes share GPUs."""
+    different = len(set(gpus))
+    if different < len(gpus):
+        say(f"{len(gpus)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
 
 
 def _address(place: places.Place) -> tuple[str, int]:
@@ -194,28 +224,15 @@ def _address(place: places.Place) -> tuple[str, int]:
     return place.address, place.port
 
 
-def _meet(place: places.Place, limit: timedelta, host: str, port: int) -> places.Seat:
+def _meet(place: places.Place, limit: timedelta) -> None:
     """Find out with the other ranks who is on which machine."""
     mine = [socket.gethostname(), place.local_rank, place.local_world_size, place.machine]
     met = rendezvous.collect("place", mine, limit)
-    world_size = len(met)
-    known = [places.Place(rank, world_size, *where) for rank, (_, *where) in enumerate(met)]
-    seats = places.seats([name for name, *_ in met], known)
-    ranks.take_seat(seats, host, port)
-    return seats[place.rank]
+    known = [places.Place(rank, len(met), *where) for rank, (_, *where) in enumerate(met)]
+    ranks.take_seat(place.rank, places.seats([name for name, *_ in met], known), place.address, place.port)
 
 
-def _agree_on_backend(gpus: list[int], seat: places.Seat, limit: timedelta) -> str:
-    """What all ranks talk over: they must choose alike, and may see different numbers of GPUs."""
-    met = rendezvous.collect("gpu", [seat.machine, _gpu(gpus, seat)], limit)
-    here = [gpu for machine, gpu in met if machine == seat.machine and gpu is not None]
-    different = len(set(here))
-    if different < len(here) and seat.local_rank == 0:
-        say(f"{len(here)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
-    return backend_of(met)
-
-
-def backend_of(met: list[list]) -> str:
+def backend_of(met: list[tuple[int, str | None]]) -> str:
     """NCCL if each rank of the job has a GPU for itself.
 
     Args:
@@ -225,15 +242,12 @@ def backend_of(met: list[list]) -> str:
     return "cpu:gloo,cuda:nccl" if own and dist.is_nccl_available() else "gloo"
 
 
-def _gpu(gpus: list[int], seat: places.Seat) -> str | None:
+def _gpu(own: torch.device) -> str:
     """What tells this rank's GPU from others of the machine."""
-    if not gpus:
-        return None
-    if seat.local_world_size <= len(gpus):
-        return str(gpus[seat.local_rank])
+    if ranks.get_local_world_size() <= torch.cuda.device_count():
+        return str(own.index)
     # Several ranks may share a GPU, or each may see another one alone, under the same index (Slurm's --gpus-per-task).
-    properties = torch.cuda.get_device_properties(ranks.device())
-    return str(getattr(properties, "uuid", ranks.device().index))
+    return str(getattr(torch.cuda.get_device_properties(own), "uuid", own.index))
 
 
 def _group_options(backend: str, timeout: timedelta | None) -> dict[str, Any]:
@@ -243,11 +257,8 @@ def _group_options(backend: str, timeout: timedelta | None) -> dict[str, Any]:
 
 def _join_alone(wanted: Options) -> None:
     """Make a process group of this process alone: no port, no other process."""
-    gpus = wanted.gpus()
-    if gpus and ranks.is_foreign():  # a program that a rank started computes where the rank does
-        gpus = [gpus[ranks.kept_local_rank() % len(gpus)]]
-    ranks.choose_device(gpus[0] if gpus else None)
-    nccl = gpus and dist.is_nccl_available()
+    own = ranks.device()
+    nccl = own.type == "cuda" and dist.is_nccl_available()
     backend = wanted.backend or ("cpu:gloo,cuda:nccl" if nccl else "gloo")
     with loopback.only():
         dist.init_process_group(
@@ -258,6 +269,6 @@ def _join_alone(wanted: Options) -> None:
 
 def _take_place_in_given_group() -> None:
     """In a process group that the program made itself: find out who is on which machine, if nothing says so."""
-    place = ranks.place() or places.Place(ranks.get_rank(), ranks.get_world_size())
-    if ranks.get_world_size() > 1 and None in (place.local_rank, place.local_world_size, place.machine):
-        _meet(replace(place, rank=ranks.get_rank()), PATIENCE, None, None)
+    place = ranks.place() or places.Place(ranks.own_rank(), ranks.count())
+    if ranks.count() > 1 and None in (place.local_rank, place.local_world_size, place.machine):
+        _meet(replace(place, rank=ranks.own_rank()), PATIENCE)

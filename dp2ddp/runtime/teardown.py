@@ -29,7 +29,7 @@ import threading
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 import torch.distributed as dist
@@ -54,11 +54,12 @@ def watch() -> None:
     """Care for this rank's end from now on."""
     global _pid, _failed, _code, _watcher
     _pid, _failed, _code = os.getpid(), False, None
-    if ranks.get_world_size() > 1:
+    if ranks.count() > 1:
         _stop.clear()
         _watcher = threading.Thread(target=_watch_others, name="dp2ddp-watch", daemon=True)
         _watcher.start()
         listen()
+        _leave_with_one_text()
     if ranks.has_own_agent():
         # loader workers that are killed leave sockets behind: these go with the agent's folder
         multiprocessing.current_process()._config["tempdir"] = os.environ[FOLDER]
@@ -95,19 +96,19 @@ def fail(error: BaseException) -> None:
 
 
 def _name() -> str:
-    return f"rank {ranks.get_rank()} of {ranks.get_world_size()}"
+    return f"rank {ranks.own_rank()} of {ranks.count()}"
 
 
 def _watch_others() -> None:
     asked, ends = False, []
     while not _stop.wait(WATCH_PERIOD):
         try:
-            if not dist.is_initialized():
+            if not (dist.is_initialized() or ranks.has_begun() or ranks.is_settling()):
                 return
             if not asked and rendezvous.store().check(["where"]):
                 asked = True
                 answer = json.dumps([rendezvous.started(), lines.site_of_program()])
-                rendezvous.store().set(f"where/{ranks.get_rank()}", answer)
+                rendezvous.store().set(f"where/{ranks.own_rank()}", answer)
             ends += rendezvous.ends(len(ends))
             for report in ends:
                 if rendezvous.started() > report["sequence"]:
@@ -159,6 +160,19 @@ def _is_running(pid: int) -> bool:
     return True
 
 
+def _leave_with_one_text() -> None:
+    """Have a text that ranks end with, by ``sys.exit(text)``, said by the first of them alone."""
+    leave = sys.exit
+
+    def exit(status: Any = None, /) -> NoReturn:
+        if os.getpid() == _pid and status is not None and not isinstance(status, int):
+            with suppress(RuntimeError):  # the store is gone
+                status = status if rendezvous.claim(f"said {status}") else 1
+        leave(status)
+
+    sys.exit = exit
+
+
 def listen() -> None:
     """Show an uncaught error only if this rank is the first to fail."""
     global _pid
@@ -202,12 +216,14 @@ def listen() -> None:
 
 
 def _is_lost_connection(error: BaseException) -> bool:
-    """Whether an error looks like the consequence of another rank's end."""
+    """Whether an error is another rank's, which says it, or looks like the consequence of its end."""
+    if hasattr(error, "raised_on_rank"):
+        return True
     if not isinstance(error, RuntimeError):
         return False
     text = str(error).lower()
     signs = ("connection closed", "connection reset", "broken pipe", "gloo", "nccl")
-    ours = ("has ended, but rank", "in main_process_first()", "which needs every rank, but rank")
+    ours = ("has ended, but rank", "which needs every rank, but rank")
     return isinstance(error, dist.DistError) or any(sign in text for sign in signs + ours)
 
 
@@ -248,7 +264,7 @@ def _missing() -> list[str]:
     If there is none, how to find out more.
     """
     mine, store, answers = rendezvous.started(), rendezvous.store(), {}
-    others = set(range(ranks.get_world_size())) - {ranks.get_rank()}
+    others = set(range(ranks.count())) - {ranks.own_rank()}
     store.set("where", "")
     end = time.monotonic() + COURTESY
     while others - answers.keys() and time.monotonic() < end:
@@ -273,8 +289,11 @@ def _end() -> None:
     _pid = None
     together = False
     with suppress(RuntimeError):  # the store may be gone, and the agent with it
-        if not dist.is_initialized():  # the program left the group itself
-            if ranks.get_world_size() > 1 and not _failed:
+        if ranks.has_begun():
+            if ranks.count() > 1 and not _failed:
+                _wait_for_others()
+        elif not dist.is_initialized():  # the program left the group itself
+            if ranks.count() > 1 and not _failed:
                 rendezvous.report_end(sys.maxsize)
         elif dist.get_world_size() == 1:
             together = True
@@ -286,7 +305,7 @@ def _end() -> None:
     rendezvous.disconnect()
     if dist.is_initialized():
         _leave(together)
-    if _code is not None and ranks.get_world_size() > 1:
+    if _code is not None and ranks.count() > 1:
         _exit_at_once(_code)
 
 
@@ -303,7 +322,8 @@ def _wait_for_others() -> bool:
     """Report this rank's end and wait until all have; False if one needs this rank, or the store is gone."""
     rendezvous.report_end(rendezvous.started())
     pause = 0.005
-    while rendezvous.ended_count() < dist.get_world_size():
+    leaving = rendezvous.left_count if ranks.has_begun() else lambda: 0
+    while rendezvous.ended_count() + leaving() < ranks.count():
         if rendezvous.store().check(["needed"]):
             return False
         time.sleep(pause)

@@ -40,7 +40,7 @@ def ranks_environment(count: int) -> list[dict[str, str]]:
 
     It keeps there what torchrun says: a program that asks for torchrun's variables is told that there are none.
     """
-    shared = ("GLOO_SOCKET_IFNAME",)
+    shared = ("GLOO_SOCKET_IFNAME", "DP2DDP_PROCESSES")
     return [
         {name: told[name] for name in shared if name in told} | ({PLACE: json.dumps(told)} if told else {})
         for told in torchrun_environment(count)
@@ -59,6 +59,7 @@ def torchrun_environment(count: int) -> list[dict[str, str]]:
         "GROUP_RANK": "0",
         "TORCHELASTIC_RUN_ID": "verify",
         "TORCHELASTIC_RESTART_COUNT": "0",
+        "DP2DDP_PROCESSES": str(count),  # all of them, whichever devices the program chooses
     }
     loopback = [name for _, name in socket.if_nameindex() if name in ("lo", "lo0")]
     group |= {"GLOO_SOCKET_IFNAME": loopback[0]} if loopback else {}

@@ -52,6 +52,7 @@ class Request:
         root: the folder that both are run in a copy of.
         start: the folder in it that they are started in.
         overlay: contents that files of the converted program's copy get.
+        mended: those that files of the original's copy get, which does not run as it is.
         processes: how many, and how many replicas.
         steps: optimizer steps.
         device: "cpu" or "cuda".
@@ -68,6 +69,7 @@ class Request:
     root: Path
     start: Path = Path()
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
+    mended: Mapping[Path, bytes] = field(default_factory=dict)
     processes: int = 2
     steps: int = 20
     device: str = "cpu"
@@ -114,6 +116,11 @@ def verify(
         if server is None:
             own.close()
         shutil.rmtree(folder, ignore_errors=True)
+    if request.mended:
+        names = ", ".join(str(path.relative_to(request.root)) for path in request.mended)
+        result.notes.insert(
+            0, f"the original is compared as it is after these mends alone, it does not run without: {names}"
+        )
     result.versions = versions()
     result.seconds = time.monotonic() - begun
     return result
@@ -142,7 +149,7 @@ class Bench:
         if plan is not None:
             settings["plan"] = str(plan)
         what = f"the original on {self.request.processes} replicas"
-        return self._run(self.request.before, what, 1, {}, seeds=seeds, **settings)
+        return self._run(self.request.before, what, 1, self.request.mended, seeds=seeds, **settings)
 
     def _run(
         self, script: Path, what: str, processes: int, overlay: Mapping[Path, bytes], **more: Any

@@ -7,11 +7,14 @@ import json
 import re
 import subprocess
 import sys
+import tempfile
 import warnings
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
+
+from dp2ddp.source import load
 
 REPOSITORY = Path(__file__).resolve().parents[2]
 UNDEFINED = "F821,F822,F823,F405"
@@ -52,7 +55,12 @@ def undefined_names(folder: Path, files: Iterable[Path]) -> Counter[tuple[Path, 
 def new_undefined_names(before: Path, after: Path, files: Iterable[Path]) -> list[str]:
     """Names that the converted files use without defining them, where the originals did not."""
     files = list(files)
-    known = undefined_names(before, files)
+    with tempfile.TemporaryDirectory() as name:  # as they can be parsed: a linter says nothing of other files
+        for path in files:
+            file = load(before / path, (before / path).read_bytes())
+            (Path(name) / path).parent.mkdir(parents=True, exist_ok=True)
+            (Path(name) / path).write_text(file.text, encoding="utf-8", newline="")
+        known = undefined_names(Path(name), files)
     found = undefined_names(after, files)
     names = [f"{path}: {name}" for path, name in sorted(found) if (path, name) not in known]
     return names + [f"{path}: {name}" for path in files for name in _missing(after / path)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -14,6 +15,7 @@ from typing import Any
 import mnist
 import torch
 
+from dp2ddp.convert import mended_paths
 from dp2ddp.verify import notes
 from dp2ddp.verify.jobs import (
     Server,
@@ -144,6 +146,7 @@ class Lab:
         self.warm = Server("torchvision", "torch.distributed.run", "torch.utils.tensorboard", folder=folder)
         self.runs: dict[Any, Run] = {}
         self.converted_: dict[str, Path] = {}
+        self.mended_: dict[str, Path] = {}
         self.count = 0
 
     def close(self) -> None:
@@ -174,6 +177,16 @@ class Lab:
                 raise RuntimeError(f"convert ended with {code}\n{out[-3000:]}\n{err[-3000:]}")
             self.converted_[name] = next(iter(output.rglob("train.py"))).parent
         return self.converted_[name]
+
+    def mended(self, name: str) -> Path:
+        """The folder of a fixture's program as today's Python and PyTorch run it, otherwise as it was."""
+        if name not in self.mended_:
+            before, folder = FIXTURES / name / "before", self.folder / "mended" / name
+            shutil.copytree(before, folder)
+            for change in mended_paths([before / "train.py"]):
+                (folder / change.path.relative_to(before)).write_bytes(change.after_bytes)
+            self.mended_[name] = folder
+        return self.mended_[name]
 
     def run(
         self,

@@ -32,12 +32,16 @@ class Program:
     processes: tuple[int, ...] = (2, 3)
     skips: bool = False
     """Whether it trains with some batches several times or not at all: there is not one loss for each of them."""
+    outdated: bool = False
+    """Whether today's Python or PyTorch does not run it as it was: it is compared with what it was after mends alone."""
 
     def run(self, lab: Lab, side: str, gpus: int, **settings: object) -> Run:
         ranks = [str(rank) for rank in range(gpus)]
         tokens = {"DATA": [str(lab.data())], "RANKS": ranks, "GPUS": [",".join(ranks)]}
         arguments = [part for word in self.arguments.split() for part in tokens.get(word, [word])]
-        return lab.run(FIXTURES / self.name / side / "train.py", arguments, **settings).ok()
+        mended = self.outdated and side == "before"
+        folder = lab.mended(self.name) if mended else FIXTURES / self.name / side
+        return lab.run(folder / "train.py", arguments, **settings).ok()
 
     def said(self, run: Run) -> list[str]:
         return [line for line in run.printed.splitlines() if re.search(self.says, line)]
@@ -167,6 +171,8 @@ PROGRAMS = [
         planned=True,
         processes=(2,),
     ),
+    Program("old_python", "", "best.pth.tar", says="^Epoch|^ ", planned=True, outdated=True),
+    Program("old_iterators", "--async", "arc.pth", says="^\\[|^mean", losses=True, outdated=True),
     Program("lbfgs", "", "results/surface.pth", says="^epoch", planned=True, skips=True),
 ]
 

@@ -92,7 +92,7 @@ READ_ONLY = """
 WRAP = "model = ddp.DistributedDataParallel(model)"
 
 TAKEN = """
-if "RANK" not in os.environ:
+if "DP2DDP_PLACE" not in os.environ:
     import socket
     taken = socket.create_server(("127.0.0.1", 0))
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(taken.getsockname()[1])}
@@ -114,7 +114,7 @@ def on_last(action: str) -> str:
 
 def saving(prepare: str, error: str) -> str:
     """A script whose rank 0 saves what cannot be saved, in each way that ``save`` knows."""
-    link = "if 'RANK' not in os.environ: os.symlink('model.pt', 'link.pt')"
+    link = "if 'DP2DDP_PLACE' not in os.environ: os.symlink('model.pt', 'link.pt')"
     return training(SAVING.format(prepare=prepare.strip(), error=error), before=link)
 
 
@@ -271,7 +271,7 @@ FAULTS = [
     ),
     Fault(
         "Ctrl-C while the ranks import",
-        training("pass", before="if 'RANK' in os.environ: fault()"),
+        training("pass", before="if 'DP2DDP_PLACE' in os.environ: fault()"),
         130,
         "what Python says of interrupted imports, `stopped by SIGINT`",
         ".*" + stopped("SIGINT"),
@@ -372,7 +372,8 @@ def inflict(fault: Fault, processes: int, folder: Path) -> Outcome:
     left = jobs.alive(process.mark)
     for pid in left:
         jobs.end(pid)
-    errors = re.sub(r"^\[rank\d+\]: ", "", process.communicate()[1], flags=re.MULTILINE)
+    errors = jobs.unlabelled(process.communicate()[1])
+    errors = re.sub(r"^\[rank\d+\]: ", "", errors, flags=re.MULTILINE)
 
     wrong = [] if line else ["it never came to the fault"]
     if left or seconds > fault.limit:
@@ -395,7 +396,7 @@ def _wait_for_line(process: subprocess.Popen) -> str:
     timer = threading.Timer(START, lambda: [jobs.end(pid) for pid in jobs.alive(process.mark)])
     timer.start()
     try:
-        return process.stdout.readline()
+        return jobs.line(process)
     finally:
         timer.cancel()
 

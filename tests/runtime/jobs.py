@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -34,13 +35,16 @@ def write(folder: Path, body: str, name: str = "train.py") -> Path:
     return path
 
 
-def start(command: list, folder: Path, processes: int | None = 2, **env: object) -> subprocess.Popen:
+def start(
+    command: list, folder: Path, processes: int | None = 2, stdin: int = subprocess.DEVNULL, **env: object
+) -> subprocess.Popen:
     """Start ``python *command`` with a clean environment, as the leader of a session."""
     clean = {k: v for k, v in os.environ.items() if not k.startswith(("DP2DDP_", "TORCHELASTIC", "OMP_"))}
     for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "PYTHONUNBUFFERED"):
         clean.pop(name, None)
     clean["PYTHONPATH"] = str(ROOT)
     clean[MARK] = uuid.uuid4().hex
+    clean["DP2DDP_OUTPUT"] = "all"
     if processes is not None:
         clean["DP2DDP_PROCESSES"] = str(processes)
     clean |= {name: str(value) for name, value in env.items()}
@@ -48,7 +52,7 @@ def start(command: list, folder: Path, processes: int | None = 2, **env: object)
         [sys.executable, *map(str, command)],
         cwd=folder,
         env=clean,
-        stdin=subprocess.DEVNULL,
+        stdin=stdin,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
@@ -74,7 +78,17 @@ def finish(process: subprocess.Popen, limit: float = 60) -> Result:
         time.sleep(0.05)
     for pid in left:
         end(pid)
-    return Result(process.returncode, out, err, seconds, left)
+    return Result(process.returncode, *map(unlabelled, (out, err)), seconds, left)
+
+
+def line(process: subprocess.Popen) -> str:
+    """The next line that any of a job's ranks says."""
+    return unlabelled(process.stdout.readline())
+
+
+def unlabelled(text: str) -> str:
+    """What all ranks say, without their numbers."""
+    return re.sub(r"^\[rank \d+\] ", "", text, flags=re.MULTILINE)
 
 
 def run(command: list, folder: Path, processes: int | None = 2, limit: float = 60, **env: object) -> Result:

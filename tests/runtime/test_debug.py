@@ -135,6 +135,7 @@ def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_ou
         tmp_path,
         """
         ddp.init()
+        dist.barrier()
         if ddp.get_rank() == 0:
             dist.all_reduce(torch.ones(2))
         else:
@@ -144,7 +145,7 @@ def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_ou
     env = {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": "2"}
     result = lab.run(script, processes=2, recorded=False, timeout=25, env=env)
     assert result.codes[1] == 1 and result.errors.count("Traceback") == 1, result.errors
-    said = "rank 1 calls sum() at train.py:10, which needs every rank, but rank 0 has not come in 2 s"
+    said = "rank 1 calls sum() at train.py:11, which needs every rank, but rank 0 has not come in 2 s"
     assert said in result.errors
 
 

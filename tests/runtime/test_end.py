@@ -1,7 +1,7 @@
 """How jobs end: with the right exit code, together, soon. What ends them early is in `faults.py`."""
 
 import pytest
-from jobs import finish, run, start, write
+from jobs import finish, line, run, start, write
 
 from dp2ddp.runtime.data import _choices
 
@@ -92,7 +92,7 @@ def test_the_choices_for_a_batch_that_cannot_be_divided():
 def test_a_killed_agent_leaves_no_rank_behind(tmp_path):
     write(tmp_path, "ddp.init()\nddp.print('ready', flush=True)\ntime.sleep(60)")
     process = start(["train.py"], tmp_path)
-    assert process.stdout.readline() == "ready\n"
+    assert line(process) == "ready\n"
     process.kill()
     assert finish(process).left == []
 

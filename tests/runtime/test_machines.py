@@ -8,7 +8,7 @@ import time
 from datetime import timedelta
 
 import pytest
-from jobs import finish, run, start, write
+from jobs import finish, line, run, start, write
 from parity.harness import free_port
 
 from dp2ddp.runtime import machines
@@ -25,7 +25,7 @@ whens = ddp.gather(when)
 assert min(whens) == whens[0] and (len(whens) < 3 or min(whens[1:]) == min(whens[1], whens[2]))
 assert ddp.gather(ddp.get_rank()) == list(range(ddp.get_world_size()))
 ddp.barrier()
-place = ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), ddp.get_local_world_size(), os.environ["GROUP_RANK"]
+place = ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), ddp.get_local_world_size(), ddp.ranks.machine()
 sys.stdout.write(" ".join(map(str, place)) + os.linesep)  # at once: torchrun's ranks do not buffer
 sys.stdout.flush()
 """
@@ -65,7 +65,7 @@ def test_a_failing_rank_ends_the_job_on_both_machines_of_a_slurm_step(tmp_path):
         start(["train.py"], tmp_path, **step, SLURM_PROCID=machine, SLURM_NODEID=machine)
         for machine in (0, 1)
     ]
-    printed = [[job.stdout.readline() for _ in range(2)] for job in jobs]
+    printed = [[line(job) for _ in range(2)] for job in jobs]
     assert sorted(printed[0]) == ["0 4 0 2 0\n", "1 4 1 2 0\n"]
     assert sorted(printed[1]) == ["2 4 0 2 1\n", "3 4 1 2 1\n"]
     begin = time.monotonic()
@@ -79,7 +79,7 @@ def test_a_killed_agent_of_machine_0_ends_the_others(tmp_path):
     write(tmp_path, "ddp.init()\nprint('ready', flush=True)\ntime.sleep(60)")
     env = {"DP2DDP_NUM_MACHINES": 2, "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
     jobs = on_two_machines(tmp_path, ["train.py"], (1, 1), **env)
-    assert [job.stdout.readline() for job in jobs] == ["ready\n"] * 2
+    assert [line(job) for job in jobs] == ["ready\n"] * 2
     begin = time.monotonic()
     jobs[0].kill()
     first, second = results(jobs)

@@ -135,6 +135,7 @@ def test_seats(hosts, given, expected):
 
 
 SHOWS = """
+from dp2ddp.runtime import places
 from dp2ddp.runtime.ranks import first_of_machine
 print(ddp.get_rank(), ddp.get_world_size())
 ddp.init()
@@ -143,8 +144,9 @@ with ddp.main_process_first():
     first = time.time()
 assert ddp.gather(ddp.get_rank()) == list(range(ddp.get_world_size()))
 assert min(ddp.gather(first)) == ddp.gather(first)[0]
-names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK", "MASTER_PORT")
-place = [int(os.environ[name]) for name in names] + [first_of_machine()]
+kept = places.variables(os.environ)
+names = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "GROUP_RANK")
+place = [int(kept[name]) for name in names] + [places.read(kept).port, first_of_machine()]
 assert place[:4] == [ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), ddp.get_local_world_size()]
 with open(f"place{ddp.get_rank()}", "w") as file:
     file.write(json.dumps(place))

@@ -1,0 +1,653 @@
+"""What today's PyTorch, and what comes with it, do not run any more: found by what it means, mended where that is safe.
+
+``REMOVED`` is the whole list. A mend changes some characters of one line, so that the program runs, and says the same
+as it did with the version that it was written for; all the analysis then sees the mended program. What still runs is
+left alone, with a warning or not, and so is what a question for the version decides about, or an attempt that may fail.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from dp2ddp.analyse.context import Context, is_main_guard
+from dp2ddp.analyse.dimensions import Dimensions
+from dp2ddp.analyse.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
+from dp2ddp.facts import Outdated
+from dp2ddp.legacy import KEYWORD, NOW, Kind, Mend
+from dp2ddp.plan import Anchor
+from dp2ddp.source import SourceFile, Span, span_of
+
+
+@dataclass(frozen=True)
+class Removed:
+    """Something that fails, ``since`` a version, and what is written ``instead``, if anything.
+
+    ``what``: its full name, or the form that ``find`` knows. ``instead`` of a name is a full name too, or words for a
+    person.
+    """
+
+    what: str
+    since: str
+    instead: str
+    find: Finder | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """The module and the name in it that take the place of a name; empty where nothing does by itself."""
+        is_name = self.find is None and re.fullmatch(r"[\w.]+", self.instead)
+        module, _, name = self.instead.rpartition(".")
+        return (module, name) if is_name and module else ("", "")
+
+
+Place = tuple[SourceFile, tuple[int, int], tuple[int, int]]
+"""A file, and lines and columns in it."""
+Found = tuple[ast.AST, "list[Mend] | None"]
+"""Where something stands, and its mends; None where it has none."""
+Finder = Callable[["_Search", ast.AST], Found | None]
+
+
+class _Search:
+    """One program, searched."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.program: Program = context.program
+        self.dimensions = Dimensions(context)
+
+    def span(self, place: Place, after: str, expected: str = ".*") -> list[Mend] | None:
+        """Other characters from one place to another; None where it is not one line that says what is ``expected``."""
+        file, (line, start), (end_line, end) = place
+        if line != end_line or not re.fullmatch(expected, file.lines[line - 1][start:end]):
+            return None
+        return [Mend(line, start, end, after)]
+
+    def whole(self, node: ast.AST) -> Place:
+        """Where a node stands."""
+        file = self.program.file(node)
+        span = span_of(node, file)
+        return file, (span.line, span.column), (span.end_line, span.end_column)
+
+    def behind(self, first: ast.AST, last: ast.AST) -> Place:
+        """What stands behind one node, to the end of another."""
+        file, _, start = self.whole(first)
+        return file, start, self.whole(last)[2]
+
+    def is_free(self, name: str, node: ast.AST) -> bool:
+        """Whether one of Python's own names means that at a place."""
+        path = self.program.file(node).path
+        scopes = (it for it in self.program.scopes if it.file.path == path and not it.is_class)
+        return hasattr(builtins, name) and not any(name in scope.names for scope in scopes)
+
+    @cached_property
+    def live(self) -> set[int]:
+        """The functions and classes that the programs mention in what they run, and so may run."""
+        found: set[int] = set()
+        files = {
+            path: self.program.modules[path] for path in self.context.reached if path in self.program.modules
+        }
+        waiting = [scope.index for scope in files.values()]
+        while waiting:
+            scope = self.program.scopes[index := waiting.pop()]
+            if index in found:
+                continue
+            found.add(index)
+            if scope.is_class:
+                waiting += [it.index for it in self.program.scopes if it.parent is scope]
+                waiting += [it.scope for it in self.program.bases(Cls(index)) if isinstance(it, Cls)]
+            for node in self.program.body(scope):
+                waiting += [self.program.by_node[id(node)].index] if isinstance(node, ast.Lambda) else []
+                if isinstance(node, ast.Name | ast.Attribute) and not self._is_for_others(node):
+                    for value in self.program.values(node):
+                        value = value.func if isinstance(value, Bound) else value
+                        waiting += [value.scope] if isinstance(value, Func | Cls) else []
+        return found
+
+    def _is_for_others(self, node: ast.AST) -> bool:
+        """Whether a node is only run where its file is a program, and that is none that trains."""
+        if self.program.file(node) in self.context.scripts:
+            return False
+        around = (it for it in self.program.ancestors(node) if isinstance(it, ast.If))
+        return any(is_main_guard(it.test) for it in around)
+
+    def is_run(self, node: ast.AST) -> bool:
+        """Whether a program that trains may run a node."""
+        return self.program.scope(node).index in self.live and not self._is_for_others(node)
+
+
+# Forms
+
+
+def _index(search: _Search, node: ast.AST) -> Found | None:
+    """``loss.data[0]``, ``total[0]``, ``loss.cpu().numpy()[0]``."""
+    match node:
+        case ast.Subscript(value=value, slice=ast.Constant(value=0), ctx=ast.Load()):
+            if search.dimensions.is_single(value):
+                return node, search.span(search.behind(_tensor(value), node), ".item()", r"[.\[].*\]")
+    return None
+
+
+def _tensor(node: ast.expr) -> ast.expr:
+    """The tensor behind ``.data``, ``.cpu()`` and ``.numpy()``."""
+    match node:
+        case ast.Attribute(value=inner, attr="data"):
+            return _tensor(inner)
+        case ast.Call(func=ast.Attribute(value=inner, attr="cpu" | "detach" | "numpy"), args=[], keywords=[]):
+            return _tensor(inner)
+    return node
+
+
+def _next(search: _Search, node: ast.AST) -> Found | None:
+    """``iterator.next()`` of a DataLoader."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=iterator, attr="next"), args=[], keywords=[]):
+            call = search.program.call(node)
+            if call is None or not call.names <= NEXT or not all(map(full_name, call.callees)):
+                return None
+            if _draws(search.context, iterator):
+                file, start, _ = search.whole(iterator)
+                called = search.span(search.behind(iterator, node), ")", r"\.next\(\)")
+                free = called is not None and start[0] == called[0].line and search.is_free("next", node)
+                return node, [Mend(*start, start[1], "next("), *called] if free else None  # type: ignore[misc]
+    return None
+
+
+NEXT = {"builtins.iter.next", "builtins.enumerate.next", f"{LOADER}.__iter__.next"}
+
+
+def _draws(context: Context, iterator: ast.expr) -> bool:
+    values = context.behind(context.program.values(iterator))
+    own = any(isinstance(it, Inst) and context.program.derives(it, LOADER) for it in values)
+    return own or bool(context.made(values, LOADER))
+
+
+def _view(search: _Search, node: ast.AST) -> Found | None:
+    """``correct[:k].view(-1)``, of comparisons with a transposed tensor."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(
+                attr="view",
+                value=ast.Subscript(value=value, slice=ast.Slice(lower=None, upper=upper)) as part,
+            ) as method,
+            args=[size],
+        ):
+            one = upper is not None and _is_one(search, upper)
+            if not one and ast.unparse(size) == "-1" and _is_transposed(search, value):
+                return node, search.span(search.behind(part, method), ".reshape", r"\.view")
+    return None
+
+
+def _is_one(search: _Search, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is the number 1, or runs through tuples of it alone: ``for k in (1,)``."""
+    match node:
+        case ast.Constant():
+            return node.value == 1
+        case ast.Tuple() | ast.List():
+            return bool(node.elts) and all(_is_one(search, it, depth + 1) for it in node.elts)
+        case ast.Name() if depth < 6:
+            sources: list[ast.expr] = []
+            for definition in search.program.definitions(node):
+                around = search.program.parent(definition)
+                if isinstance(definition, ast.arg):
+                    sources += search.program.given(definition) or [ast.Constant(None)]
+                elif isinstance(around, ast.For | ast.comprehension) and around.target is definition:
+                    sources.append(around.iter)
+                elif isinstance(around, ast.Assign) and definition in around.targets:
+                    sources.append(around.value)
+                else:
+                    return False
+            return bool(sources) and all(_is_one(search, it, depth + 1) for it in sources)
+    return False
+
+
+def _is_transposed(search: _Search, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a tensor of two dimensions has its numbers in the order of its columns, wherever it comes from."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="t"), args=[]):
+            return True
+        case ast.Call(func=ast.Attribute(attr="transpose" | "permute", value=ast.Call() | ast.Name())):
+            return len(node.args) == 2 and {ast.unparse(it) for it in node.args} == {"0", "1"}
+        case ast.Attribute(attr="T"):
+            return True
+        case ast.Call(
+            func=ast.Attribute(attr="eq" | "ne" | "float" | "byte" | "long" | "cpu" | "cuda", value=value)
+        ):
+            return _is_transposed(search, value, depth)
+        case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[_]):
+            return _is_transposed(search, left, depth)
+        case ast.Name() if depth < 6:
+            found = search.program.definitions(node)
+            statements = [it for it in map(search.program.parent, found) if isinstance(it, ast.Assign)]
+            return (
+                bool(found)
+                and len(statements) == len(found)
+                and all(_is_transposed(search, it.value, depth + 1) for it in statements)
+            )
+    return False
+
+
+def _mask(search: _Search, node: ast.AST) -> Found | None:
+    """``x.masked_fill_(mask.byte(), 0)``."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(attr="masked_fill" | "masked_fill_" | "masked_select"), args=[mask, *_]
+        ) if not search.program.entered(node):
+            match mask:
+                case ast.Call(func=ast.Attribute(attr="byte"), args=[], keywords=[]):
+                    file, _, end = search.whole(mask)
+                    return mask, search.span((file, end, end), ".bool()")
+    return None
+
+
+def _difference(search: _Search, node: ast.AST) -> Found | None:
+    """``1 - x.gt(0)``."""
+    match node:
+        case ast.BinOp(op=ast.Sub(), left=ast.Constant(), right=right) if _is_mask(right):
+            return node, None
+        case ast.UnaryOp(op=ast.USub(), operand=right) if _is_mask(right):
+            return node, None
+    return None
+
+
+def _is_mask(node: ast.expr) -> bool:
+    """Whether something is a tensor of yes and no: only these have such methods."""
+    match node:
+        case ast.Call(
+            func=ast.Attribute(attr="eq" | "ne" | "gt" | "ge" | "lt" | "le"), args=[_], keywords=[]
+        ):
+            return True
+        case ast.Call(func=ast.Attribute(attr="bool"), args=[], keywords=[]):
+            return True
+    return False
+
+
+def _source(search: _Search, node: ast.AST) -> Found | None:
+    """``super().__init__(data_source)`` in a sampler."""
+    names = ("torch.utils.data.Sampler.__init__", "torch.utils.data.sampler.Sampler.__init__")
+    call = search.program.call(node)
+    if call is None or not call.names or not call.names <= {*names} or not isinstance(node, ast.Call):
+        return None
+    if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call):
+        return None
+    given = [*node.args, *(it.value for it in node.keywords)]
+    return (node, search.span(search.behind(node.func, node), "()", r"\(.*\)")) if given else None
+
+
+SCHEDULERS = "torch.optim.lr_scheduler."
+
+
+def _verbose(search: _Search, node: ast.AST) -> Found | None:
+    """``ReduceLROnPlateau(optimizer, verbose=True)``."""
+    call = search.program.call(node)
+    if call is None or not call.names or not all(it.startswith(SCHEDULERS) for it in call.names):
+        return None
+    given = next((it for it in call.node.keywords if it.arg == "verbose"), None)
+    if given is None:
+        return None
+    others = [*call.node.args, *(it.value for it in call.node.keywords)]
+    before = [it for it in others if search.program.order[id(it)] < search.program.order[id(given.value)]]
+    if not before:
+        return given, None
+    return given, search.span(search.behind(before[-1], given.value), "", r"\s*,\s*verbose\s*=\s*\w+")
+
+
+def _function(search: _Search, node: ast.AST) -> Found | None:
+    """``Detect()(x)`` of an autograd function whose ``forward`` takes an object."""
+    call = search.program.call(node)
+    for callee in call.callees if call is not None else ():
+        if isinstance(callee, Inst) and search.program.derives(callee, "torch.autograd.Function"):
+            forward = search.program.methods(callee, "forward", node)
+            scopes = [search.program.scopes[index].node for index in forward]
+            marks = [ast.unparse(it) for scope in scopes for it in getattr(scope, "decorator_list", ())]
+            if scopes and "staticmethod" not in marks:
+                return node, None
+    return None
+
+
+def _redirected(search: _Search, node: ast.AST) -> Found | None:
+    """``print >> log, x``."""
+    match node:
+        case ast.BinOp(op=ast.RShift(), left=ast.Name(id="print")) if search.is_free("print", node):
+            return node, None
+    return None
+
+
+PYTHON_2 = {
+    **{
+        "xrange": "range",
+        "raw_input": "input",
+        "unicode": "str",
+        "basestring": "str",
+        "long": "int",
+        "unichr": "chr",
+    },
+    **dict.fromkeys(("reduce", "reload", "execfile", "cmp", "apply", "buffer", "intern", "file")),
+}
+
+
+def _builtin(search: _Search, node: ast.AST) -> Found | None:
+    """``xrange(10)``, where nothing gives it that name."""
+    if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in PYTHON_2:
+        return None
+    path = search.program.file(node).path
+    scopes = [it for it in search.program.scopes if it.file.path == path]
+    if search.program.values(node) or any(node.id in it.names or it.stars for it in scopes):
+        return None
+    now = PYTHON_2[node.id]
+    return node, search.span(search.whole(node), now) if now and search.is_free(now, node) else None
+
+
+# The list
+
+
+def _renames(since: str, names: Mapping[str, str], module: str = "", now: str = "") -> tuple[Removed, ...]:
+    """Names that are others now, of a module each."""
+    return tuple(
+        Removed(f"{module}{name}", since, f"{now or module}{other}") for name, other in names.items()
+    )
+
+
+def _gone(since: str, instead: str, module: str, names: str = "") -> tuple[Removed, ...]:
+    """Names that nothing takes the place of by itself."""
+    return tuple(Removed(f"{module}.{name}", since, instead) for name in names.split())
+
+
+REMOVED = (
+    Removed("an index into a tensor of one number", "PyTorch 1.0", "`.item()`", _index),
+    Removed("`next()` as a method of a DataLoader's iterator", "PyTorch 1.13", "`next(iterator)`", _next),
+    Removed("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
+    Removed("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
+    Removed("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
+    Removed("what torch's Sampler is given", "PyTorch 2.10", "", _source),
+    Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
+    Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
+    Removed("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
+    Removed("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
+    *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
+    *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
+    *_renames(
+        "torchvision 0.13",
+        {"load_state_dict_from_url": "load_state_dict_from_url"},
+        "torchvision.models.utils.",
+        "torch.hub.",
+    ),
+    *_renames("PyTorch 2.0", {"inf": "inf"}, "torch._six.", "torch."),
+    *_renames("PyTorch 2.0", {"container_abcs": "abc"}, "torch._six.", "collections."),
+    *_gone("PyTorch 2.0", "`(str, bytes)`", "torch._six", "string_classes"),
+    *_gone("PyTorch 2.0", "`int`", "torch._six", "int_classes"),
+    *_gone("PyTorch 1.8", "what torch.fft has", "torch", "rfft irfft ifft"),
+    *_gone(
+        "PyTorch 2.0",
+        "what torch.linalg has",
+        "torch",
+        "gels gesv btrifact potrf trtrs symeig eig solve lstsq",
+    ),
+    *_gone("PyTorch 1.0", "`iter(loader)`", "torch.utils.data.dataloader", "DataLoaderIter _DataLoaderIter"),
+    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.resnet", "model_urls"),
+    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.vgg", "model_urls"),
+    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.densenet", "model_urls"),
+    *_gone(
+        "SciPy 1.2",
+        "imageio or Pillow",
+        "scipy.misc",
+        "imread imsave imresize imshow imrotate toimage fromimage",
+    ),
+    *_renames(
+        "NumPy 1.24",
+        {
+            "float": "float",
+            "int": "int",
+            "object": "object",
+            "str": "str",
+            "complex": "complex",
+            "unicode": "str",
+        },
+        "numpy.",
+        "builtins.",
+    ),
+    *_renames(
+        "NumPy 2.0",
+        {
+            **{"Inf": "inf", "Infinity": "inf", "infty": "inf", "PINF": "inf", "NaN": "nan", "NAN": "nan"},
+            **{"float_": "float64", "complex_": "complex128", "unicode_": "str_", "string_": "bytes_"},
+            **{
+                "product": "prod",
+                "cumproduct": "cumprod",
+                "sometrue": "any",
+                "alltrue": "all",
+                "in1d": "isin",
+            },
+            **{"round_": "round", "mat": "asmatrix"},
+        },
+        "numpy.",
+    ),
+    *_renames("Pillow 10", {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}, "PIL.Image."),
+    *_renames(
+        "Python 3.10",
+        {
+            **{
+                it: it
+                for it in (
+                    "Callable",
+                    "Container",
+                    "Generator",
+                    "Hashable",
+                    "ItemsView",
+                    "Iterable",
+                    "Iterator",
+                )
+            },
+            **{it: it for it in ("KeysView", "Mapping", "MutableMapping", "MutableSequence", "MutableSet")},
+            **{it: it for it in ("Sequence", "Set", "Sized", "ValuesView")},
+        },
+        "collections.",
+        "collections.abc.",
+    ),
+)
+NAMES = {row.what: row for row in REMOVED if row.find is None}
+FORMS = tuple(row for row in REMOVED if row.find is not None)
+# Whole modules.
+MODULES = {
+    it.what: it
+    for it in (
+        Removed("torch.legacy", "PyTorch 1.0", "torch.nn"),
+        Removed("torch.utils.ffi", "PyTorch 1.0", "torch.utils.cpp_extension"),
+        Removed("torch._six", "PyTorch 2.0", "what it held: torch.inf, collections.abc, str and int"),
+    )
+}
+
+
+def _name(search: _Search, node: ast.AST) -> tuple[Removed, Found] | None:
+    """An attribute, or an imported name, that is gone."""
+    if isinstance(node, ast.Import | ast.ImportFrom):
+        return _imported(search, node)
+    if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+        return None
+    values = search.program.values(node)
+    names = {full_name(value) for value in values if isinstance(value, Ext)}
+    row = NAMES.get(names.pop()) if len(names) == len(values) == 1 else None
+    if row is None or node.attr != row.what.rpartition(".")[2]:
+        return None
+    return row, (node, _renamed(search, node, row))
+
+
+def _renamed(search: _Search, node: ast.Attribute, row: Removed) -> list[Mend] | None:
+    """An attribute by its new name: of the same module, of one inside it, or of Python itself."""
+    module, name = row.place
+    own = row.what.rpartition(".")[0]
+    if module == "builtins":
+        return search.span(search.whole(node), name) if search.is_free(name, node) else None
+    if (module + ".").startswith(own + "."):
+        return search.span(search.behind(node.value, node), f"{module.removeprefix(own)}.{name}", r"\.\w+")
+    return None
+
+
+def _imported(search: _Search, node: ast.Import | ast.ImportFrom) -> tuple[Removed, Found] | None:
+    """``from torchvision.models.utils import load_state_dict_from_url``."""
+    if isinstance(node, ast.Import):
+        modules = [MODULES.get(alias.name) for alias in node.names]
+        gone = next((row for row in modules if row is not None), None)
+        return (gone, (node, None)) if gone is not None else None
+    if node.level or not node.module:
+        return None
+    rows = [NAMES.get(f"{node.module}.{alias.name}") for alias in node.names]
+    named = [(alias, row) for alias, row in zip(node.names, rows, strict=True) if row is not None]
+    if not named:
+        within = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+        found = [MODULES[it] for it in within if it in MODULES]
+        return (found[0], (node, None)) if found else None
+    modules = {row.place[0] for _, row in named}
+    whole = len(named) == len(node.names)
+    if len(modules) > 1 or not modules <= ({node.module} if not whole else modules - {"", "builtins"}):
+        return named[0][1], (node, None)
+    mends = _from(search.program.file(node), node, modules.pop())
+    for alias, row in named:
+        if row.place[1] != alias.name and mends is not None:
+            new = search.span(search.whole(alias), f"{row.place[1]} as {alias.asname or alias.name}")
+            mends = None if new is None else [*mends, *new]
+    return named[0][1], (node, mends)
+
+
+def _from(file: SourceFile, node: ast.ImportFrom, module: str) -> list[Mend] | None:
+    """An import from another module."""
+    if module == node.module:
+        return []
+    span, text = span_of(node, file), file.lines[node.lineno - 1]
+    start = text.find(str(node.module), span.column + len("from "))
+    return [Mend(node.lineno, start, start + len(str(node.module)), module)] if start >= 0 else None
+
+
+# The search
+
+VERSIONS = ("__version__", "version_info", "version", "PY2", "PY3")
+ATTEMPTED = frozenset("""
+    ImportError ModuleNotFoundError AttributeError NameError IndexError TypeError Exception
+    """.split())
+
+
+def _is_guarded(search: _Search, node: ast.AST) -> bool:
+    """Whether a version decides that something is run, or it stands in a short attempt that may fail."""
+    inside = node
+    for around in search.program.ancestors(node):
+        if isinstance(around, ast.If | ast.IfExp) and inside is not around.test:
+            if _asks_for_version(search, around.test):
+                return True
+        if isinstance(around, ast.BoolOp):
+            before = around.values[: around.values.index(inside)]  # type: ignore[arg-type]
+            if any(_asks_for_version(search, it) for it in before):
+                return True
+        if isinstance(around, ast.Try) and len(around.body) == 1 and any(map(_catches, around.handlers)):
+            return True
+        if isinstance(around, ast.ExceptHandler) and _catches(around):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            return False
+        inside = around
+    return False
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    kinds = getattr(handler.type, "elts", [handler.type]) if handler.type is not None else []
+    return handler.type is None or any(ast.unparse(it) in ATTEMPTED for it in kinds)
+
+
+def _asks_for_version(search: _Search, test: ast.AST, depth: int = 0) -> bool:
+    for node in ast.walk(test):
+        if getattr(node, "attr", getattr(node, "id", "")) in VERSIONS:
+            return True
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "hasattr":
+            return True
+        if isinstance(node, ast.Name) and depth < 3:
+            for definition in search.program.definitions(node):
+                statement = (
+                    search.program.statement(definition) if not isinstance(definition, ast.arg) else None
+                )
+                if isinstance(statement, ast.Assign) and _asks_for_version(
+                    search, statement.value, depth + 1
+                ):
+                    return True
+    return False
+
+
+def find(context: Context) -> tuple[Outdated, ...]:
+    """What a program that trains with DataParallel runs into, in source order; its mends are of what was parsed."""
+    if not context.scripts:
+        return ()
+    search = _Search(context)
+    taken: list[tuple[Path, Mend]] = []
+    groups: dict[tuple[Path, Removed, bool], list[tuple[ast.AST, list[Mend]]]] = {}
+    for node in context.program.nodes.values():
+        for row, (place, mends) in _rows(search, node):
+            if search.is_run(node) and not _is_guarded(search, node):
+                if not context.program.is_placed(place):
+                    place, mends = context.program.statement(place), None
+                path = context.program.file(node).path
+                if any(_overlap(one, it) for one in mends or () for other, it in taken if other == path):
+                    mends = None
+                taken += [(path, mend) for mend in mends or ()]
+                groups.setdefault((path, row, mends is not None), []).append((place, mends or []))
+    return tuple(_fact(context, row, found) for (_, row, _), found in groups.items())
+
+
+def _overlap(one: Mend, other: Mend) -> bool:
+    return one.line == other.line and one.start < other.end and other.start < one.end
+
+
+def _rows(search: _Search, node: ast.AST) -> Iterator[tuple[Removed, Found]]:
+    if (named := _name(search, node)) is not None:
+        yield named
+    for row in FORMS:
+        if row.find is not None and (found := row.find(search, node)) is not None:
+            yield row, found
+
+
+def _fact(context: Context, row: Removed, found: list[tuple[ast.AST, list[Mend]]]) -> Outdated:
+    first = found[0][0]
+    what = f"`{row.what}` is gone" if row.find is None else f"`{ast.unparse(first)}`, {row.what}, fails"
+    instead = f"`{row.instead.removeprefix('builtins.')}`" if row.place[1] else row.instead
+    mends = tuple(mend for _, some in found for mend in some)
+    lines = tuple(context.program.location(place).span.line for place, _ in found)
+    at = context.program.anchor(first)
+    return _outdated(context, at, lines[1:], what=f"{what} since {row.since}", instead=instead, mends=mends)
+
+
+def _outdated(context: Context, at: Anchor, lines: Iterable[int], **more: Any) -> Outdated:
+    project = context.program.project
+    scripts = (file.path for file in context.scripts if at.path in project.reaches(file.path))
+    others = tuple(sorted({*lines} - {at.span.line}))
+    return Outdated(at, "", scripts=frozenset(scripts), lines=others, **more)
+
+
+# What can't be parsed
+
+SPELLED = {
+    Kind.ARGUMENT: (f"`{KEYWORD}` is a keyword since Python 3.7", f"`{KEYWORD}=` becomes `{NOW}=`"),
+    Kind.NAME: (f"`{KEYWORD}` is a keyword since Python 3.7", f"the variable becomes `{NOW}`"),
+    Kind.ATTRIBUTE: (
+        f"`{KEYWORD}` is a keyword since Python 3.7",
+        f'the attribute is asked for by `getattr(…, "{KEYWORD}")`',
+    ),
+    Kind.INDENTATION: (
+        "Python 3 can't compare tabs with spaces",
+        "lines are indented as their block is, where Python 2 read a tab as going on to the next multiple of 8",
+    ),
+}
+
+
+def spelled(context: Context) -> Iterator[Outdated]:
+    """What was written otherwise so that the files of the programs can be parsed."""
+    for file in context.program.files:
+        for kind, (what, instead) in SPELLED.items():
+            mends = tuple(mend for mend in file.mends if mend.kind is kind)
+            if mends:
+                at = Anchor(
+                    file.path, "expr", Span(mends[0].line, mends[0].start, mends[0].line, mends[0].end)
+                )
+                lines = [mend.line for mend in mends]
+                yield _outdated(context, at, lines, what=what, instead=instead, mends=mends, syntax=True)

@@ -1,0 +1,52 @@
+"""Something is used that PyTorch, or what comes with it, no longer has: the program did not run before either.
+
+Where one safe edit says the same today it is made first, and all else sees the mended program: ``loss.data[0]`` is
+``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``, ``correct[:k].view(-1)`` of what was transposed
+``correct[:k].reshape(-1)``, ``np.float`` ``float``. What needs a person is named. What still runs stays as it is,
+with a warning of PyTorch's own or not.
+
+``dp2ddp verify`` compares with the original as it is after these mends alone.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Finding, Severity, finding, in_lines, respelled
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.autograd import Variable
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss().cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    total = 0
+    for inputs, targets in loader:
+        loss = criterion(model(Variable(inputs.cuda())), Variable(targets.cuda()))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.data[0]
+    print(total / len(loader))
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for fact in facts.outdated:
+        if fact.syntax:
+            continue
+        message = fact.what + in_lines(fact.lines)
+        if fact.mends:
+            edits = respelled(fact.path, fact.mends)
+            done = f"it becomes {fact.instead}" if fact.instead else "it is left out"
+            yield finding(fact.at, f"{message}: {done}", "", edits, Severity.WARNING)
+        else:
+            advice = f"; what takes its place: {fact.instead}" if fact.instead else ""
+            yield finding(fact.at, message, f"the program does not run before either{advice}")

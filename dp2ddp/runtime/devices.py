@@ -1,0 +1,126 @@
+"""Which GPU is this rank's, and which ranks have none: those leave.
+
+A program may choose its devices when its ranks run already: by ``use_devices``, or by setting CUDA_VISIBLE_DEVICES
+before CUDA is used. Ranks are started for all GPUs then. Local rank ``i`` takes the ``i``-th of those chosen, and ranks
+for which there is none end quietly with exit code 0, before the process group is made.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import NoReturn
+
+import torch
+
+from . import lines, ranks, rendezvous
+from .messages import say
+from .options import Devices, Options
+
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+_wanted = Options()
+_visible: str | None = None  # CUDA_VISIBLE_DEVICES when `init` began
+
+
+def begin(wanted: Options) -> None:
+    """Note what ``init`` was asked for, and have this rank's GPU made the current one when CUDA comes into use."""
+    global _wanted, _visible
+    _wanted, _visible = wanted, os.environ.get(VISIBLE)
+    torch.cuda._lazy_call(_choose_at_once)
+
+
+def use_devices(devices: Devices | str) -> None:
+    """Say which GPUs the program uses, once it knows: its ``device_ids``.
+
+    Local rank ``i`` computes on ``devices[i]``; ranks for which there is no device end here, quietly and with exit
+    code 0, and the others train: ``use_devices([0])`` is one process. Call it after ``init`` or in the function given
+    to ``launch``, where all ranks come by, before anything asks for a device, for a number of ranks or for a
+    collective. Setting CUDA_VISIBLE_DEVICES there, before CUDA is used, does the same without a call. In a plain
+    process the first of the devices becomes the current one. Without CUDA nothing happens; nor in a program that
+    starts ranks of its own.
+
+    Args:
+        devices: as in ``launch``; a text like ``"0,2"`` names several, too.
+
+    Raises:
+        RuntimeError: it is settled already who trains, and more ranks than these devices do.
+        ValueError: there is no such GPU.
+    """
+    global _wanted
+    if ranks.is_helper() or ranks.stands_aside():
+        return
+    _wanted = _wanted.on(_listed(devices))
+    gpus = _wanted.gpus()
+    if not gpus or devices is None:
+        return
+    before = ranks.chosen_device()
+    if ranks.has_group() and _is_surplus(gpus):
+        raise RuntimeError(
+            f"use_devices({devices!r}) comes too late: {ranks.count()} processes train already; call it before "
+            "anything asks for the number of processes or for a collective"
+        )
+    if before is None:
+        choose()
+    elif _is_surplus(gpus):
+        leave()
+    elif before.index not in gpus and ranks.own_rank() == 0:
+        say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
+
+
+def _listed(devices: Devices | str) -> Devices:
+    if not isinstance(devices, str):
+        return devices
+    parts = [part.strip() for part in devices.split(",") if part.strip()]
+    return [int(part) if part.isdigit() else part for part in parts]
+
+
+def choose() -> None:
+    """Take this rank's device, or leave: the first need of a device has come."""
+    gpus = _wanted.gpus()
+    if _is_surplus(gpus):
+        leave()
+    ranks.choose_device(_own(gpus))
+
+
+def _choose_at_once() -> None:
+    """Take this rank's device where CUDA has come into use without a call of the runtime: ``model.cuda()``."""
+    if ranks.has_begun() and ranks.chosen_device() is None and not ranks.is_helper():
+        choose()
+
+
+def _own(gpus: list[int]) -> int | None:
+    if not gpus:
+        return None
+    local_rank = ranks.get_local_rank()
+    if ranks.is_foreign():  # a program that a rank started computes where the rank does
+        local_rank = ranks.kept_local_rank()
+    return gpus[local_rank % len(gpus)]
+
+
+def _is_surplus(gpus: list[int]) -> bool:
+    """Whether the program has chosen devices, and none of them is left for this rank."""
+    return _has_chosen() and bool(gpus) and ranks.get_local_rank() >= len(gpus)
+
+
+def _has_chosen() -> bool:
+    """Whether the program has chosen devices, and nobody has said how many processes there are to be."""
+    asks = _wanted.devices is not None or os.environ.get(VISIBLE) != _visible
+    return asks and _wanted.processes is None
+
+
+def limit() -> int | None:
+    """How many ranks of a machine stay, as far as the program has chosen; None for all that were started."""
+    gpus = _wanted.gpus() if _has_chosen() else []
+    return len(gpus) or None
+
+
+def leave() -> NoReturn:
+    """End this rank: it has nothing to do."""
+    rendezvous.report_leaving()
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            pass
+    os._exit(0)  # what the program registered for its end is for those who train

@@ -1,0 +1,131 @@
+"""What is shown is the main process's: from ``init`` on, the other ranks are not heard.
+
+Standard output of the other ranks goes nowhere, whoever writes to it: Python, C++, a program that they start. Logging
+below ERROR is off there, warnings and argparse's messages are not said again, tqdm draws nothing, nothing is read from
+standard input. Standard error stays: tracebacks, and the runtime's own messages, always come through.
+
+``DP2DDP_OUTPUT=all`` shows every rank, its number before each line. Any other value is a folder: there, each rank
+writes what it says into a file of its own, and the main process shows it, too.
+"""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import os
+import subprocess
+import sys
+import warnings
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any, TextIO
+
+VARIABLE = "DP2DDP_OUTPUT"
+ALL = "all"
+
+# Copies its input, line by line, behind a prefix; it ends when nobody can write to it any more.
+_LABEL = """
+import os, sys
+prefix, out = sys.argv[1].encode(), int(sys.argv[2])
+rest = b""
+while True:
+    data = os.read(0, 65536)
+    lines = (rest + data).split(b"\\n")
+    rest = lines.pop()
+    if not data and rest:
+        lines.append(rest)
+    if lines:
+        os.write(out, b"".join(prefix + line + b"\\n" for line in lines))
+    if not data:
+        break
+"""
+
+
+def begin(rank: int) -> None:
+    """Arrange what is seen of this rank from now on."""
+    wanted = os.environ.get(VARIABLE, "")
+    _flush()
+    if rank > 0:
+        _give(os.open(os.devnull, os.O_RDONLY), 0)
+    if wanted == ALL:
+        for number in (1, 2):
+            _give(_labelled(f"[rank {rank}] ", number), number)
+    elif wanted:
+        _write_into(Path(wanted), rank)
+    elif rank > 0:
+        _give(os.open(os.devnull, os.O_WRONLY), 1)
+        _silence()
+
+
+def _give(descriptor: int, number: int) -> None:
+    """Put an open file in the place of a standard stream's, for this process and for those that it starts."""
+    os.dup2(descriptor, number)
+    os.close(descriptor)
+
+
+def _labelled(prefix: str, number: int) -> int:
+    """A pipe whose lines come out where a standard stream led, behind a prefix: another process outlives this one."""
+    read, write = os.pipe()
+    command = [sys.executable, "-I", "-S", "-c", _LABEL, prefix, str(number)]
+    subprocess.Popen(command, stdin=read, start_new_session=True)
+    os.close(read)
+    return write
+
+
+def _write_into(folder: Path, rank: int) -> None:
+    """Have this rank's output written into a file; the main process's is shown, too."""
+    folder.mkdir(parents=True, exist_ok=True)
+    path = folder / f"rank{rank}.log"
+    if rank > 0:
+        for number in (1, 2):
+            _give(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666), number)
+        return
+    path.touch()
+    for number in (1, 2):
+        read, write = os.pipe()
+        subprocess.Popen(["tee", "-a", str(path)], stdin=read, stdout=number, start_new_session=True)
+        os.close(read)
+        _give(write, number)
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass
+
+
+def _silence() -> None:
+    """Say nothing that the main process says as well."""
+    logging.disable(logging.ERROR - 1)
+    warnings.showwarning = _nothing
+    argparse.ArgumentParser._print_message = _nothing
+    tqdm = getattr(sys.modules.get("tqdm.std"), "tqdm", None)  # torch has imported it, if it is installed
+    if tqdm is not None:
+        tqdm.__init__ = _drawing_nothing(tqdm.__init__)
+
+
+def _nothing(*_: Any, **__: Any) -> None:
+    pass
+
+
+_NOWHERE: list[TextIO] = []  # one open file for all progress bars
+
+
+def _drawing_nothing(make: Callable[..., None]) -> Callable[..., None]:
+    """Progress bars that count, since programs ask them how far they are, and are shown nowhere."""
+
+    @wraps(make)
+    def init(self: Any, *args: Any, **options: Any) -> None:
+        if not _NOWHERE:
+            _NOWHERE.append(open(os.devnull, "w", encoding="utf-8"))
+        place = 5  # of `file` among the arguments
+        if len(args) > place:
+            args = (*args[:place], _NOWHERE[0], *args[place + 1 :])
+        else:
+            options["file"] = _NOWHERE[0]
+        make(self, *args, **options)
+
+    return init

@@ -1,0 +1,156 @@
+"""Devices that a program chooses when its ranks run already, on pretended GPUs: who stays, on which one, as which rank."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobs import TORCHRUN, Result, run, write
+
+PRETEND = """
+def visible():
+    return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
+current = []
+torch.cuda.is_available = lambda: bool(visible())
+torch.cuda.device_count = lambda: len(visible())
+torch.cuda.set_device = lambda device: current.append(torch.device(device).index)
+torch.cuda.get_device_properties = lambda device: visible()[torch.device(device).index]
+def say(*values):
+    sys.stdout.write(" ".join(map(str, values)) + os.linesep)
+    sys.stdout.flush()
+def place():
+    everybody = ddp.gather(ddp.device().index)
+    say(ddp.get_rank(), ddp.get_world_size(), ddp.get_local_world_size(), current[-1], everybody)
+"""
+FOUR = {"CUDA_VISIBLE_DEVICES": "0,1,2,3", "DP2DDP_BACKEND": "gloo"}
+
+
+def trained(result: Result) -> list[str]:
+    """What the ranks said that trained, in the order of ranks."""
+    assert (result.code, result.err, result.left) == (0, "", []), result.err
+    return sorted(result.out.split("\n"))[1:]
+
+
+def job(folder: Path, body: str, command: list | None = None, **env: object) -> Result:
+    write(folder, PRETEND + body)
+    return run([*(command or []), "train.py"], folder, processes=None, **{**FOUR, **env})
+
+
+@pytest.mark.parametrize(
+    ("chosen", "said"),
+    {
+        "two of four": ("ddp.use_devices([1, 3])", ["0 2 2 1 [1, 3]", "1 2 2 3 [1, 3]"]),
+        "a text": ("ddp.use_devices('2, 0')", ["0 2 2 2 [2, 0]", "1 2 2 0 [2, 0]"]),
+        "one": ("ddp.use_devices([2])", ["0 1 1 2 [2]"]),
+        "a number": ("ddp.use_devices(1)", ["0 1 1 0 [0]"]),
+        "the CPU": ("ddp.use_devices([])", ["0 1 1 0 [0]"]),
+        "by the environment": (
+            "os.environ['CUDA_VISIBLE_DEVICES'] = '5,7'",
+            ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"],
+        ),
+        "by both": (
+            "os.environ['CUDA_VISIBLE_DEVICES'] = '5,6,7'; ddp.use_devices([0, 2])",
+            ["0 2 2 0 [0, 2]", "1 2 2 2 [0, 2]"],
+        ),
+        "after the number of ranks was asked": (
+            "assert ddp.get_world_size() == 4; ddp.use_devices([0, 1]); assert ddp.get_world_size() == 2",
+            ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"],
+        ),
+        "after all were asked something": (
+            "ddp.barrier(); assert ddp.from_main_process(os.getpid()) > 0\n"
+            "with ddp.main_process_first(): assert ddp.get_rank() < 4\nddp.use_devices([0, 1])",
+            ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"],
+        ),
+        "after a device was asked for": (
+            "assert ddp.device().index == ddp.get_local_rank(); ddp.use_devices([0, 1])",
+            ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"],
+        ),
+        "not at all": ("pass", [f"{rank} 4 4 {rank} [0, 1, 2, 3]" for rank in range(4)]),
+    }.values(),
+)
+def test_ranks_without_a_device_leave(tmp_path: Path, chosen: str, said: list[str]) -> None:
+    assert trained(job(tmp_path, f"ddp.init()\n{chosen}\nplace()\n")) == said
+
+
+def test_what_the_program_does_at_its_end_is_for_those_who_train(tmp_path: Path) -> None:
+    body = """
+import atexit
+def main():
+    atexit.register(say, "end")
+    try:
+        ddp.use_devices([0])
+    finally:
+        say("goes on")
+ddp.launch(main)
+"""
+    assert trained(job(tmp_path, body)) == ["end", "goes on"]
+
+
+def test_torchrun_s_ranks_leave_too_and_one_line_says_so(tmp_path: Path) -> None:
+    command = [*TORCHRUN[:-1], "4"]
+    result = job(tmp_path, "ddp.init()\nddp.use_devices([1, 3])\nplace()\n", command, OMP_NUM_THREADS=1)
+    assert result.code == 0 and result.left == []
+    assert (
+        result.err.count("dp2ddp: 2 of 4 processes train: the program has chosen 2 GPUs\n") == 1
+    ), result.err
+    assert sorted(result.out.split("\n"))[1:] == ["0 2 2 1 [1, 3]", "1 2 2 3 [1, 3]"]
+
+
+def test_a_number_of_processes_that_is_asked_for_counts(tmp_path: Path) -> None:
+    """More than there are devices share them; the program's choice is only of which."""
+    result = job(tmp_path, "ddp.init()\nddp.use_devices([1, 2])\nplace()\n", DP2DDP_PROCESSES=3)
+    assert trained(result) == [f"{rank} 3 3 {gpu} [1, 2, 1]" for rank, gpu in enumerate((1, 2, 1))]
+
+
+def test_devices_that_are_chosen_when_all_train_are_an_error(tmp_path: Path) -> None:
+    result = job(tmp_path, "ddp.init()\nddp.sum(1)\nddp.use_devices([0, 1])\n")
+    assert result.code == 1 and result.err.count("Traceback") == 1
+    assert "use_devices([0, 1]) comes too late: 4 processes train already" in result.err
+
+
+def test_a_device_that_is_in_use_stays_in_use(tmp_path: Path) -> None:
+    """The numbers are the same on any GPU, and what lies there can't move."""
+    body = "ddp.init()\nassert ddp.device().index == ddp.get_local_rank()\nddp.use_devices([2, 3])\nplace()\n"
+    result = job(tmp_path, body)
+    assert result.code == 0
+    assert sorted(result.out.split("\n"))[1:] == ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"]
+    assert (
+        result.err
+        == "dp2ddp: cuda:0 is in use already at train.py:21, where [2, 3] is chosen: it stays in use\n"
+    )
+
+
+def test_a_rank_that_ends_before_it_is_settled_who_trains_is_named(tmp_path: Path) -> None:
+    body = "ddp.init()\nif ddp.get_rank() == 1:\n    sys.exit(0)\nddp.sum(1)\n"
+    result = job(tmp_path, body, DP2DDP_PROCESSES=2)
+    assert result.code == 1 and result.left == [] and result.seconds < 25
+    assert "rank 1 has ended, but rank 0 still needs it (to begin with)" in result.err
+
+
+def test_ranks_that_part_before_the_group_is_made_end_the_job(tmp_path: Path) -> None:
+    body = "ddp.init()\nif ddp.is_main_process():\n    ddp.sum(1)\nddp.barrier()\n"
+    result = job(tmp_path, body, DP2DDP_PROCESSES=2)
+    assert result.code == 1 and result.left == [] and result.seconds < 25
+    said = "rank 1 waits at a barrier at train.py:22 for rank 0 of 2, which waits for it in a collective at train.py:21"
+    assert said in result.err
+
+
+def test_a_program_that_reads_torchrun_s_variables_sees_none_of_ours(tmp_path: Path) -> None:
+    """One that chooses a distributed branch of its own by them chooses as it does alone."""
+    body = """
+known = [name for name in os.environ if name in ("RANK", "WORLD_SIZE", "MASTER_ADDR") or "ELASTIC" in name]
+ddp.init()
+known += [name for name in ("RANK", "WORLD_SIZE", "LOCAL_RANK") if name in os.environ]
+say(ddp.get_rank(), known, len({*map(hash, ddp.gather("text"))}), len({*ddp.gather(hash("text"))}))
+"""
+    assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0 [] 1 1", "1 [] 1 1"]
+
+
+def test_a_first_need_of_torch_s_own_makes_the_group(tmp_path: Path) -> None:
+    body = """
+from torch.utils.data import DistributedSampler
+ddp.init()
+sampler = DistributedSampler(range(10), shuffle=False)
+say(list(sampler))
+"""
+    assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["[0, 2, 4, 6, 8]", "[1, 3, 5, 7, 9]"]
