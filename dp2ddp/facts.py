@@ -71,14 +71,21 @@ class Late(Fact):
 
 
 @dataclass(frozen=True)
+class Aside(Fact):
+    """Behind the statement ``at`` it is known whether the program starts ranks by itself: by a ``condition``."""
+
+    condition: str
+
+
+@dataclass(frozen=True)
 class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
     ``imports`` what it needs; ``late`` says where it does so later. ``enabled`` is the condition under which ranks
-    start, where the program may start others by itself. ``tier`` is decided last, and ``reasons`` are the facts that
-    keep the program from being sharded.
+    start, where the program may start others by itself; ``aside`` says where that is known later. ``tier`` is decided
+    last, and ``reasons`` are the facts that keep the program from being sharded.
     """
 
     form: str
@@ -87,6 +94,7 @@ class Script(Fact):
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     late: Late | None = None
+    aside: Aside | None = None
     imports: tuple[str, ...] = ()
     enabled: str = ""
     done: bool = False

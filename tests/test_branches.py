@@ -31,16 +31,14 @@ def after(conversion: Conversion) -> str:
 def test_the_branch_for_dataparallel_alone_is_converted() -> None:
     """The option goes by three names, and computed from two others; an elif that asks for GPUs is the else of it."""
     text = after(converted())
-    assert (
-        "    args.several = args.nodes > 1 or args.spread\n    ddp.init(enabled=not args.several)\n" in text
-    )
+    assert "    ddp.launch(main)\n" in text and "stand_aside" not in text  # the runtime sees that it spawns
     assert (
         "    else:\n        model = ddp.DistributedDataParallel(model.to(device))\n    return model" in text
     )
     assert "ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in text
     for kept in ('print("joined")', 'torch.device(f"cuda:{index}")', "mp.spawn(", "dist.barrier()"):
         assert kept in text and f"ddp.{kept}" not in text
-    assert "launch" not in text and converted().scripts[0].tier == "sharded"
+    assert converted().scripts[0].tier == "sharded"
 
 
 def test_a_wrap_under_conditions_of_the_other_is_made_after_them() -> None:
@@ -80,7 +78,8 @@ def test_a_branch_that_an_option_keeps_alone_starts_no_ranks() -> None:
             ),
         )
     )
-    assert "ddp.init(enabled=not args.several and args.gpu is None)" in text
+    known = "    args.several = args.nodes > 1 or args.spread\n"
+    assert known + "    if args.several or args.gpu is not None:\n        ddp.stand_aside()\n" in text
     assert "        torch.cuda.set_device(gpu)\n    else:\n        model = ddp.Dist" in text
 
 

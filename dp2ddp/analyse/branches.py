@@ -14,11 +14,20 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse import own_ranks
-from dp2ddp.analyse.answers import LEAVING, NOTHING, OPTION, Answers, Literals, is_parsed
+from dp2ddp.analyse.answers import (
+    LEAVING,
+    NOTHING,
+    OPTION,
+    Answers,
+    Literal,
+    Literals,
+    is_options,
+    is_parsed,
+)
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.link import WRAP, Call, Program, Scope
-from dp2ddp.facts import NO_TIER, Obstacle, OwnGroup
+from dp2ddp.facts import NO_TIER, Aside, Obstacle, OwnGroup
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
 
@@ -32,7 +41,8 @@ class Branches:
     Both are empty where the options do not say it. ``scripts``: the programs. ``binds``: where they do not train with
     DataParallel, they make the GPUs that they use the current ones. ``alone``: identities of what only runs with
     DataParallel, and of statements which, as they were, start ranks or join their group (``starting``). ``mixed``: the
-    calls that wrap a model for either.
+    calls that wrap a model for either. ``decided``: where they may also ask for a single process, the statement behind
+    which it is known that they ask for another way, and how that is said there.
     """
 
     assumed: Literals
@@ -40,6 +50,7 @@ class Branches:
     scripts: frozenset[Path]
     binds: bool
     mixed: frozenset[Anchor]
+    decided: tuple[Anchor, str] | None
     alone: frozenset[int] = frozenset()
     starting: frozenset[int] = frozenset()
 
@@ -133,7 +144,65 @@ def _find(context: Context, answers: Answers) -> Branches | None:
     ]
     binds = all(any(~it in literals for literals in bound) for it in assumed)
     mixed = frozenset(context.program.anchor(it.node) for it in context.wraps if own_ranks.wraps(context, it))
-    return Branches(assumed, chosen, scripts, binds, mixed, starting=_starting(context))
+    found = Branches(assumed, chosen, scripts, binds, mixed, None, starting=_starting(context))
+    alone = frozenset(~it for it in found.own)
+    if not found.assumed - alone:
+        return found  # the runtime sees by itself that ranks are started
+    decided = _decided(replace(context, branches=found), answers)
+    return replace(found, decided=decided) if decided else replace(found, assumed=found.assumed & alone)
+
+
+def choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
+    """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
+    program, runs = context.program, context.program_runs(file)
+    answers = Answers(context)
+    for call in program.calls:
+        if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
+            yield program.statement(call.node)
+    for literal in context.branches.assumed if context.branches is not None else ():
+        for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
+            if id(statement) in runs and is_options(context, target.value):
+                if answers.subject(statement.value) != literal.subject:
+                    yield statement
+
+
+def _decided(context: Context, answers: Answers) -> tuple[Anchor, str] | None:
+    """Where the last of what decides it has run in all programs, and how to say there that they go another way."""
+    program, branches = context.program, context.branches
+    files = [file for file in program.files if branches is not None and file.path in branches.scripts]
+    deciders = list({id(it): it for file in files for it in choosing(context, file)}.values())
+    for decider in sorted(deciders, key=lambda it: program.order[id(it)], reverse=True):
+        block = _function_body(context, decider)
+        holders = [_holder(context, it, block) for it in deciders]
+        if None not in holders and branches is not None:
+            last = max(holders, key=lambda it: program.order[id(it)])  # type: ignore[arg-type]
+            named = _named(context, answers, program.scope(last), branches)  # type: ignore[arg-type]
+            if named and not isinstance(last, ast.Return):
+                return program.anchor(last), " or ".join((~it).text(name) for it, name in named)  # type: ignore[arg-type]
+    return None
+
+
+def _function_body(context: Context, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of the function or module that a statement stands in."""
+    node = context.program.scope(statement).node
+    main = (it.body for it in node.body if isinstance(it, ast.If) and is_main_guard(it.test))  # type: ignore[attr-defined]
+    inside = (body for body in main if any(statement is inner for it in body for inner in ast.walk(it)))
+    return next(inside, node.body)  # type: ignore[attr-defined]
+
+
+def _holder(context: Context, part: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
+    inside = (it for it in block if any(part is node for node in context.program.descendants(it)))
+    return next(inside, None) or next((it for it in block if id(part) in context.runs(it)), None)
+
+
+def leaving(context: Context, file: SourceFile) -> Aside | None:
+    """Where a program that has begun with the runtime's ranks knows that it goes another way."""
+    branches = context.branches
+    if branches is None or branches.decided is None or file.path not in branches.scripts:
+        return None
+    at, text = branches.decided
+    return Aside(at, context.ddp(at.path), text, scripts=frozenset([file.path]))
 
 
 def _starting(context: Context) -> frozenset[int]:
@@ -178,31 +247,30 @@ def is_shared(context: Context, node: ast.AST) -> bool:
     return not any(id(it) in context.branches.alone for it in around)
 
 
-def subject(context: Context, node: ast.expr) -> str:
-    """One name for a value, wherever it is used."""
-    return Answers(context).subject(node)
-
-
 def condition(context: Context, place: ast.AST) -> str | None:
     """How to say at a place that the program trains with DataParallel; None where no option that has a name there does.
 
     Empty where there is no distributed branch beside.
     """
-    program, branches = context.program, context.branches
-    here = program.scope(place)
-    found = []
+    branches = context.branches
     if branches is None or not context.run_by(place) & branches.scripts:
         return ""
-    answers = Answers(context)
+    found = _named(context, Answers(context), context.program.scope(place), branches)
+    return " and ".join(literal.text(name) for literal, name in found) or None
+
+
+def _named(context: Context, answers: Answers, scope: Scope, branches: Branches) -> list[tuple[Literal, str]]:
+    """All that is assumed, with the names that a place has for it; empty where one has none."""
+    found = []
     for literal in sorted(branches.assumed, key=lambda it: (~it not in branches.own, it)):
         names = [
-            *_options(context, here, literal.subject),
-            *_parameters(context, answers, here, literal.subject),
+            *_options(context, scope, literal.subject),
+            *_parameters(context, answers, scope, literal.subject),
         ]
         if not names:
-            return None
-        found.append(literal.text(names[0]))
-    return " and ".join(found) or None
+            return []
+        found.append((literal, names[0]))
+    return found
 
 
 def _parameters(context: Context, answers: Answers, scope: Scope, option: str) -> Iterator[str]:

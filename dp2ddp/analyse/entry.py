@@ -11,8 +11,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.answers import OPTION, is_options
-from dp2ddp.analyse.branches import condition, is_start, subject
+from dp2ddp.analyse.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
@@ -185,7 +184,8 @@ def _script(context: Context, file: SourceFile) -> Script:
         inner_first = _first(context, program.scopes[call[1]].body, wanted)
         enabled = _enabled(context, file, top, inner_first)
         begin, call = (inner_first, None) if enabled else (begin, call)
-    more = {"devices": chosen, "imports": imports, "late": late}
+    aside = None if enabled else leaving(context, file)
+    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside}
     if call is None or enabled:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
@@ -201,14 +201,11 @@ def _script(context: Context, file: SourceFile) -> Script:
 
 
 def _enabled(context: Context, file: SourceFile, top: list[ast.stmt], begin: ast.stmt) -> str:
-    """The condition under which ranks start before a statement; empty where there is none, or it is not known by then.
-
-    Where the program turns out to have ranks of its own, the runtime stands aside.
-    """
+    """The condition under which ranks start before a statement; empty without one, and where it is known later."""
     text = condition(context, begin)
     program = context.program
     block, order = program.block(begin), program.order
-    for decider in _choosing(context, file) if text else ():
+    for decider in choosing(context, file) if text else ():
         holder, leading = _holder(context, decider, block), _holder(context, decider, top)
         late = order[id(begin)] if begin in top else order[id(_holder(context, begin, top) or begin)]
         if holder is not None:
@@ -217,19 +214,6 @@ def _enabled(context: Context, file: SourceFile, top: list[ast.stmt], begin: ast
         elif leading is None or order[id(leading)] >= late:
             return ""
     return text or ""
-
-
-def _choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
-    """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
-    program, runs = context.program, context.program_runs(file)
-    for call in program.calls:
-        if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
-            yield program.statement(call.node)
-    for literal in context.branches.assumed if context.branches is not None else ():
-        for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
-            if id(statement) in runs and is_options(context, target.value):
-                if subject(context, statement.value) != literal.subject:
-                    yield statement
 
 
 # Where the ranks start

@@ -57,6 +57,13 @@ def check(facts: Facts) -> Iterator[Finding]:
             runtime_import(late.path, late.ddp),
         )
         yield finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
+    for aside in {script.aside: None for script in facts.scripts if script.aside and not script.done}:
+        stands = f"if {aside.condition}:\n    {{ddp}}.stand_aside()"
+        edits = (
+            Insert(aside.at, stands, {"ddp": aside.ddp}, after=True),
+            runtime_import(aside.path, aside.ddp),
+        )
+        yield finding(aside.at, "the program may start ranks by itself from here on", "", edits)
 
 
 def _edits(script: Script) -> tuple:

@@ -34,6 +34,7 @@ _CHANGED = frozenset("""
 _STARTS = {"init_process_group", "spawn", "start_processes"}
 
 _has_begun = False
+_is_said = False
 _current: torch.device | str | int | None = (
     None  # the GPU that ranks of the program's own make the current one
 )
@@ -55,6 +56,11 @@ def begin() -> None:
     global _has_begun
     _has_begun = True
     watch()
+
+
+def is_said() -> bool:
+    """Whether the program has said that it goes its own way."""
+    return _is_said
 
 
 def watch() -> None:
@@ -100,8 +106,10 @@ def stand_aside() -> None:
 
     Called by itself before the program's own ``init_process_group`` and ``spawn``. Of the ranks that ``launch`` or
     ``init`` started, all but one of each machine end here with exit code 0, and the one that is left goes on as a plain
-    process. Does nothing where no ranks were started or joined by this package.
+    process. Before ``launch`` or ``init``: they will start and join nothing.
     """
+    global _is_said
+    _is_said = True
     if ranks.stands_aside():
         return
     if ranks.is_helper():

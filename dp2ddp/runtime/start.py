@@ -136,6 +136,7 @@ def init(
     """
     if ranks.is_helper():
         return
+    enabled = enabled and not aside.is_said()
     ranks.step_aside(not enabled)
     if not enabled:
         return

@@ -145,13 +145,15 @@ if __name__ == "__main__":
 
 
 def test_standing_aside_may_be_said(tmp_path):
-    """Once or twice; and in a plain process, or in a group of the program's that the runtime was told of, it is nothing."""
+    """Once or twice; before the start, for which nothing is left to do then; in a group that the runtime was told of."""
     script = write(
         tmp_path,
         NOTE + """
-ddp.stand_aside()
-assert not ddp.stands_aside()
-if len(sys.argv) > 1:
+if sys.argv[1] == "before":
+    ddp.stand_aside()
+    ddp.init()
+    assert ddp.stands_aside() and ddp.get_world_size() == 1
+elif sys.argv[1] == "given":
     join("gloo", rank=0, world_size=1, store=dist.HashStore())
     ddp.init()
     assert ddp.is_initialized()
@@ -165,7 +167,7 @@ else:
 note("end")
 """,
     )
-    for more in ([], ["given"]):
-        result = run([script, *more], tmp_path)
+    for when in ("before", "given", "twice"):
+        result = run([script, when], tmp_path)
         assert result.code == 0 and not result.left, result.err
-    assert events(script) == ["end", "end"]
+    assert events(script) == ["end"] * 3
