@@ -167,6 +167,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     """Be one of the ranks that the environment describes: meet the others, and join their group at the first need."""
     agent.die_with_agent()
     output.begin(place.rank)
+    aside.when_standing_aside(output.end)
     host, port = _address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)

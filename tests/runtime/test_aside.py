@@ -70,13 +70,25 @@ if __name__ == "__main__":
 
 
 def test_ranks_of_torchrun_all_go_on(tmp_path):
-    """Whatever they had done together before."""
+    """Whatever they had done together before. From there on all are heard."""
     script = write(
         tmp_path,
-        NOTE
-        + 'ddp.init()\nnote("begun", ddp.is_initialized())\nddp.barrier()\ntrain()\nnote("after", seen())\n',
+        NOTE + """
+import logging, warnings
+ddp.init()
+note("begun", ddp.is_initialized())
+print("before")
+ddp.barrier()
+train()
+note("after", seen())
+os.write(1, b"after\\n")
+logging.warning("logged")
+warnings.warn("warned")
+""",
     )
     result = run([*TORCHRUN, script], tmp_path, processes=None)
+    assert sorted(result.out.split()) == ["after", "after", "before"]
+    assert result.err.count("WARNING:root:logged") == result.err.count("UserWarning: warned") == 2
     assert result.code == 0 and not result.left, result.err
     told = sorted(["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "OMP_NUM_THREADS"])
     assert events(script) == sorted(["begun False"] * 2 + RANKS + [f"after {told}"] * 2)
