@@ -171,7 +171,7 @@ def _in_question(path: Path, findings: Iterable[Finding]) -> bool:
 
 def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
-    used = {path for script in scripts for path in script.reaches}
+    used = facts.beside.union(*(script.reaches for script in scripts))
     wraps = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     for path in project.asked:
         file = project.files.get(path)

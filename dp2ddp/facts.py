@@ -73,14 +73,21 @@ class Late(Fact):
 
 
 @dataclass(frozen=True)
+class Aside(Fact):
+    """Behind the statement ``at`` it is known whether the program starts ranks by itself: by a ``condition``."""
+
+    condition: str
+
+
+@dataclass(frozen=True)
 class Script(Fact):
     """A program that trains with DataParallel: ``at`` is where its ranks start, in the file ``program`` or another.
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
     ``imports`` what it needs; ``late`` says where it does so later. ``enabled`` is the condition under which ranks
-    start, where the program may start others by itself. ``tier`` is decided last, and ``reasons`` are the facts that
-    keep the program from being sharded.
+    start, where the program may start others by itself; ``aside`` says where that is known later. ``tier`` is decided
+    last, and ``reasons`` are the facts that keep the program from being sharded.
     """
 
     form: str
@@ -90,6 +97,7 @@ class Script(Fact):
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     late: Late | None = None
+    aside: Aside | None = None
     imports: tuple[str, ...] = ()
     enabled: str = ""
     done: bool = False
@@ -124,7 +132,8 @@ class Wrap(Fact):
     ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
     a move is chained to the wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name
     ``target`` ``after`` a statement. ``stays``: the call is one of a class that is not torch's own, or makes replicas
-    by hand, and stays as it is (see ``Parallel``).
+    by hand, and stays as it is (see ``Parallel``). ``otherwise``: the parts of a call that wraps it for ranks of the
+    program's own, too, by a class that is chosen elsewhere.
     """
 
     module: Anchor
@@ -138,6 +147,7 @@ class Wrap(Fact):
     after: Anchor | None = None
     target: str = ""
     stays: bool = False
+    otherwise: tuple[tuple[str, Anchor], ...] = ()
 
 
 @dataclass(frozen=True)
@@ -261,11 +271,14 @@ class Device(Fact):
     ``kind``: "device" (the expression becomes this rank's device), "either" (the statement only chooses which device
     ``operand`` becomes), "name" (a ``"cuda:0"`` kept as a string), "cuda" (``x.cuda(…)``), "load" (``torch.load``
     without ``map_location``), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
+    ``number`` is that of ``.cuda(number)``. ``beside``: ranks of the program's own come by, and keep what is named.
     """
 
     kind: str
     operand: Anchor | None = None
     extra: Anchor | None = None
+    number: Anchor | None = None
+    beside: bool = False
 
 
 @dataclass(frozen=True)
@@ -438,6 +451,16 @@ class Precision(Fact):
 
 
 @dataclass(frozen=True)
+class OwnGroup(Fact):
+    """A call that asks whether there is a process group; or a statement that ``starts`` ranks of the program's own.
+
+    Starts that the runtime sees by itself are none.
+    """
+
+    starts: bool = False
+
+
+@dataclass(frozen=True)
 class Obstacle(Fact):
     """Code that is in the way of a conversion, or worth a look after it."""
 
@@ -474,7 +497,10 @@ class Unused(Obstacle):
 
 @dataclass(frozen=True)
 class Facts:
-    """Everything that is known about a project."""
+    """Everything that is known about a project.
+
+    ``beside``: the programs that stay as they are, as they have DistributedDataParallel already.
+    """
 
     scripts: tuple[Script, ...] = ()
     lines: tuple[Lines, ...] = ()
@@ -498,13 +524,17 @@ class Facts:
     numbers: tuple[Number, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
+    groups: tuple[OwnGroup, ...] = ()
     outdated: tuple[Outdated, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
+    beside: frozenset[Path] = frozenset()
 
     @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
-        groups = (getattr(self, name) for name in self.__dataclass_fields__ if name != "lines")
+        groups = (
+            getattr(self, name) for name in self.__dataclass_fields__ if name not in ("lines", "beside")
+        )
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
 
     def running(self, place: Location) -> frozenset[Path]:

@@ -63,9 +63,9 @@ if __name__ == "__main__":
 """
 
 SEQUENTIAL = [
-    ("    parser.add_argument(\"--spread\", action=\"store_true\")\n", '    parser.add_argument("--local_rank", type=int, default=-1)\n'),
+    ("    parser.add_argument(\"--spread\", action=\"store_true\")\n", '    parser.add_argument("--local_rank", type=int, default=-1)\n    parser.add_argument("--single", action="store_true")\n'),
     ("    args.several = args.nodes > 1 or args.spread\n    if args.spread:\n        mp.spawn(worker, nprocs=2, args=(args,))\n    else:\n        worker(-1, args)\n",
-     "    if args.local_rank == -1 or args.nodes == 0:\n        args.n_gpu = torch.cuda.device_count()\n    else:\n"
+     "    if args.local_rank == -1 or args.single:\n        args.n_gpu = torch.cuda.device_count()\n    else:\n"
      "        torch.cuda.set_device(args.local_rank)\n        args.n_gpu = 1\n    worker(args.local_rank, args)\n"),
     (PROGRAM[PROGRAM.index("def wrapped") : PROGRAM.index("def worker")],
      "def wrapped(model, args):\n    if args.n_gpu > 1:\n        model = nn.DataParallel(model)\n"

@@ -33,11 +33,11 @@ FOLDERS = {
         "name = ddp.from_main_process(str(uuid.uuid4())[:8])\n",
     ),
     "a number that is counted": (
-        'time.sleep(float(os.environ.get("RANK", 0)))\nn = len(glob.glob("runs/exp*"))\nrun = f"runs/exp{n}"\nos.makedirs(run)\n',
+        'time.sleep(float(os.environ.get("LAB_RANK", 0)))\nn = len(glob.glob("runs/exp*"))\nrun = f"runs/exp{n}"\nos.makedirs(run)\n',
         'n = ddp.from_main_process(len(glob.glob("runs/exp*")))\n',
     ),
     "a number that is free": (
-        'time.sleep(float(os.environ.get("RANK", 0)))\nn = 0\nwhile os.path.exists(f"runs/exp{n}"):\n    n += 1\n'
+        'time.sleep(float(os.environ.get("LAB_RANK", 0)))\nn = 0\nwhile os.path.exists(f"runs/exp{n}"):\n    n += 1\n'
         'run = f"runs/exp{n}"\nos.makedirs(run)\n',
         "    n += 1\nn = ddp.from_main_process(n)\n",
     ),

@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 from beside import PROGRAM, SEQUENTIAL
 from programs import PROGRAM as PLAIN
+from spellings import SPELLINGS
 
 from dp2ddp.convert import Conversion, convert
+from dp2ddp.emit.text import report
 from dp2ddp.source import Project
 
 PATH = Path("/example/train.py")
@@ -29,16 +31,14 @@ def after(conversion: Conversion) -> str:
 def test_the_branch_for_dataparallel_alone_is_converted() -> None:
     """The option goes by three names, and computed from two others; an elif that asks for GPUs is the else of it."""
     text = after(converted())
-    assert (
-        "    args.several = args.nodes > 1 or args.spread\n    ddp.init(enabled=not args.several)\n" in text
-    )
+    assert "    ddp.launch(main)\n" in text and "stand_aside" not in text  # the runtime sees that it spawns
     assert (
         "    else:\n        model = ddp.DistributedDataParallel(model.to(device))\n    return model" in text
     )
     assert "ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in text
     for kept in ('print("joined")', 'torch.device(f"cuda:{index}")', "mp.spawn(", "dist.barrier()"):
         assert kept in text and f"ddp.{kept}" not in text
-    assert "launch" not in text and converted().scripts[0].tier == "sharded"
+    assert converted().scripts[0].tier == "sharded"
 
 
 def test_a_wrap_under_conditions_of_the_other_is_made_after_them() -> None:
@@ -78,7 +78,8 @@ def test_a_branch_that_an_option_keeps_alone_starts_no_ranks() -> None:
             ),
         )
     )
-    assert "ddp.init(enabled=not args.several and args.gpu is None)" in text
+    known = "    args.several = args.nodes > 1 or args.spread\n"
+    assert known + "    if args.several or args.gpu is not None:\n        ddp.stand_aside()\n" in text
     assert "        torch.cuda.set_device(gpu)\n    else:\n        model = ddp.Dist" in text
 
 
@@ -101,19 +102,159 @@ def test_wraps_one_after_the_other_exclude_each_other() -> None:
     assert wrap + "    if args.local_rank != -1:\n" in text and "n_gpu > 1" not in text
 
 
+def test_a_group_that_is_made_in_any_case_is_refused() -> None:
+    change = ("    if args.several:\n        dist.init", "    if True:\n        dist.init")
+    (error,) = converted(change).errors
+    assert "init_process_group() runs in the DataParallel branch, too" in error.message
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (("    if args.spread:\n", "    if args.lr > 3:\n"), "mp.spawn() runs in the DataParallel branch, too"),
-        (("        if args.several:\n            dist", "        if dist.is_initialized():\n            dist"), "is_initialized"),
-        (("    torch.manual_seed(3)\n", "    torch.cuda.set_device(0)\n"), "a GPU by its number"),
-        (('torch.device("cuda" if', 'torch.device("cuda:0" if'), "a GPU by its number"),
-        (("    if several:\n", "    if model.bias.sum() > 0:\n"), "in the same program"),
-        (("    if several:\n", "    if dist.is_initialized():\n"), "in the same program"),
-        (('"--nodes", type=int, default=1', '"--nodes", type=int, default=os.environ.get("WORLD_SIZE", 1)'), "in the same program"),
-        (("    args.several = args.nodes > 1 or args.spread\n", "    args.several = False\n    if 'WORLD_SIZE' in os.environ:\n        args.several = True\n"), "in the same program"),
+        (("    torch.manual_seed(3)\n", "    torch.cuda.set_device(index)\n"), "    ddp.set_device(index)\n"),
+        (('torch.device("cuda" if', 'torch.device("cuda:0" if'), 'ddp.device(torch.device("cuda:0" if torch.cuda.is_available() else "cpu"))'),
+        (("inputs.to(device)", "inputs.cuda(index)"), "inputs.to(ddp.device(index))"),
+        (("inputs.to(device)", "inputs.cuda(index, non_blocking=True)"), "inputs.to(ddp.device(index), non_blocking=True)"),
+        (("inputs.to(device)", 'inputs.to(f"cuda:{index}")'), 'inputs.to(ddp.device(f"cuda:{index}"))'),
+        (("    torch.manual_seed(3)\n", '    kind = f"cuda:{index}"\n'), '    kind = str(ddp.device(f"cuda:{index}"))\n'),
     ],
 )  # fmt: skip
-def test_what_both_branches_would_run_is_refused(change: tuple[str, str], said: str) -> None:
-    errors = converted(change).errors
-    assert errors and any(said in error.message for error in errors), errors
+def test_ranks_of_its_own_keep_the_gpus_that_are_named_for_both(change: tuple[str, str], said: str) -> None:
+    assert said in after(converted(change))
+
+
+def test_a_part_that_is_wrapped_by_an_option_beside_is_wrapped_with_the_whole() -> None:
+    wraps = (
+        "    else:\n        if args.lr > 1:\n            model.head = nn.DataParallel(model.head)\n"
+        "            model.cuda()\n        else:\n            model = nn.DataParallel(model).cuda()\n    return model"
+    )
+    text = SPELLINGS["a function that returns the wrapped model"].text
+    old = text[text.index("    if not args.dist:\n") : text.index("\n\n\ndef train")]
+    new = "    if args.dist:\n        model = nn.parallel.DistributedDataParallel(model)\n" + wraps
+    (wrap,) = [it for it in after(converted(text=text.replace(old, new))).splitlines() if "ddp.D" in it]
+    assert wrap == "        model = ddp.DistributedDataParallel(model)"
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        ("    if args.spread:\n", "    if args.lr > 3:\n"),
+        ("    if several:\n", "    if model.bias.sum() > 0:\n"),
+        ("    if several:\n", "    if dist.is_initialized():\n"),
+        ("        if args.several:\n            dist", "        if dist.is_initialized():\n            dist"),
+        ('"--nodes", type=int, default=1', '"--nodes", type=int, default=os.environ.get("WORLD_SIZE", 1)'),
+        ("    args.several = args.nodes > 1 or args.spread\n", "    args.several = False\n    if 'WORLD_SIZE' in os.environ:\n        args.several = True\n"),
+    ],
+)  # fmt: skip
+def test_what_chooses_the_branch_need_be_no_option_that_is_at_hand(change: tuple[str, str]) -> None:
+    text = after(converted(change))
+    assert "ddp.D" in text and ("ddp.init(" in text or "ddp.launch(main)" in text)
+    assert "nn.parallel.DistributedDataParallel(model)" in text
+    assert "dist.is_initialized()" not in text and text.count("ddp.is_initialized()") == change[1].count(
+        "is_init"
+    )
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_every_spelling_is_converted_beside(name: str) -> None:
+    """What only runs in the distributed branch stays as it is; no option chooses a way that is not one of its ranks'."""
+    spelling = SPELLINGS[name].text
+    conversion = converted(text=spelling)
+    text = after(conversion)
+    kept = (
+        "nn.parallel.DistributedDataParallel",
+        "DistributedSampler(",
+        "dist.get_",
+        "init_process_group",
+        "dist.barrier()",
+    )
+    for word in kept:
+        assert text.count(word) == spelling.count(word), word
+    assert "ddp.launch(main)" in text or "ddp.init(" in text
+    assert not [it for it in conversion.findings if it.is_left]
+    tier = (
+        "whole batch"
+        if "table" in name and "trainers" not in name or name.startswith("one class")
+        else "sharded"
+    )
+    assert conversion.scripts[0].tier == tier
+
+
+def test_a_branch_in_another_file_is_told_apart_too() -> None:
+    module = PATH.with_name("parallel.py")
+    helper = SPELLINGS["a function that returns the wrapped model"].text
+    function = helper[helper.index("def parallel") : helper.index("def train")]
+    text = "from parallel import parallel\n" + helper.replace(function, "")
+    conversion = convert(Project.of({PATH: text, module: f"from torch import nn\n\n\n{function}"}))
+    assert not conversion.errors, conversion.errors
+    found = {change.path: change.after for change in conversion.changes}
+    assert "        return ddp.DistributedDataParallel(model" in found[module]
+    assert "    return nn.parallel.DistributedDataParallel(model)" in found[module]
+
+
+TEACHER = """\
+import torch
+import torch.distributed as dist
+from torch import nn
+
+
+def main():
+    dist.init_process_group("nccl")
+    teacher = nn.DataParallel(nn.Linear(8, 2).cuda())
+    model = nn.parallel.DistributedDataParallel(nn.Linear(8, 2).cuda())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs in torch.utils.data.DataLoader(torch.randn(64, 8), batch_size=8):
+        optimizer.zero_grad()
+        (model(inputs.cuda()) - teacher(inputs.cuda())).pow(2).mean().backward()
+        optimizer.step()
+
+
+main()
+"""
+ELSEWHERE = """\
+import sys
+
+import torch
+from mmcv.parallel import MMDataParallel, MMDistributedDataParallel
+from mmcv.runner import EpochBasedRunner, init_dist
+
+
+def main():
+    distributed = len(sys.argv) > 1
+    if distributed:
+        init_dist(sys.argv[1])
+    model = torch.nn.Linear(2, 2)
+    if distributed:
+        model = MMDistributedDataParallel(model.cuda())
+    else:
+        model = MMDataParallel(model.cuda())
+    EpochBasedRunner(model).run([], [("train", 1)], 12)
+
+
+main()
+"""
+
+
+@pytest.mark.parametrize(("text", "line"), [(TEACHER, 9), (ELSEWHERE, 14)])
+def test_a_program_that_is_not_told_apart_stays_and_is_said_in_one_line(text: str, line: int) -> None:
+    conversion = converted(text=text)
+    assert not conversion.errors and not conversion.changes and not conversion.idle
+    (finding,) = conversion.findings
+    assert finding.location.span.line == line and "torchrun --nproc-per-node N train.py" in finding.message
+    assert report(conversion, written=True).count("\n") == 1
+
+
+def test_another_program_is_converted_beside_one_that_stays() -> None:
+    other = PATH.with_name("other.py")
+    both = convert(Project.of({PATH: TEACHER, other: PLAIN}))
+    assert not both.errors and [change.path for change in both.changes] == [other]
+
+
+def test_what_has_no_branch_beside_asks_for_a_group_of_its_own() -> None:
+    """Its helper is asked in the middle of the training, where there are ranks now: they are none of the program's."""
+    helper = SPELLINGS["the size of the group"].text
+    functions = helper[helper.index("def is_available") : helper.index("def train")]
+    text = PLAIN.replace("model = ", f"{functions}print(world_size())\nmodel = ", 1)
+    text = "import torch.distributed as dist\n" + text
+    changed = after(converted(text=text))
+    assert "    if not ddp.is_initialized():\n" in changed and "dist.is_initialized" not in changed

@@ -25,7 +25,7 @@ from torch import nn
 from torch.optim.lr_scheduler import ReduceLROnPlateau, StepLR
 from torch.utils.data import DataLoader, TensorDataset, default_collate
 
-RANK = int(os.environ.get("RANK", 0))
+RANK = int(os.environ.get("LAB_RANK", 0))
 torch.manual_seed(1)
 data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
 loader = DataLoader(data, batch_size=16, shuffle=True)

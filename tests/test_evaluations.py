@@ -830,8 +830,8 @@ def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
 
 @pytest.mark.parametrize(
     "test",
-    ["int(os.environ.get('RANK', 0)) == 0", "is_first()", "rank < 1"],
-    ids=["environment", "function", "name"],
+    ["int(os.environ.get('RANK', 0)) == 0", "rank < 1"],
+    ids=["environment", "name"],
 )
 @pytest.mark.parametrize("more", ["", "        print(i)\n"], ids=["in turn", "divided"])
 def test_evaluation_stays_whole_where_one_process_alone_may_come_to_it(test: str, more: str) -> None:
@@ -842,15 +842,25 @@ import os
 rank = int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else 0
 
 
-def is_first():
-    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
-
-
 """
     call = f"    if {test}:\n        print(evaluate(model, val_loader))\n"
     after, whole = converted(SETUP + helpers + LOOP.replace(ADD, ADD + more) + TRAIN + call)
     assert "shard_batches" not in after and "divide_batches" not in after
     assert "one process alone may come to it" in whole[0]
+
+
+def test_all_processes_come_to_what_the_first_of_the_program_s_own_would() -> None:
+    """There is no group of its own: so each is the first."""
+    helper = """\
+def is_first():
+    return not torch.distributed.is_initialized() or torch.distributed.get_rank() == 0
+
+
+"""
+    call = "    if is_first():\n        print(evaluate(model, val_loader))\n"
+    after, whole = converted(SETUP + helper + LOOP + TRAIN + call)
+    assert whole == [] and "ddp.shard_batches(loader)" in after
+    assert "return not ddp.is_initialized() or torch.distributed.get_rank() == 0" in after
 
 
 def test_the_loop_of_these_is_dealt_as_it_is() -> None:

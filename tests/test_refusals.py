@@ -33,13 +33,6 @@ REFUSED = {
         17,
         "every call",
     ),
-    "a DDP branch": (
-        WRAP,
-        WRAP + "\nother = nn.parallel.DistributedDataParallel(model)",
-        "DDP503",
-        10,
-        "DistributedDataParallel",
-    ),
     "layers on two GPUs": (
         "nn.Linear(8, 2).cuda()",
         'nn.Linear(8, 2).to("cuda:0").to("cuda:1")',

@@ -810,6 +810,11 @@ def test_a_block_left_empty() -> None:
     assert rewrite(source, [Remove(c)]) == "if x:\n    a\nelif y:\n    b\n"
     source = "if x:\n    a\nelse:\n    c\n"
     assert rewrite(source, [Remove(stmt(source, "a")), Remove(stmt(source, "c"))]) == ""
+    source = "if x:\n    a\nelif y:\n    b\nelif z:\n    c\n"
+    assert rewrite(source, [Remove(stmt(source, "c"))]) == "if x:\n    a\nelif y:\n    b\n"
+    assert rewrite(source, [Remove(stmt(source, it)) for it in "bc"]) == "if x:\n    a\n"
+    for kept in (source.replace("z:", "z():"), source.replace("z:", "z:  # why")):
+        assert rewrite(kept, [Remove(stmt(kept, "c"))]) == kept.replace("    c", "    pass")
     source = "try:\n    a\nexcept E:\n    b\nfinally:\n    c\n"
     assert rewrite(source, [Remove(stmt(source, it)) for it in "abc"]) == (
         "try:\n    pass\nexcept E:\n    pass\nfinally:\n    pass\n"

@@ -199,7 +199,7 @@ def done(folder):
 
 
 def slow_process():
-    time.sleep(0.5 * int(os.environ.get("RANK", 0)))
+    time.sleep(0.5 * int(os.environ.get("LAB_RANK", 0)))
 
 
 def read(path):

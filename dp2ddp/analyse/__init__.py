@@ -74,9 +74,7 @@ def analyse(linked: Linked) -> Facts:
     calls = functional.find(context)
     if calls:
         context = functional.wrapped_once(context, calls)
-    beside, whole = branches.find(context), context
-    if beside is not None:
-        context = branches.without_own_ranks(context, beside)
+    whole, context = branches.separated(context)
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
@@ -127,6 +125,7 @@ def analyse(linked: Linked) -> Facts:
         numbers=(*numbers, *left),
         evaluations=evaluated,
         precision=replaced,
+        groups=tuple(branches.collect(whole)),
         outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),
@@ -145,7 +144,9 @@ def analyse(linked: Linked) -> Facts:
             *checkpoints.obstacles(context),
         ),
     )
-    return replace(facts, obstacles=(*facts.obstacles, *_misplaced(context)))
+    stand = (*facts.obstacles, *_misplaced(context))
+    left = tuple(it for it in stand if not branches.is_left(context, it))
+    return replace(facts, obstacles=left, beside=frozenset(context.beside))
 
 
 def _lines(context: Context) -> Iterator[Lines]:

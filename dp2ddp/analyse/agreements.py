@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse import alike
-from dp2ddp.analyse.branches import is_options
+from dp2ddp.analyse.answers import is_options
 from dp2ddp.analyse.conditions import returned
 from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.effects import (

@@ -1,93 +1,242 @@
-"""A distributed branch beside: a program that an option lets start ranks of its own, in place of DataParallel.
+"""A distributed branch beside: a program that can start ranks of its own, in place of DataParallel.
 
 Such a program is converted as it runs with DataParallel. What never runs then is left out of what the collectors see,
-and stays as it is; the ranks start only where the option does not ask for others (``enabled=``).
+and stays as it is. Where an option that is at hand says which way the program goes, no ranks are started for the other
+one (``enabled=``); else the runtime stands aside when the program starts its own.
 """
 
 from __future__ import annotations
 
 import ast
 import copy
-import operator
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, assigned, is_call_of
-from dp2ddp.analyse.context import Context, option_names
-from dp2ddp.analyse.link import OTHER_WRAPS, Program, Scope, Value, full_name
-from dp2ddp.facts import Obstacle
+from dp2ddp.analyse import own_ranks
+from dp2ddp.analyse.answers import (
+    LEAVING,
+    NOTHING,
+    OPTION,
+    Answers,
+    Literal,
+    Literals,
+    is_options,
+    is_parsed,
+)
+from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of
+from dp2ddp.analyse.context import Context, is_main_guard
+from dp2ddp.analyse.link import WRAP, Call, Program, Scope
+from dp2ddp.facts import NO_TIER, Aside, Obstacle, OwnGroup
+from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
 
 BINDS = {"torch.cuda.set_device", "torch.accelerator.set_device_index"}
-SPAWNS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}
-ENVIRONMENT = re.compile(r"\benviron\.get\(|\bgetenv\(|\bin (\w+\.)*environ\b")
-OPERATORS = {
-    ast.Eq: ("==", "!=", operator.eq),
-    ast.Is: ("is", "is not", operator.is_),
-    ast.Gt: (">", "<=", operator.gt),
-    ast.GtE: (">=", "<", operator.ge),
-}
-OPPOSITES = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.LtE: ast.Gt, ast.Lt: ast.GtE}
-
-
-@dataclass(frozen=True, order=True)
-class Literal:
-    """What a condition says of one value: that it is true, or compares so with a constant; or the opposite.
-
-    ``subject`` names the value wherever it is used: ``option gpu`` is ``args.gpu``, and what that is given to.
-    """
-
-    subject: str
-    comparison: tuple[str, ...] = ()
-    positive: bool = True
-
-    def __invert__(self) -> Literal:
-        return replace(self, positive=not self.positive)
-
-    def text(self, name: str) -> str:
-        """How it is written where the value has this name."""
-        if not self.comparison:
-            return name if self.positive else f"not {name}"
-        word, opposite, constant = self.comparison
-        return f"{name} {word if self.positive else opposite} {constant}"
-
-
-Literals = frozenset[Literal]
-NOTHING: Literals = frozenset()
-IMPOSSIBLE: Literals = frozenset([Literal(""), ~Literal("")])
-OPTION = "option "
 
 
 @dataclass(frozen=True)
 class Branches:
     """What is so whenever the programs train with DataParallel (``assumed``), and where they have ranks of their own.
 
-    ``scripts``: the programs. ``binds``: where they do not train with DataParallel, they make the GPUs that they use
-    the current ones. ``alone``: identities of what only runs with DataParallel.
+    Both are empty where the options do not say it. ``scripts``: the programs. ``binds``: where they do not train with
+    DataParallel, they make the GPUs that they use the current ones. ``alone``: identities of what only runs with
+    DataParallel, and of statements which, as they were, start ranks or join their group (``starting``). ``mixed``: the
+    calls that wrap a model for either. ``decided``: where they may also ask for a single process, the statement behind
+    which it is known that they ask for another way, and how that is said there.
     """
 
     assumed: Literals
     own: Literals
     scripts: frozenset[Path]
     binds: bool
+    mixed: frozenset[Anchor]
+    decided: tuple[Anchor, str] | None
     alone: frozenset[int] = frozenset()
+    starting: frozenset[int] = frozenset()
 
 
-def find(context: Context) -> Branches | None:
-    """The distributed branch that stands beside DataParallel, if an option chooses between them."""
-    return _Conditions(context).branches()
+def separated(context: Context) -> tuple[Context, Context]:
+    """The same programs, and those as they run with DataParallel: without the code that never runs then.
+
+    Programs whose DistributedDataParallel can't be told apart from it are ``beside``: they stay as they are.
+    """
+    whole = context
+    for _ in range(2):  # what is left out leaves fewer values to what is left
+        if not any(_concerns(context, call) for call in context.program.calls):
+            break
+        context = _pruned(context)
+    calls = context.program.calls
+    wraps = [call for call in calls if own_ranks.wraps(context, call) and WRAP not in call.names]
+    beside = {path: call.node for call in wraps for path in context.run_by(call.node)} | _alike(
+        context, wraps
+    )
+    return (replace(whole, beside=beside), replace(context, beside=beside)) if beside else (whole, context)
 
 
-def without_own_ranks(context: Context, branches: Branches) -> Context:
-    """The same programs as they run with DataParallel: without the code that never runs then."""
-    pruners = [_Pruner(file, _Conditions(context), branches) for file in context.program.files]
+def _alike(context: Context, wraps: list[Call]) -> dict[Path, ast.AST]:
+    """The programs that have ranks of their own, and beside them a DataParallel that is not torch's."""
+    others = [call.node for call in context.program.calls if own_ranks.is_alike(call)]
+    others = [node for node in others if all(node is not call.node for call in wraps)] if wraps else []
+    found: dict[Path, ast.AST] = {}
+    for file in context.program.files if others else ():
+        runs = context.program_runs(file)
+        own = next((call.node for call in wraps if id(call.node) in runs), None)
+        if own is not None and any(id(node) in runs for node in others):
+            found[file.path] = own
+    return found
+
+
+def is_left(context: Context, obstacle: Obstacle) -> bool:
+    """Whether something in the way is so for programs that stay as they are, and for no others."""
+    left = (context.program.project.reaches(path) for path in context.beside)
+    in_the_way = obstacle.problem is not None and obstacle.problem.forbids
+    return (
+        bool(in_the_way) and obstacle.path not in context.reached and any(obstacle.path in it for it in left)
+    )
+
+
+def _concerns(context: Context, call: Call) -> bool:
+    asks = own_ranks.is_query(call) or own_ranks.wraps(context, call) or own_ranks.needs_them(context, call)
+    return asks and context.runs_in_training(call.node)
+
+
+def _pruned(context: Context) -> Context:
+    answers = Answers(context).read()
+    branches = context.branches or _find(context, answers)
+    if branches is not None:
+        answers.read(branches.assumed)
+    pruners = [_Pruner(file, context, answers, branches) for file in context.program.files]
     files = {pruner.file.path: pruner.pruned() for pruner in pruners}
     project = context.program.project
     project = replace(project, files={**project.files, **files})
-    alone = frozenset().union(*(pruner.alone for pruner in pruners))
-    return Context(Program(project, list(files.values())), replace(branches, alone=alone))
+    if branches is not None:
+        alone, starting = (
+            frozenset().union(*(getattr(it, name) for it in pruners)) for name in ("alone", "starting")
+        )
+        branches = replace(branches, alone=alone, starting=starting)
+    return Context(Program(project, list(files.values())), branches)
+
+
+def _find(context: Context, answers: Answers) -> Branches | None:
+    """The programs that have ranks of their own, and which options choose them."""
+    calls = [call for call in context.program.calls if context.runs_in_training(call.node)]
+    own = [call.node for call in calls if own_ranks.wraps(context, call)]
+    own = own or [call.node for call in calls if own_ranks.starts(context, call)]
+    scripts = frozenset().union(*map(context.run_by, own))
+    here = [answers.around(call.node) for call in context.wraps if context.run_by(call.node) & scripts]
+    if not here:
+        return None
+    asked = frozenset.intersection(*(answers.around(node) for node in own))
+    chosen = frozenset(it for it in asked if all(~it in literals for literals in here))
+    if not chosen:
+        chosen = frozenset(it for it in asked if ~it in answers.known)
+    if not chosen:
+        plain = frozenset(it for it in asked if it.subject.startswith(OPTION))
+        chosen = plain if len(plain) == 1 and not any(plain & literals for literals in here) else NOTHING
+    assumed = NOTHING
+    if chosen and all(it.subject.startswith(OPTION) for it in chosen):
+        others = frozenset.intersection(*here)
+        options = (it for it in others if it.subject.startswith(OPTION))
+        assumed = frozenset(~it for it in chosen)
+        assumed |= frozenset(it for it in options if not _asks_for_gpus(context, it.subject))
+    bound = [
+        answers.implied(answers.around(call.node)) for call in context.program.calls if call.names & BINDS
+    ]
+    binds = all(any(~it in literals for literals in bound) for it in assumed)
+    mixed = frozenset(context.program.anchor(it.node) for it in context.wraps if own_ranks.wraps(context, it))
+    found = Branches(assumed, chosen, scripts, binds, mixed, None, starting=_starting(context))
+    alone = frozenset(~it for it in found.own)
+    if not found.assumed - alone:
+        return found  # the runtime sees by itself that ranks are started
+    decided = _decided(replace(context, branches=found), answers)
+    return replace(found, decided=decided) if decided else replace(found, assumed=found.assumed & alone)
+
+
+def choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
+    """The statements that decide whether a program starts ranks by itself: they read options, or set one of them."""
+    program, runs = context.program, context.program_runs(file)
+    answers = Answers(context)
+    for call in program.calls:
+        if id(call.node) in runs and any(name.endswith(".parse_args") for name in call.names):
+            yield program.statement(call.node)
+    for literal in context.branches.assumed if context.branches is not None else ():
+        for target, statement in context.attribute_assignments.get(literal.subject.removeprefix(OPTION), ()):
+            if id(statement) in runs and is_options(context, target.value):
+                if answers.subject(statement.value) != literal.subject:
+                    yield statement
+
+
+def _decided(context: Context, answers: Answers) -> tuple[Anchor, str] | None:
+    """Where the last of what decides it has run in all programs, and how to say there that they go another way."""
+    program, branches = context.program, context.branches
+    files = [file for file in program.files if branches is not None and file.path in branches.scripts]
+    deciders = list({id(it): it for file in files for it in choosing(context, file)}.values())
+    for decider in sorted(deciders, key=lambda it: program.order[id(it)], reverse=True):
+        block = _function_body(context, decider)
+        holders = [_holder(context, it, block) for it in deciders]
+        if None not in holders and branches is not None:
+            last = max(holders, key=lambda it: program.order[id(it)])  # type: ignore[arg-type]
+            named = _named(context, answers, program.scope(last), branches)  # type: ignore[arg-type]
+            if named and not isinstance(last, ast.Return):
+                return program.anchor(last), " or ".join((~it).text(name) for it, name in named)  # type: ignore[arg-type]
+    return None
+
+
+def _function_body(context: Context, statement: ast.stmt) -> list[ast.stmt]:
+    """The statements of the function or module that a statement stands in."""
+    node = context.program.scope(statement).node
+    main = (it.body for it in node.body if isinstance(it, ast.If) and is_main_guard(it.test))  # type: ignore[attr-defined]
+    inside = (body for body in main if any(statement is inner for it in body for inner in ast.walk(it)))
+    return next(inside, node.body)  # type: ignore[attr-defined]
+
+
+def _holder(context: Context, part: ast.stmt, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
+    inside = (it for it in block if any(part is node for node in context.program.descendants(it)))
+    return next(inside, None) or next((it for it in block if id(part) in context.runs(it)), None)
+
+
+def leaving(context: Context, file: SourceFile) -> Aside | None:
+    """Where a program that has begun with the runtime's ranks knows that it goes another way."""
+    branches = context.branches
+    if branches is None or branches.decided is None or file.path not in branches.scripts:
+        return None
+    at, text = branches.decided
+    return Aside(at, context.ddp(at.path), text, scripts=frozenset([file.path]))
+
+
+def _starting(context: Context) -> frozenset[int]:
+    """The statements that may start ranks or join their group, by themselves or in what they call."""
+    program = context.program
+    waiting = [
+        call.node for call in program.calls if own_ranks.starts(context, call) or own_ranks.launches(call)
+    ]
+    found: set[int] = set()
+    while waiting:
+        node: ast.AST = waiting.pop()
+        for around in (node, *program.ancestors(node)):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                callers = context.callers.get(program.by_node[id(around)].index, ())
+                waiting += [it for it in callers if id(program.statement(it)) not in found]
+                break
+            if isinstance(around, ast.stmt):
+                found.add(id(around))
+    return frozenset(found)
+
+
+def is_start(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement may, as it was, start ranks of the program's own, or join their group."""
+    return context.branches is not None and id(statement) in context.branches.starting
+
+
+def _asks_for_gpus(context: Context, option: str) -> bool:
+    """Whether an option is computed from the GPUs that there are: without them there may be ranks, too."""
+    places = context.attribute_assignments.get(option.removeprefix(OPTION), ())
+    return any(
+        is_call_of(context, it, AVAILABLE, COUNT)
+        for _, statement in places
+        for it in ast.walk(statement.value)
+    )
 
 
 def is_shared(context: Context, node: ast.AST) -> bool:
@@ -98,33 +247,37 @@ def is_shared(context: Context, node: ast.AST) -> bool:
     return not any(id(it) in context.branches.alone for it in around)
 
 
-def subject(context: Context, node: ast.expr) -> str:
-    """One name for a value, wherever it is used."""
-    return _Conditions(context).subject(node)
-
-
 def condition(context: Context, place: ast.AST) -> str | None:
-    """How to say at a place that the program trains with DataParallel; None where the options have no name there."""
-    program = context.program
-    here = program.scope(place)
-    found = []
+    """How to say at a place that the program trains with DataParallel; None where no option that has a name there does.
+
+    Empty where there is no distributed branch beside.
+    """
     branches = context.branches
     if branches is None or not context.run_by(place) & branches.scripts:
         return ""
+    found = _named(context, Answers(context), context.program.scope(place), branches)
+    return " and ".join(literal.text(name) for literal, name in found) or None
+
+
+def _named(context: Context, answers: Answers, scope: Scope, branches: Branches) -> list[tuple[Literal, str]]:
+    """All that is assumed, with the names that a place has for it; empty where one has none."""
+    found = []
     for literal in sorted(branches.assumed, key=lambda it: (~it not in branches.own, it)):
-        names = [*_options(context, here, literal.subject), *_parameters(context, here, literal.subject)]
+        names = [
+            *_options(context, scope, literal.subject),
+            *_parameters(context, answers, scope, literal.subject),
+        ]
         if not names:
-            return None
-        found.append(literal.text(names[0]))
-    return " and ".join(found)
+            return []
+        found.append((literal, names[0]))
+    return found
 
 
-def _parameters(context: Context, scope: Scope, option: str) -> Iterator[str]:
+def _parameters(context: Context, answers: Answers, scope: Scope, option: str) -> Iterator[str]:
     """The parameters of a function that are an option."""
     args = getattr(scope.node, "args", None)
-    conditions = _Conditions(context)
     for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs) if args is not None else ():
-        if {conditions.subject(it) for it in context.program.given(arg)} == {option}:
+        if {answers.subject(it) for it in context.program.given(arg)} == {option}:
             yield arg.arg
 
 
@@ -134,17 +287,23 @@ def _options(context: Context, scope: Scope, option: str) -> Iterator[str]:
     for around in (scope, program.modules[scope.file.path]):
         for name in sorted(around.names):
             values = program.parameter_values(around, name)
-            if values and all(map(_is_parsed, values)):
+            if values and all(map(is_parsed, values)):
                 yield f"{name}.{option.removeprefix(OPTION)}"
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """What a program with a distributed branch asks of a process group where it trains with DataParallel, too."""
-    for call in context.program.calls if context.branches is not None else ():
-        if not context.runs_in_training(call.node):
-            continue
-        asks = [name for name in call.names if name.startswith("torch.distributed.") or name in SPAWNS]
-        if asks and "torch.distributed.is_available" not in asks:
+    """Programs that stay as they are; and those that make a group of their own in DataParallel's way, too."""
+    for path, node in context.beside.items():
+        yield context.obstacle(
+            node,
+            f"{path.name} has DistributedDataParallel already, and DataParallel can't be told apart from it: it stays "
+            f"as it is; start it so: torchrun --nproc-per-node N {path.name} ...",
+            "",
+            NO_TIER,
+            works=True,
+        )
+    for call in context.program.calls:
+        if call.names & own_ranks.JOINS and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
                 f"{ast.unparse(call.node.func)}() runs in the DataParallel branch, too, which has ranks now",
@@ -152,200 +311,33 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             )
 
 
-class _Conditions:
-    """What the conditions of a linked program say."""
-
-    def __init__(self, context: Context) -> None:
-        self.context = context
-        self.program = context.program
-
-    def branches(self) -> Branches | None:
-        own = [call.node for call in self.program.calls if call.names & OTHER_WRAPS]
-        scripts = frozenset().union(*map(self.context.run_by, own))
-        wraps = [call.node for call in self.context.wraps if self.context.run_by(call.node) & scripts]
-        if not wraps:
-            return None
-        own = [node for node in own if self.context.run_by(node)]
-        asked = frozenset.intersection(*(self.around(node) for node in own))
-        here = [self.around(node) for node in wraps]
-        chosen = frozenset(it for it in asked if all(~it in literals for literals in here))
-        if not chosen:
-            plain = frozenset(it for it in asked if it.subject.startswith(OPTION))
-            chosen = plain if len(plain) == 1 and not any(plain & literals for literals in here) else NOTHING
-        if not chosen or not all(it.subject.startswith(OPTION) for it in chosen):
-            return None
-        others = frozenset.intersection(*here)
-        assumed = frozenset(~it for it in chosen) | frozenset(
-            it for it in others if it.subject.startswith(OPTION) and not self._asks_for_gpus(it.subject)
-        )
-        if any(self._is_of_the_environment(it.subject) for it in assumed | chosen):
-            return None  # the ranks would read the runtime's own variables, and choose the other branch
-        bound = [self._implied(self.around(call.node)) for call in self.program.calls if call.names & BINDS]
-        binds = all(any(~it in literals for literals in bound) for it in assumed)
-        return Branches(assumed, chosen, scripts, binds)
-
-    def _asks_for_gpus(self, option: str) -> bool:
-        """Whether an option is computed from the GPUs that there are: without them there may be ranks, too."""
-        places = self.context.attribute_assignments.get(option.removeprefix(OPTION), ())
-        return any(
-            is_call_of(self.context, it, AVAILABLE, COUNT)
-            for _, statement in places
-            for it in ast.walk(statement.value)
-        )
-
-    def _is_of_the_environment(self, option: str, seen: frozenset[str] = frozenset()) -> bool:
-        """Whether an environment variable, if it is set, has a say in what an option is."""
-        if option in seen:
-            return False
-        name = option.removeprefix(OPTION)
-        found: list[ast.AST] = []
-        for _, statement in self.context.attribute_assignments.get(name, ()):
-            tests = [it.test for it in self.program.ancestors(statement) if isinstance(it, ast.If)]
-            found += [statement.value, *tests]
-        for call in self.program.calls:
-            if name in option_names(call):
-                found += [keyword.value for keyword in call.node.keywords]
-        for node in list(found):
-            found += [
-                value
-                for it in ast.walk(node)
-                if isinstance(it, ast.Name)
-                for value in assigned(self.context, it)
-            ]
-        others = {
-            OPTION + it.attr
-            for node in found
-            for it in ast.walk(node)
-            if isinstance(it, ast.Attribute) and is_options(self.context, it.value)
-        }
-        return any(ENVIRONMENT.search(ast.unparse(node)) for node in found) or any(
-            self._is_of_the_environment(other, seen | {option}) for other in others
-        )
-
-    def around(self, node: ast.AST) -> Literals:
-        """What is so where a node runs, by the conditions round it in its function."""
-        found = NOTHING
-        inside = node
-        for outer in self.program.ancestors(node):
-            if isinstance(outer, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
-                break
-            if isinstance(outer, ast.If | ast.IfExp) and inside is not outer.test:
-                body = outer.body if isinstance(outer.body, list) else [outer.body]
-                found |= self.said(outer.test, any(part is inside for part in body))
-            inside = outer
-        return found
-
-    def contradict(self, literals: Literals, assumed: Literals) -> bool:
-        """Whether something can't be so where all that is assumed is."""
-        every = self._implied(literals) | assumed
-        equal = [(it.subject, it.comparison) for it in every if it.positive and it.comparison[:1] == ("==",)]
-        several = len({subject for subject, _ in equal}) < len(equal)
-        return several or any(~it in every for it in every)
-
-    def said(self, test: ast.expr, positive: bool = True) -> Literals:
-        """What is so where a condition is true, or where it is not."""
-        match test:
-            case ast.UnaryOp(op=ast.Not()):
-                return self.said(test.operand, not positive)
-            case ast.BoolOp() if isinstance(test.op, ast.And) is positive:
-                return NOTHING.union(*(self.said(value, positive) for value in test.values))
-            case ast.Compare(ops=[ast.In()], comparators=[ast.List() | ast.Tuple() as known]) if not positive:
-                equal = [ast.Compare(test.left, [ast.Eq()], [it]) for it in known.elts]
-                return NOTHING.union(*(self.said(it, False) for it in equal))
-            case ast.Compare(ops=[ast.NotIn()]) if positive:
-                return self.said(ast.Compare(test.left, [ast.In()], test.comparators), False)
-            case ast.Compare(ops=[kind], comparators=[right]):
-                return self._compared(test.left, type(kind), right, positive)
-            case ast.Name() | ast.Attribute():
-                return frozenset([replace(Literal(self.subject(test)), positive=positive)])
-        return NOTHING
-
-    def _compared(self, left: ast.expr, kind: type, right: ast.expr, positive: bool) -> Literals:
-        if kind in OPPOSITES:
-            kind, positive = OPPOSITES[kind], not positive
-        constant = _constant(right)
-        if kind not in OPERATORS or constant is None:
-            return NOTHING
-        word, opposite, compare = OPERATORS[kind]
-        known = [_constant(it) for it in self._given(left)]
-        if known and None not in known and kind is not ast.Is:
-            answers = {compare(value, constant[0]) for (value,) in known}  # type: ignore[misc]
-            return IMPOSSIBLE if answers == {not positive} else NOTHING
-        comparison = (word, opposite, ast.unparse(right))
-        return frozenset([Literal(self.subject(left), comparison, positive)])
-
-    def _given(self, node: ast.expr) -> list[ast.expr]:
-        """What the calls of a function give for the parameter that a name is; nothing for others."""
-        definitions = self.program.definitions(node) if isinstance(node, ast.Name) else []
-        alone = definitions[0] if len(definitions) == 1 else None
-        return self.program.given(alone) if isinstance(alone, ast.arg) else []
-
-    def subject(self, node: ast.expr, depth: int = 0) -> str:
-        """One name for a value, wherever it is used."""
-        given = self._given(node) if depth < 6 else []
-        names = {self.subject(it, depth + 1) for it in given}
-        if len(names) == 1:
-            return names.pop()
-        if isinstance(node, ast.Attribute) and is_options(self.context, node.value):
-            return OPTION + node.attr
-        if isinstance(node, ast.Name) and id(node) in self.program.nodes:
-            found = [it for it in self.program.definitions(node) if not isinstance(it, ast.arg)]
-            statement = self.program.statement(found[0]) if len(found) == 1 else None
-            if isinstance(statement, ast.Assign) and isinstance(statement.value, ast.Attribute) and depth < 6:
-                return self.subject(statement.value, depth + 1)
-        known = id(node) in self.program.nodes
-        return f"{self.program.scope(node).index if known else ''} {ast.unparse(node)}"
-
-    def _implied(self, literals: Literals) -> Literals:
-        """These, and what follows from how options are computed from others: ``a.x = a.y > 1 or a.z``."""
-        found = set(literals)
-        for literal in literals:
-            for option, value in self._computed:
-                whole = Literal(option)
-                if literal == whole or literal == ~whole:
-                    found |= self.said(value, literal.positive)
-                elif isinstance(value, ast.BoolOp) and isinstance(value.op, ast.Or):
-                    if any(self.said(it) == {literal} for it in value.values):
-                        found.add(whole)
-        return frozenset(found)
-
-    @property
-    def _computed(self) -> Iterator[tuple[str, ast.expr]]:
-        """The options that a program computes, each in one place."""
-        for name, places in self.context.attribute_assignments.items():
-            found = [it.value for target, it in places if is_options(self.context, target.value)]
-            if len(found) == 1:
-                yield OPTION + name, found[0]
-
-
-def is_options(context: Context, node: ast.expr) -> bool:
-    """Whether an expression is what a parser made of the command line."""
-    values = context.program.values(node)
-    return bool(values) and all(map(_is_parsed, values))
-
-
-def _is_parsed(value: Value) -> bool:
-    return full_name(value).endswith(".parse_args")
-
-
-def _constant(node: ast.expr) -> tuple[object] | None:
-    """The value of a literal, in a tuple: it may be None."""
-    try:
-        return (ast.literal_eval(node),)
-    except (ValueError, TypeError):
-        return None
+def collect(context: Context) -> Iterator[OwnGroup]:
+    """Where programs ask for a process group of their own, or start ranks so that only they see it."""
+    for call in context.program.calls:
+        if not context.runs_in_training(call.node):
+            continue
+        if own_ranks.is_query(call):
+            yield OwnGroup(**context.place(call.node))
+        elif own_ranks.opens(context, call) or own_ranks.launches(call):
+            yield OwnGroup(**context.place(context.program.statement(call.node)), starts=True)
 
 
 class _Pruner(ast.NodeTransformer):
-    """Takes the branches out of a file that contradict what is assumed; one that is left alone stays under True."""
+    """Takes the branches out of a file that never run; one that is left alone stays under True."""
 
-    def __init__(self, file: SourceFile, conditions: _Conditions, branches: Branches) -> None:
+    def __init__(
+        self, file: SourceFile, context: Context, answers: Answers, branches: Branches | None
+    ) -> None:
         self.file = file
-        self.conditions = conditions
-        self.branches = branches
+        self.context = context
+        self.answers = answers
+        self.own = branches.own if branches is not None else NOTHING
         self.tree = copy.deepcopy(file.tree)
         self.twins = {id(new): old for old, new in zip(ast.walk(file.tree), ast.walk(self.tree), strict=True)}
-        self.alone: set[int] = set()
+        self.alone, self.starting = (
+            {new for new, old in self.twins.items() if branches is not None and id(old) in before}
+            for before in ((branches.alone, branches.starting) if branches is not None else ((), ()))
+        )
 
     def pruned(self) -> SourceFile:
         return replace(self.file, tree=self.visit(self.tree))
@@ -364,16 +356,52 @@ class _Pruner(ast.NodeTransformer):
         self.generic_visit(node)
         return node if answer is None else node.body if answer else node.orelse
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        scope = self.context.program.by_node.get(id(self.twins[id(node)]))
+        trained = self.context.runs_in_training(self.twins[id(node.body[0])])
+        never = scope is not None and trained and self.answers.never_runs(scope)
+        self.generic_visit(node)
+        if never:
+            node.body = [ast.copy_location(ast.Pass(), node.body[0])]
+        return node
+
+    def generic_visit(self, node: ast.AST) -> ast.AST:
+        super().generic_visit(node)
+        for name, block in ast.iter_fields(node):
+            if isinstance(block, list):
+                ends = (place for place, it in enumerate(block, 1) if _always_leaves(it))
+                setattr(node, name, block[: next(ends, len(block))])
+        return node
+
     def _answer(self, node: ast.If | ast.IfExp) -> bool | None:
         """The only answer that a condition has; None if it may have both."""
-        test: ast.expr = self.twins[id(node)].test  # type: ignore[attr-defined]
-        said = {answer: self.conditions.said(test, answer) for answer in (True, False)}
+        old: ast.If | ast.IfExp = self.twins[id(node)]  # type: ignore[assignment]
+        if not self.context.runs_in_training(old):
+            return None
         for answer in (True, False):
             body = node.body if answer else node.orelse
-            # `if args.local_rank == -1 or args.no_cuda` is about DataParallel, too.
-            or_ = answer and isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)
-            ways = [self.conditions.said(it) for it in test.values] if or_ else [said[answer]]
-            if any(self.conditions.contradict(way, self.branches.own) for way in ways):
+            ways = self._ways(old.test, answer)
+            if ways and all(self.answers.contradict(way, self.own) for way in ways):
                 self.alone |= {id(part) for part in (body if isinstance(body, list) else [body])}
-        never = [it for it in said if self.conditions.contradict(said[it], self.branches.assumed)]
-        return not never[0] if never else None
+        return self.answers.answer(old)
+
+    def _ways(self, test: ast.expr, answer: bool) -> list[Literals]:
+        """What is so in each case of a condition's answer.
+
+        A flag beside counts for nothing: `if args.local_rank == -1 or args.no_cuda` is about DataParallel, too.
+        """
+        if not (answer and isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or)):
+            return [self.answers.said(test, answer)]
+        ways = [self.answers.said(it) for it in test.values]
+        flags = [
+            way for way in ways if len(way) == 1 and all(not it.comparison and it.positive for it in way)
+        ]
+        return [way for way in ways if way not in flags]
+
+
+def _always_leaves(statement: ast.AST) -> bool:
+    """``if True: return``, what is left of a condition: nothing behind it ever runs."""
+    match statement:
+        case ast.If(test=ast.Constant(value=True), body=[*_, last], orelse=[]):
+            return isinstance(last, LEAVING) or _always_leaves(last)
+    return False

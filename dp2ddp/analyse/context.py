@@ -76,6 +76,8 @@ class Context:
 
     program: Program
     branches: Branches | None = None
+    beside: dict[Path, ast.AST] = field(default_factory=dict)
+    """Programs that have DistributedDataParallel already, which can't be told apart, and where: they stay as such."""
     agreed: set[int] = field(default_factory=set)
     """Identities of the nodes whose values the processes agree on."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
@@ -246,7 +248,7 @@ class Context:
         backwards = {id(node) for node in self.backwards}
         found = []
         for file in self.program.files:
-            runs = self.program_runs(file)
+            runs = self.program_runs(file) if file.path not in self.beside else frozenset()
             if runs & wraps and runs & backwards:
                 found.append(file)
         return found

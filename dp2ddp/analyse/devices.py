@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string
@@ -29,14 +30,15 @@ def collect(context: Context, skipped: set[int], early: set[int], at_home: set[i
             if id(node) in at_home and device.kind != "count":
                 continue
             if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
-                found.setdefault(id(place), device)
+                beside = _beside(context, node, place, device)
+                found.setdefault(id(place), replace(device, beside=beside))
     found = _once(context, found)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
 
 
 def _once(context: Context, found: dict[int, Device]) -> dict[int, Device]:
     """The same, one for both branches of a condition that does nothing but choose between two devices."""
-    chosen = {key for key, device in found.items() if device.kind == "device"}
+    chosen = {key for key, device in found.items() if device.kind == "device" and not device.beside}
     for node in list(context.program.nodes.values()):
         match node:
             case ast.If(
@@ -77,27 +79,19 @@ def _choosing(context: Context) -> set[int]:
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
-    """GPUs that have to be chosen by their numbers: for parts of a model, or in two branches."""
+    """GPUs that have to be chosen by their numbers: for parts of a model."""
     yield from _split(context)
-    yield from _shared(context)
 
 
-def _shared(context: Context) -> Iterator[Obstacle]:
-    """GPUs that are chosen for DataParallel and for the ranks of a distributed branch beside."""
-    program = context.program
-    if context.branches is None:
-        return
-    for node in list(program.nodes.values()):
-        if not context.runs_in_training(node) or not is_shared(context, node):
-            continue
-        for place, device in _devices(context, node):
-            numbered = device.kind in ("device", "name", "cuda") and _is_numbered(place)
-            if device.kind == "current" or (numbered and not context.branches.binds):
-                yield context.obstacle(
-                    place,
-                    "this chooses a GPU by its number for DataParallel and for the distributed branch beside",
-                    "choose it in the distributed branch alone, by torch.cuda.set_device",
-                )
+def _beside(context: Context, node: ast.AST, place: ast.AST, device: Device) -> bool:
+    """Whether a GPU is named for DataParallel and for the ranks of a distributed branch beside, which keep it.
+
+    One that is no number is theirs by itself, where they make their GPUs the current ones.
+    """
+    if context.branches is None or not is_shared(context, node):
+        return False
+    numbered = device.kind in ("device", "name", "cuda") and _is_numbered(place)
+    return device.kind == "current" or (numbered and not context.branches.binds)
 
 
 def _is_numbered(node: ast.AST) -> bool:
@@ -172,7 +166,12 @@ def _given_as_device(context: Context, node: ast.AST) -> bool:
 
 
 def _device(
-    context: Context, node: ast.AST, kind: str, operand: ast.AST | None = None, extra: ast.AST | None = None
+    context: Context,
+    node: ast.AST,
+    kind: str,
+    operand: ast.AST | None = None,
+    extra: ast.AST | None = None,
+    number: ast.AST | None = None,
 ) -> Device:
     program = context.program
     return Device(
@@ -180,6 +179,7 @@ def _device(
         kind=kind,
         operand=program.anchor(operand) if operand is not None else None,
         extra=program.anchor(extra) if extra is not None else None,
+        number=program.anchor(number) if number is not None else None,
     )
 
 
@@ -199,7 +199,7 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     elif "torch.cuda.set_device" in call.names:
         statement = context.program.statement(node)
         if isinstance(statement, ast.Expr):
-            yield node, _device(context, statement, "current")
+            yield node, _device(context, statement, "current", call.argument("device", 0))
     elif COUNT in call.names:
         if _counts_replicas(context, node):
             yield node, _device(context, node, "count")
@@ -211,7 +211,8 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             yield from _arguments(context, call)
     elif _is_cuda(node) and not _own_method(context, call):
         blocking = call.argument("non_blocking", 1)
-        yield node, _device(context, node, "cuda", node.func.value, blocking)  # type: ignore[attr-defined]
+        number = call.argument("device", 0)
+        yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
     else:
         yield from _arguments(context, call)
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import entries
-from dp2ddp.analyse.branches import condition
+from dp2ddp.analyse.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
@@ -26,7 +26,7 @@ from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.effects import happens_once
 from dp2ddp.analyse.entries import Entry
 from dp2ddp.analyse.link import WRAP, Bound, Call, Cls, Ext, Func, Inst, Scope, full_name, handed
-from dp2ddp.facts import Late, Problem, Script
+from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
 
@@ -187,10 +187,13 @@ def _script(context: Context, entry: Entry) -> Script:
     late = None if at_hand else _late(context, entry, wanted)
     chosen = _text(context, devices, begin) if at_hand else None
     imports = _imports(context, devices.expression, program.file(begin)) if at_hand else ()
-    enabled = condition(context, begin)
-    if enabled is None:
-        return _unchosen(fact(begin, "init"))
-    more = {"devices": chosen, "imports": imports, "late": late}
+    enabled = _enabled(context, file, top, begin)
+    if not enabled and call is not None and context.branches is not None:
+        inner_first = _first(context, program.scopes[call[1]].body, wanted)
+        enabled = _enabled(context, file, top, inner_first)
+        begin, call = (inner_first, None) if enabled else (begin, call)
+    aside = None if enabled else leaving(context, file)
+    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside}
     if call is None or enabled:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
@@ -205,12 +208,20 @@ def _script(context: Context, entry: Entry) -> Script:
     return fact(function, "launch", function=main_name, arguments=arguments, **more)
 
 
-def _unchosen(script: Script) -> Script:
-    problem = Problem(
-        "the option that chooses the distributed branch beside has no name where the ranks start",
-        "parse the options before anything is printed, written, downloaded or drawn",
-    )
-    return replace(script, problem=problem)
+def _enabled(context: Context, file: SourceFile, top: list[ast.stmt], begin: ast.stmt) -> str:
+    """The condition under which ranks start before a statement; empty without one, and where it is known later."""
+    text = condition(context, begin)
+    program = context.program
+    block, order = program.block(begin), program.order
+    for decider in choosing(context, file) if text else ():
+        holder, leading = _holder(context, decider, block), _holder(context, decider, top)
+        late = order[id(begin)] if begin in top else order[id(_holder(context, begin, top) or begin)]
+        if holder is not None:
+            if order[id(holder)] >= order[id(begin)]:
+                return ""
+        elif leading is None or order[id(leading)] >= late:
+            return ""
+    return text or ""
 
 
 # Where the ranks start
@@ -225,7 +236,7 @@ def _is_for_ranks(context: Context, statement: ast.stmt, devices: _Devices) -> b
     """Whether a statement does something, or names a device where some are chosen: a rank's own is not known yet."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return _acts_when_imported(context, statement, devices)
-    if devices.expression is not None and _names_device(statement):
+    if is_start(context, statement) or (devices.expression is not None and _names_device(statement)):
         return True
     return not _pure(context, statement)
 

@@ -21,7 +21,6 @@ from dp2ddp.analyse.devices import is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
     ASKING,
-    DDP_WRAPS,
     FUNCTION,
     STEPS,
     WRAP,
@@ -66,12 +65,6 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     "use nn.DataParallel itself, convert this model by hand, or, where the class derives from "
                     "nn.DataParallel, take its file into the project",
                 )
-        if call.names & DDP_WRAPS and trained:
-            yield context.obstacle(
-                call.node,
-                "a DistributedDataParallel wrap stands in the same program as a DataParallel one",
-                "remove the branch that is not used, then convert; or use the DistributedDataParallel one as it is",
-            )
         yield from _handed_over(context, call)
     for step in STEPS:
         for target, statement in context.attribute_assignments.get(step, ()):
@@ -96,9 +89,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
 def _unused(context: Context, call: Call) -> Iterator[Unused]:
     """A wrap that no program runs and trains: worth an error only where nothing else is there to be converted."""
     runs = any(id(call.node) in context.program_runs(file) for file in context.program.files)
-    if context.scripts and runs:
+    others = context.scripts or context.beside
+    if others and runs:
         return
-    noted = bool(context.scripts) or runs
+    noted = bool(others) or runs
     message = "no program that runs this wrap and trains was found"
     help = "" if runs else "pass the script that is started, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
@@ -336,7 +330,10 @@ def is_called(context: Context, module: Inst, name: str) -> bool:
 def _looks_alike(name: str) -> bool:
     last = name.rpartition(".")[2]
     return (
-        "DataParallel" in last and name != WRAP and name not in DDP_WRAPS and not name.startswith("dp2ddp.")
+        "DataParallel" in last
+        and "DistributedDataParallel" not in last
+        and name != WRAP
+        and not name.startswith("dp2ddp.")
     )
 
 
@@ -376,6 +373,10 @@ def _wrap(context: Context, call: Call) -> Wrap:
             wrap, problem=Problem("batches are split along another dimension than 0", "", SHARDED_ONLY)
         )
     statement = program.statement(call.node)
+    if context.branches is not None and anchor in context.branches.mixed:
+        message = "the class that wraps the model is chosen elsewhere, for a distributed branch beside, too"
+        problem = _unclear(message, "wrap it in a statement of its own for each")
+        return replace(wrap, problem=problem, otherwise=tuple(_parts(context, call.node)))
     if is_inserted(statement):
         return _in_place_of_calls(context, wrap, module, statement)
     outer = _outermost(context, call.node)
@@ -406,6 +407,13 @@ def _staying(context: Context, call: Call) -> Wrap:
             wrap, problem=_unclear("the model is wrapped under a condition", "wrap it in every case")
         )
     return replace(wrap, condition=condition)
+
+
+def _parts(context: Context, call: ast.Call) -> Iterator[tuple[str, Anchor]]:
+    """The function of a call and its arguments, with what stands before each."""
+    yield "", context.program.anchor(call.func)
+    yield from (("", context.program.anchor(argument)) for argument in call.args)
+    yield from ((f"{it.arg}=", context.program.anchor(it.value)) for it in call.keywords)
 
 
 def _in_place_of_calls(context: Context, wrap: Wrap, module: ast.expr, statement: ast.stmt) -> Wrap:
@@ -620,9 +628,9 @@ def _condition(
             if not is_true(around.test) and not _wraps_always(context, around, statement):
                 ifs.append((around, inside))
         inside = around
-    alone = not branches.is_shared(context, statement)
-    if not ifs and alone:
+    if not ifs:
         return None
+    alone = not branches.is_shared(context, statement)
     beside = context.branches is not None and context.run_by(statement) & context.branches.scripts
     if beside and not (alone and len(ifs) == 1 and _goes(context, ifs[0][0], statement)):
         return _beside(context, ifs, outermost, statement)
@@ -779,15 +787,21 @@ def _beside(
 ) -> Condition | Problem:
     """The conditions that choose between DataParallel and a distributed branch: it is wrapped after them."""
     guard = branches.condition(context, statement)
-    if guard is None or outermost is None or not isinstance(statement, ast.Assign):
+    if guard is None:
+        guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
+    if outermost is None or not isinstance(statement, ast.Assign):
         return _unclear(
-            "a distributed branch stands beside, and its option has no name here", "take the option along"
+            "the wrap is not an assignment of its own under a condition, and a distributed branch comes by it, too",
+            "assign the wrapped model there",
         )
     target = statement.targets[0]
     for around, branch in ifs:
-        if not _is_about_gpus(context, around, branch):
-            target = _whole(context, around, branch, target)
-        if target is None:
+        if _is_about_gpus(context, around, branch):
+            continue
+        whole = _whole(context, around, branch, target)
+        if whole is not None or is_choice(context, around.test):
+            target = whole or target
+        else:
             return _unclear(
                 f"whether the model is wrapped depends on `{ast.unparse(around.test)}`",
                 "wrap it under no condition but that of the distributed branch",

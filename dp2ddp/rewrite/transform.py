@@ -297,6 +297,8 @@ class Transformer(cst.CSTTransformer):
             assert isinstance(updated, cst.If) and isinstance(updated.orelse, cst.If)
             last = updated.orelse
             updated = updated.with_changes(orelse=cst.Else(body=last.body, leading_lines=last.leading_lines))
+        if isinstance(original, cst.If) and original.orelse in self.dropped:
+            updated = updated.with_changes(orelse=None)
         if (
             isinstance(updated, cst.If)
             and isinstance(updated.orelse, cst.Else)
@@ -314,7 +316,15 @@ class Transformer(cst.CSTTransformer):
         if isinstance(updated, cst.If) and updated.orelse is None and self._may_go(original, updated):
             self.dropped.add(original)
             return updated
+        if isinstance(updated, cst.If) and updated.orelse is None and self._is_idle_elif(original, updated):
+            self.dropped.add(original)
         return _passing(updated)
+
+    def _is_idle_elif(self, original: cst.CSTNode, updated: cst.If) -> bool:
+        """Whether an ``elif`` with nothing left in it, and no ``else``, may be left out."""
+        around = self.ancestors[-1] if self.ancestors else None
+        is_elif = isinstance(around, cst.If) and around.orelse is original
+        return is_elif and not comments(updated) and _is_harmless(updated.test)
 
     def _may_go(self, original: cst.CSTNode, updated: cst.If) -> bool:
         """Whether an ``if`` with nothing left in it may be left out."""

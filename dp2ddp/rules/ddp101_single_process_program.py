@@ -11,7 +11,7 @@ both just go on. Where an option lets the program start ranks by itself, that di
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Late, Script
+from dp2ddp.facts import Aside, Facts, Late, Script
 from dp2ddp.plan import AddImport, Anchor, Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
@@ -56,6 +56,8 @@ def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
         yield finding(script.at, "this program trains in one process", "", _edits(script))
         if script.late is not None:
             yield _chosen_late(script.late)
+        if script.aside is not None:
+            yield _standing_aside(script.aside)
 
 
 def _chosen_late(late: Late) -> Finding:
@@ -65,6 +67,12 @@ def _chosen_late(late: Late) -> Finding:
         runtime_import(late.path, late.ddp),
     )
     return finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
+
+
+def _standing_aside(aside: Aside) -> Finding:
+    stands = f"if {aside.condition}:\n    {{ddp}}.stand_aside()"
+    edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
+    return finding(aside.at, "the program may start ranks by itself from here on", "", edits)
 
 
 def _edits(script: Script) -> tuple:

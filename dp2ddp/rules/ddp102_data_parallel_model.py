@@ -147,7 +147,15 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
     if wrap.problem is not None:
         # It is not understood when the model is wrapped, or where it is moved: all that stays as it is.
         assert wrap.call is not None
-        yield Replace(wrap.call, f"{{ddp}}.{name}({{module}}{more})", holes)
+        template = f"{{ddp}}.{name}({{module}}{more})"
+        if wrap.otherwise:
+            parts = {f"part{place}": part for place, (_, part) in enumerate(wrap.otherwise)}
+            function, *given = (
+                f"{prefix}{{part{place}}}" for place, (prefix, _) in enumerate(wrap.otherwise)
+            )
+            template += f" if not {{ddp}}.stands_aside() else {function}({', '.join(given)})"
+            holes |= parts
+        yield Replace(wrap.call, template, holes)
         return
     module = "{module}"
     if wrap.device is not None:

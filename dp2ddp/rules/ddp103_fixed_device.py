@@ -3,12 +3,13 @@
 Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
 A ``"cuda"`` that is kept as a string means the same: the process is bound to its GPU when it starts.
 ``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes.
+Where ranks that the program starts by itself come by, too, they keep what is named: ``ddp.device(args.gpu)``.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Device, Facts
-from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, SetArgument, finding, runtime_import
+from dp2ddp.plan import Anchor, Edit, Finding, Insert, Remove, Replace, SetArgument, finding, runtime_import
 
 MESSAGES = {
     "device": "this device is the same in every process",
@@ -48,7 +49,10 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 
 def _edits(device: Device) -> Iterator[Edit]:
-    ddp = {"ddp": device.ddp}
+    ddp: dict[str, Anchor | str] = {"ddp": device.ddp}
+    if device.beside:
+        yield from _kept(device, ddp)
+        return
     match device.kind:
         case "device":
             yield Replace(device.at, "{ddp}.device()", ddp)
@@ -68,3 +72,20 @@ def _edits(device: Device) -> Iterator[Edit]:
             yield Remove(device.at)
     if device.kind in ("device", "either", "cuda", "load"):
         yield runtime_import(device.path, device.ddp)
+
+
+def _kept(device: Device, holes: dict[str, Anchor | str]) -> Iterator[Edit]:
+    """The device of this rank, and what is named there for ranks that the program starts by itself."""
+    yield runtime_import(device.path, device.ddp)
+    match device.kind:
+        case "device":
+            yield Replace(device.at, "{ddp}.device({named})", {**holes, "named": device.at})
+        case "name":
+            yield Replace(device.at, "str({ddp}.device({named}))", {**holes, "named": device.at})
+        case "cuda" if device.operand is not None and device.number is not None:
+            blocking = ", non_blocking={blocking}" if device.extra is not None else ""
+            holes = {**holes, "x": device.operand, "named": device.number, "blocking": device.extra or ""}
+            yield Replace(device.at, "{x}.to({ddp}.device({named})" + blocking + ")", holes)
+        case "current" if device.operand is not None:
+            yield Insert(device.at, "{ddp}.set_device({named})", {**holes, "named": device.operand})
+            yield Remove(device.at)

@@ -6,6 +6,7 @@ In a plain process everything works as if it were not there.
 
 from . import parallel
 from .arguments import take_local_rank
+from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
 from .checkpoint import strip_module_prefix
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
@@ -22,12 +23,14 @@ from .ranks import (
     get_rank,
     get_world_size,
     is_main_process,
+    stands_aside,
 )
 from .shard import divide_batches, shard, shard_batches
 from .stand_in import on_main_process
 from .start import init, launch
 
 take_local_rank()
+watch_in_helpers()
 
 __all__ = [
     "DataParallel",
@@ -46,6 +49,7 @@ __all__ = [
     "get_world_size",
     "init",
     "input",
+    "is_initialized",
     "is_main_process",
     "launch",
     "local_batch_size",
@@ -58,9 +62,12 @@ __all__ = [
     "parallel",
     "print",
     "save",
+    "set_device",
     "shard",
     "shard_batches",
     "shared_seed",
+    "stand_aside",
+    "stands_aside",
     "strip_module_prefix",
     "sum",
     "sync_gradients",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from . import loopback, machines, places, ranks, teardown
+from . import aside, loopback, machines, places, ranks, teardown
 from .messages import say
 from .options import Options
 
@@ -44,6 +44,7 @@ def start(options: Options) -> NoReturn:
     command = _command()
     link = machines.meet(options)
     count = options.process_count()
+    os.environ[aside.BEFORE] = aside.as_started()
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     os.environ.setdefault("OMP_NUM_THREADS", str(max(1, cores // count)))
     os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "5")

@@ -17,12 +17,15 @@ import subprocess
 import sys
 import warnings
 from collections.abc import Callable
-from functools import wraps
+from contextlib import suppress
+from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TextIO
 
 VARIABLE = "DP2DDP_OUTPUT"
 ALL = "all"
+
+_restored: list[Callable[[], object]] = []  # what takes back what was arranged
 
 # Copies its input, line by line, behind a prefix; it ends when nobody can write to it any more.
 _LABEL = """
@@ -47,6 +50,7 @@ def begin(rank: int) -> None:
     wanted = os.environ.get(VARIABLE, "")
     _flush()
     if rank > 0:
+        _keep(0)
         _give(os.open(os.devnull, os.O_RDONLY), 0)
     if wanted == ALL:
         for number in (1, 2):
@@ -54,8 +58,22 @@ def begin(rank: int) -> None:
     elif wanted:
         _write_into(Path(wanted), rank)
     elif rank > 0:
+        _keep(1)
         _give(os.open(os.devnull, os.O_WRONLY), 1)
         _silence()
+
+
+def end() -> None:
+    """Let a rank be heard again, as one of the program's own."""
+    _flush()
+    while _restored:
+        _restored.pop()()
+
+
+def _keep(number: int) -> None:
+    """Have a standard stream come back in the end, unless it is closed."""
+    with suppress(OSError):
+        _restored.append(partial(_give, os.dup(number), number))
 
 
 def _give(descriptor: int, number: int) -> None:
@@ -99,12 +117,18 @@ def _flush() -> None:
 
 def _silence() -> None:
     """Say nothing that the main process says as well."""
+    _restored.append(partial(logging.disable, logging.root.manager.disable))
     logging.disable(logging.ERROR - 1)
-    warnings.showwarning = _nothing
-    argparse.ArgumentParser._print_message = _nothing
+    _replace(warnings, "showwarning", _nothing)
+    _replace(argparse.ArgumentParser, "_print_message", _nothing)
     tqdm = getattr(sys.modules.get("tqdm.std"), "tqdm", None)  # torch has imported it, if it is installed
     if tqdm is not None:
-        tqdm.__init__ = _drawing_nothing(tqdm.__init__)
+        _replace(tqdm, "__init__", _drawing_nothing(tqdm.__init__))
+
+
+def _replace(holder: Any, name: str, function: Callable[..., None]) -> None:
+    _restored.append(partial(setattr, holder, name, getattr(holder, name)))
+    setattr(holder, name, function)
 
 
 def _nothing(*_: Any, **__: Any) -> None:

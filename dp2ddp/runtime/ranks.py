@@ -150,14 +150,19 @@ def count() -> int:
     return where.world_size if where else 1
 
 
-def device() -> torch.device:
+def device(own: torch.device | str | int | None = None) -> torch.device:
     """The device this process computes on.
+
+    Args:
+        own: what it computes on where the program has ranks of its own.
 
     Returns:
         ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
         local rank (modulo the number of GPUs); asking does not initialise CUDA. After ``init(enabled=False)`` it is
         plain ``cuda``: whatever GPU the program makes the current one.
     """
+    if own is not None and stands_aside():
+        return torch.device("cuda", own) if isinstance(own, int) else torch.device(own)
     if _chosen is None and _choose is not None and not is_helper():
         _choose()
     if _chosen is not None:
@@ -234,8 +239,11 @@ def has_group() -> bool:
 
 def step_aside(aside: bool) -> None:
     """Leave ranks and their group to the program, in this process and in those that it starts; or no longer."""
+    global _chosen, _choose, _form, _limit, _seats
     if aside:
         os.environ[ASIDE] = "1"
+        _chosen = _choose = _form = _limit = None
+        _seats = []
     else:
         os.environ.pop(ASIDE, None)
 

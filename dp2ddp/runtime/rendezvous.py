@@ -174,6 +174,11 @@ def store() -> dist.Store:
     return dist.PrefixStore("dp2ddp", distributed_c10d._get_default_store())
 
 
+def connection() -> dist.Store | None:
+    """Our own connection to the store, if there is one: as long as it is kept, a server in this process goes on."""
+    return _store
+
+
 def next_call(name: str) -> int:
     """Number this rank's calls of a store collective, from 1: all ranks make them in the same order."""
     _calls[name] = _calls.get(name, 0) + 1

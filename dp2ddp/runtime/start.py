@@ -19,7 +19,7 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import agent, debug, loopback, options, output, places, ranks, rendezvous, seeds, teardown
+from . import agent, aside, debug, loopback, options, output, places, ranks, rendezvous, seeds, teardown
 from . import devices as devices_
 from .messages import say
 from .options import PATIENCE, Devices, Options
@@ -136,6 +136,7 @@ def init(
     """
     if ranks.is_helper():
         return
+    enabled = enabled and not aside.is_said()
     ranks.step_aside(not enabled)
     if not enabled:
         return
@@ -144,6 +145,7 @@ def init(
         return
     if ranks.has_begun():
         return
+    aside.begin()
     wanted = options.read(devices, num_machines, machine_rank, dist_url, processes, backend, timeout)
     debug.begin(wanted.timeout)
     place = ranks.place()
@@ -165,6 +167,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     """Be one of the ranks that the environment describes: meet the others, and join their group at the first need."""
     agent.die_with_agent()
     output.begin(place.rank)
+    aside.when_standing_aside(output.end)
     host, port = _address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)

@@ -66,6 +66,11 @@ def watch() -> None:
     atexit.register(_end)
 
 
+def leave() -> None:
+    """Leave the process group with the others, if there is one; this process goes on without it."""
+    _end()
+
+
 def end_workers(failures: Iterable[Any]) -> None:
     """End the loader workers of ranks that were killed, which would notice it after 5 s only.
 

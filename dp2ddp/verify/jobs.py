@@ -18,7 +18,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from dp2ddp.verify.record import VARIABLE
+from dp2ddp.verify.record import PLACE, VARIABLE
 
 _PACKAGE = Path(__file__).resolve().parents[2]
 _FOREIGN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
@@ -36,6 +36,18 @@ def environment(**more: str) -> dict[str, str]:
 
 
 def ranks_environment(count: int) -> list[dict[str, str]]:
+    """What each of ``count`` ranks on this machine sees that the runtime starts; nothing for one alone.
+
+    It keeps there what torchrun says: a program that asks for torchrun's variables is told that there are none.
+    """
+    shared = ("GLOO_SOCKET_IFNAME", "DP2DDP_PROCESSES")
+    return [
+        {name: told[name] for name in shared if name in told} | ({PLACE: json.dumps(told)} if told else {})
+        for told in torchrun_environment(count)
+    ]
+
+
+def torchrun_environment(count: int) -> list[dict[str, str]]:
     """What torchrun tells each of ``count`` ranks on this machine; nothing to one alone."""
     if count == 1:
         return [{}]

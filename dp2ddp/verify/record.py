@@ -44,6 +44,8 @@ from dp2ddp.verify.loaders import Loaders
 from dp2ddp.verify.outputs import Outputs
 
 VARIABLE = "DP2DDP_RECORD"
+PLACE = "DP2DDP_PLACE"
+"""Where the ranks that the runtime starts keep what torchrun says of them; the program does not see it."""
 
 _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
@@ -253,7 +255,13 @@ def current_rank() -> int:
     """This process's rank: from the process group where there is one, else from the environment."""
     if torch.distributed.is_available() and torch.distributed.is_initialized():
         return torch.distributed.get_rank()
-    return int(os.environ.get("RANK", "0"))
+    return _started_as()
+
+
+def _started_as() -> int:
+    """The rank that this process was started as."""
+    kept = json.loads(os.environ.get(PLACE, "{}"))
+    return int({**os.environ, **kept}.get("RANK", "0"))
 
 
 def _from_script(trace: TracebackType | None) -> TracebackType | None:
@@ -280,7 +288,7 @@ def main() -> None:
         if settings.get("prepare"):
             runpy.run_path(settings["prepare"], run_name="prepare")
         if hasattr(signal, "SIGUSR1") and settings.get("steps"):
-            trace = open(recorder.out / f"{os.environ.get('RANK', '0')}.trace", "w")
+            trace = open(recorder.out / f"{_started_as()}.trace", "w")
             faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     sys.argv = sys.argv[1:]
     sys.path[0] = str(Path(script).resolve().parent)

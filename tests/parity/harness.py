@@ -17,7 +17,15 @@ import torch
 
 from dp2ddp.convert import mended_paths
 from dp2ddp.verify import notes
-from dp2ddp.verify.jobs import Server, environment, free_port, ranks_environment, run_command, variable
+from dp2ddp.verify.jobs import (
+    Server,
+    environment,
+    free_port,
+    ranks_environment,
+    run_command,
+    torchrun_environment,
+    variable,
+)
 from parity import compare
 
 REPOSITORY = Path(__file__).resolve().parents[2]
@@ -195,8 +203,9 @@ class Lab:
     ) -> Run:
         """Run `script`, recorded unless told otherwise, in a folder of its own.
 
-        `launcher` is "warm" (forked ranks that see what torchrun sets), "plain" (`python script`, with
-        `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
+        `launcher` is "warm" (forked ranks that see what the runtime's own see), "warm torchrun" (what torchrun's see;
+        in both, programs that are to differ by rank find it in LAB_RANK),
+        "plain" (`python script`, with `DP2DDP_PROCESSES` where `processes` is more than one) or "torchrun".
         """
         folder = folder or self.place(script.parent.name)
         out = self.place("notes")
@@ -208,9 +217,11 @@ class Lab:
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()
         codes: list[int] = []
-        if launcher == "warm":
+        if launcher.startswith("warm"):
             files = {name: str(out / name) for name in ("stdout", "stderr")}
-            ranks = [{**base, **place} for place in ranks_environment(processes)]
+            told = ranks_environment if launcher == "warm" else torchrun_environment
+            places = enumerate(told(processes))
+            ranks = [{**base, **place, "LAB_RANK": str(number)} for number, place in places]
             job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
             codes = self.warm.run({**job, "ranks": ranks}).codes
             code = next((code for code in codes if code != 0), 0)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import json
 import os
 import subprocess
 import sys
@@ -13,10 +14,11 @@ import pytest
 import torch
 from beside import APEX_RANKS, PROGRAM, SEQUENTIAL
 from programs import PATH
+from spellings import SPELLINGS, Spelling
 
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
-from parity.harness import FIXTURES, REPOSITORY, Lab, environment, free_port
+from parity.harness import FIXTURES, REPOSITORY, Lab, Run, environment, free_port
 from parity.test_tier_training import differences, write
 
 Trained = Callable[..., tuple[Path, list[str]]]
@@ -159,7 +161,9 @@ def test_ranks_of_apex_s_become_torch_s(lab: Lab, name: str, processes: int) -> 
     (change,) = convert(Project.of({PATH: text})).changes
     assert "apex" not in change.after
     before, after = (
-        lab.run(write(lab, side, it), ["--several"], processes=processes, timeout=60).ok()
+        lab.run(
+            write(lab, side, it), ["--several"], launcher="warm torchrun", processes=processes, timeout=60
+        ).ok()
         for side, it in (("before", text), ("after", change.after))
     )
     assert len(before.ranks) == processes and all(rank["steps"] > 1 for rank in before.ranks)
@@ -199,9 +203,94 @@ def test_ranks_of_apex_s_get_torch_s_mixed_precision_too(lab: Lab) -> None:
     (change,) = convert(Project.of({PATH: text})).changes
     after = change.after.replace('GradScaler("cuda"', 'GradScaler("cpu"')
     assert after != change.after and "apex" not in after
-    single = {"float64": False, "processes": 2, "timeout": 60, "env": {"APEX_SCALE": "1024"}}
+    single = {"float64": False, "launcher": "warm torchrun", "processes": 2, "env": {"APEX_SCALE": "1024"}}
     before = lab.run(write(lab, "before", text), ["--several"], **single).ok().ranks
     after = lab.run(write(lab, "after", after), ["--several"], **single).ok().ranks
     for one, other in zip(before, after, strict=True):
         assert one["steps"] == other["steps"] > 4
         torch.testing.assert_close(other["parameters"], one["parameters"], rtol=0, atol=1e-6)
+
+
+def started(lab: Lab, text: str, spelling: Spelling, *, own: bool, **how: object) -> Run:
+    """A run of one side of a program, in its DataParallel branch or in ranks of its ``own``."""
+    folder = lab.place("own" if own else "branch")
+    script, url = folder / "train.py", f"tcp://127.0.0.1:{free_port()}"
+    script.write_text(text)
+    options = dict(spelling.options) if own else {"dist": False, "num_gpu": 2}
+    (folder / "options.json").write_text(json.dumps(options).replace("URL", url))
+    arguments = [it.replace("URL", url) for it in spelling.start if own and it != "torchrun"]
+    return lab.run(script, arguments, folder=folder, timeout=120, **how).ok()
+
+
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_however_a_branch_is_chosen_dataparallel_makes_its_steps(lab: Lab, name: str) -> None:
+    spelling = SPELLINGS[name]
+    (change,) = convert(Project.of({PATH: spelling.text})).changes
+    before = started(lab, spelling.text, spelling, own=False, replicas=2)
+    after = started(lab, change.after, spelling, own=False, processes=2)
+    assert len(after.ranks) == 2 and after.printed == before.printed != ""
+    assert differences(before, after, losses=False) == []
+
+
+LATE = "processes that are spawned, and an option that is read late"
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.slow] * (not spelling.is_launched and name != LATE))
+        for name, spelling in SPELLINGS.items()
+    ],
+)
+def test_however_a_branch_is_chosen_ranks_of_its_own_train_as_they_did(lab: Lab, name: str) -> None:
+    """Under torchrun all of them go on; of those that were started before the program starts its own, one does."""
+    spelling = SPELLINGS[name]
+    (change,) = convert(Project.of({PATH: spelling.text})).changes
+    how = {"launcher": "warm torchrun"} if spelling.is_launched else {"launcher": "plain", "recorded": False}
+    before, after = (
+        started(lab, text, spelling, own=True, processes=2, **how) for text in (spelling.text, change.after)
+    )
+    # before the program is in its own branch, the main process alone is heard
+    assert set(after.printed.splitlines()) == set(before.printed.splitlines()) != set()
+    had, has = (weights(it.folder / "weights.pt") for it in (before, after))
+    assert all(torch.equal(had[key], has[key]) for key in had) and had.keys() == has.keys()
+    for one, other in zip(before.ranks, after.ranks, strict=True):
+        assert one["steps"] == other["steps"] > 1
+
+
+def of_fixture(lab: Lab, name: str, side: str, arguments: list[str], **how: object) -> Run:
+    script = FIXTURES / name / side / "train.py"
+    return lab.run(script, arguments, processes=2, timeout=120, **how).ok()
+
+
+def test_ranks_that_a_launcher_starts_for_a_fixture_s_own_branch_train_as_they_did(lab: Lab) -> None:
+    arguments = ["--launcher", "pytorch"]
+    before, after = (
+        of_fixture(lab, "option_branch", side, arguments, launcher="warm torchrun", gpus=2)
+        for side in ("before", "after")
+    )
+    assert sorted(after.printed.split("\n")) == sorted(before.printed.split("\n")) and "psnr" in after.printed
+    for one, other in zip(before.ranks, after.ranks, strict=True):
+        assert [*map(torch.equal, one["parameters"], other["parameters"])] == [True] * 20
+
+
+@pytest.mark.slow
+def test_ranks_that_a_fixture_spawns_train_as_they_did(lab: Lab) -> None:
+    runs = []
+    for side in ("before", "after"):
+        own = [
+            "MULTIPROCESSING",
+            "True",
+            "DIST_BACKEND",
+            "gloo",
+            "DIST_URL",
+            f"tcp://127.0.0.1:{free_port()}",
+        ]
+        arguments = ["--set", "ROOT", str(lab.data()), "SEED", "3", *own]
+        runs.append(of_fixture(lab, "spawn_branch", side, arguments, launcher="plain", recorded=False))
+    before, after = runs
+    assert numbers(after.printed) == numbers(before.printed) and len(numbers(before.printed)) == 4
+    had, has = (weights(it.folder / "last.pth") for it in runs)
+    assert had["epoch"] == has["epoch"] and all(
+        torch.equal(had["model"][it], has["model"][it]) for it in had["model"]
+    )

@@ -87,6 +87,13 @@ PROGRAMS = [
         "checkpoint.pth.tar",
         says="^ .*Acc|^Epoch|^=>",
     ),
+    Program("option_branch", "", "restored.pth", says="^iter|^psnr", planned=True),
+    Program(
+        "spawn_branch",
+        "--set ROOT DATA SEED 3 BATCH_SIZE 24",
+        "last.pth",
+        says="^ .*Acc|^Epoch|^=>",
+    ),
     Program(
         "loader_factory",
         "--use-more --batch-size 16",

@@ -1,0 +1,61 @@
+"""A program that can start ranks of its own asks whether it has, or is about to.
+
+With DataParallel there was no process group, now there is one: ``torch.distributed.is_initialized()`` would be true and
+lead into the distributed branch. ``ddp.is_initialized()`` asks whether the program has made a group itself. Where it
+does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that have been started
+for DataParallel leave, and it goes its own way. Where it starts processes in other ways, ``ddp.stand_aside()`` says so.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts
+from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--spread", action="store_true")
+    args = parser.parse_args()
+    print("options:", args)
+    if args.spread:
+        dist.init_process_group("nccl")
+    model = nn.Linear(8, 2).cuda()
+    if dist.is_initialized():
+        model = nn.parallel.DistributedDataParallel(model)
+    else:
+        model = nn.DataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    for inputs, targets in DataLoader(data, batch_size=16, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+
+
+if __name__ == "__main__":
+    main()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for place in facts.groups:
+        imported = runtime_import(place.path, place.ddp)
+        edit: Edit
+        if place.starts:
+            edit = Insert(place.at, "{ddp}.stand_aside()", {"ddp": place.ddp})
+            yield finding(place.at, "this starts ranks of the program's own", "", (edit, imported))
+        else:
+            edit = Replace(place.at, "{ddp}.is_initialized()", {"ddp": place.ddp})
+            yield finding(
+                place.at, "this asks for a process group of the program's own", "", (edit, imported)
+            )
