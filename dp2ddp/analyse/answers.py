@@ -344,8 +344,8 @@ class Answers:
         """The one constant that an expression is; in a tuple, as it may be None."""
         if (written := constant(node)) is not None or depth > DEPTH:
             return written
-        found = {self._constant(it, depth + 1) for it in self._sources(node, depth)}
-        return found.pop() if len(found) == 1 else None
+        found = [self._constant(it, depth + 1) for it in self._sources(node, depth)]
+        return found[0] if found and all(it == found[0] for it in found) else None
 
     def _sources(self, node: ast.expr, depth: int) -> list[ast.expr]:
         """The expressions one of which a value is, without those that are never come to; empty where one is unknown."""

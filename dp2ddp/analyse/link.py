@@ -1802,7 +1802,7 @@ class Program:
         groups = {it for it in self.values(root) if it in self._groups and it != value}
         holders = {it for it in self.values(root) if isinstance(it, Made)} if root is not decorator else set()
         for owner in groups | holders:
-            self._grow(self._held[owner], [value])
+            self._grow(self._held[owner], [value], ("held", owner))
         call = self._calls.get(id(decorator))
         names = {full_name(it) for it in (call.callees if call is not None else self.values(decorator))}
         offered = bool(groups) or any(name.startswith(OFFERED) for name in names)
@@ -1816,7 +1816,9 @@ class Program:
     def _hold(self, owner: Func, node: ast.Call) -> None:
         """``group.add_command(function)``."""
         for values in map(self.values, handed(node)):
-            self._grow(self._held[owner], (it for it in values if isinstance(it, Func | Made)))
+            self._grow(
+                self._held[owner], (it for it in values if isinstance(it, Func | Made)), ("held", owner)
+            )
 
     def _offer(self, values: Values, kind: str = GIVEN) -> None:
         """Know that functions are given options for their parameters."""

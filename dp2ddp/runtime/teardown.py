@@ -20,6 +20,8 @@ from __future__ import annotations
 import atexit
 import builtins
 import ctypes
+import gc
+import io
 import json
 import multiprocessing
 import os
@@ -312,9 +314,10 @@ def _end() -> None:
 def _exit_at_once(code: int) -> None:
     """Exit without the interpreter's end, which gloo's threads might turn into SIGABRT."""
     atexit._run_exitfuncs()  # those registered before ours; ours knows that it has run
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError):
-            stream.flush()
+    for file in (*gc.get_objects(), sys.stdout, sys.stderr):  # those that are left open, too
+        if issubclass(type(file), io.IOBase):
+            with suppress(OSError, ValueError):
+                file.flush()
     os._exit(code)
 
 

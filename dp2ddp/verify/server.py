@@ -15,6 +15,7 @@ from __future__ import annotations
 import atexit
 import fcntl
 import gc
+import io
 import importlib
 import json
 import os
@@ -67,7 +68,7 @@ def rank(job: dict[str, Any], number: int) -> None:
             threading._shutdown()
         with suppress(BaseException):
             atexit._run_exitfuncs()
-        gc.collect()  # files that are left open are written then
+        _write_open_files()
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
@@ -79,6 +80,18 @@ def _idle_terminal() -> int:
     fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_LINES_AND_COLUMNS, 0, 0))
     os.write(typing, _END_OF_INPUT * 16)
     return terminal
+
+
+def _write_open_files() -> None:
+    """Write what is in the buffers of files that are left open, as the interpreter does at its end.
+
+    The collector would close what is under a text file before that is written, if it finds both at once.
+    """
+    for file in gc.get_objects():
+        if issubclass(type(file), io.IOBase):
+            with suppress(BaseException):
+                file.flush()
+    gc.collect()
 
 
 def wait(pids: list[int], timeout: float, ended: Callable[[int, int], None]) -> list[int]:

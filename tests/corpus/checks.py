@@ -174,10 +174,17 @@ class _Module:
 
 
 def tier(folder: Path, files: Iterable[Path]) -> str:
-    """How the converted models train: "sharded", "whole batch" or both, by the wraps in the changed files."""
-    called = set()
+    """How the converted models train: "sharded", "whole batch" or both, by the classes that the changed files name."""
+    named = set()
     for path in files:
         module = _Module(ast.parse((folder / path).read_bytes()))
-        called |= {module._called(node) for node in ast.walk(module.tree)}
-    forms = {"DistributedDataParallel": "sharded", "DataParallel": "whole batch"}
-    return " and ".join(form for name, form in forms.items() if name in called)
+        named |= {
+            node.attr
+            for node in ast.walk(module.tree)
+            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in module.aliases
+        }
+    forms = {
+        "sharded": {"DistributedDataParallel"},
+        "whole batch": {"DataParallel", "adapted", "parallel"},
+    }
+    return " and ".join(form for form, names in forms.items() if names & named)

@@ -115,3 +115,21 @@ def test_an_end_that_is_just_being_reported_is_not_waited_for(lab, tmp_path):
     ddp.launch(main)
     """
     assert lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().errors == ""
+
+
+def test_files_that_are_left_open_are_written_whatever_the_exit_code(tmp_path):
+    write(
+        tmp_path,
+        """
+        def main():
+            global file
+            file = ddp.open("numbers.txt", "w")
+            file.write("1")
+            ddp.barrier()
+            sys.exit(3)
+
+        ddp.launch(main)
+        """,
+    )
+    assert run(["train.py"], tmp_path).code == 3
+    assert (tmp_path / "numbers.txt").read_text() == "1"
