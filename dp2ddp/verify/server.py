@@ -15,8 +15,8 @@ from __future__ import annotations
 import atexit
 import fcntl
 import gc
-import io
 import importlib
+import io
 import json
 import os
 import signal
