@@ -381,9 +381,8 @@ WRONG = {
     "the optimizer has other options": Pair(
         after=(("lr=0.1", "lr=0.1, weight_decay=0.01"),),
         step=1,
-        what="parameter",
-        cause="optimizer",
-        tensor="Sequential.0.weight",
+        what="options",
+        cause="options",
     ),
     "the model begins elsewhere": Pair(
         after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),

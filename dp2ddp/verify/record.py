@@ -51,6 +51,7 @@ _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
     "gather_object reduce reduce_scatter scatter scatter_object_list all_to_all _broadcast_coalesced"
 ).split()
+_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 _ADAPTIVE = ("Adam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "Lion", "LAMB", "Lamb")
 
 
@@ -176,7 +177,6 @@ class Recorder:
                 if id(p) not in wrapped and p.grad is not None
             ],
             dtype=str(parameters[0].dtype) if parameters else "",
-            options={n: v for n, v in optimizer.defaults.items() if isinstance(v, (int, float, str, bool))},
             digests=[digest(parameter) for parameter in parameters],
         )
 
@@ -192,6 +192,8 @@ class Recorder:
             digests=[digest(parameter) for parameter in parameters],
             buffers={name: digest(buffer) for name, buffer in buffers.items()},
             gathers=self.forwards.gathers,
+            options=[_options(group) for group in optimizer.param_groups],
+            frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
         )
         keep = self.settings.get("parameters")
         if keep:
@@ -228,6 +230,16 @@ class Recorder:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    """What a group of parameters is trained with, and how many there are; not how that is computed."""
+    told = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in group.items()
+        if name not in _IMPLEMENTATION and isinstance(value, (int, float, str, bool, tuple))
+    }
+    return {**told, "params": len(group["params"])}
 
 
 def _looks(loss: torch.Tensor) -> dict[str, Any]:

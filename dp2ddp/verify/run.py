@@ -26,9 +26,14 @@ from dp2ddp.verify import compare, contents, notes
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.report import where
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
 
 SEEDS = 3
+_AS_IS = (
+    "nothing is aligned, so the programs draw other samples or random numbers, and their parameters cannot be the "
+    "same; what was compared agrees. Without --as-is the parameters are compared, too"
+)
 _WAITED = (
     "needs every rank",
     "still needs it",
@@ -62,6 +67,7 @@ class Request:
         synthetic: put small data sets in the place of torchvision's.
         prepare: a Python file that runs before the scripts.
         patience: seconds of silence after which a run is taken to hang.
+        wraps: where the original wraps its model, as far as it is known.
     """
 
     before: Path
@@ -79,6 +85,7 @@ class Request:
     synthetic: bool = False
     prepare: Path | None = None
     patience: float = 120.0
+    wraps: tuple[str, ...] = ()
 
 
 @dataclass
@@ -281,6 +288,9 @@ def _aligned(bench: Bench) -> Result:
         result.verdict, result.errors = Verdict.DIFFERS, said_by(after)
         return result
     result.steps = min([len(first.steps), *(len(one.steps) for one in ranks)])
+    if reason := _no_reference(first, ranks, request):
+        result.verdict, result.reason = Verdict.INCONCLUSIVE, reason
+        return result
     written = contents.found(first, ranks, tolerance)
     result.differences = compare.differences(first, ranks, tolerance, written)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
@@ -310,6 +320,20 @@ def _why_not(before: Run) -> str:
         )
     if not before.ranks or not before.ranks[0].steps:
         return "the original makes no optimizer step: nothing to compare"
+    return ""
+
+
+def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> str:
+    """Why two runs say nothing of DataParallel on so many devices, although both have trained."""
+    if not before.trained_wrapped:
+        where = f" ({', '.join(request.wraps)})" if request.wraps else ""
+        what = "in training, only elsewhere" if before.wrapped else "in training"
+        return (
+            f"the original has not used nn.DataParallel{where} {what}: an option or a condition chose one device; "
+            "give it the options for several devices after --"
+        )
+    if len(after) < request.processes:
+        return f"the converted program trained on {len(after)} of {request.processes} processes: its options chose"
     return ""
 
 
@@ -417,13 +441,9 @@ def _remarks(
     before: Notes, after: Sequence[Notes], made: int, request: Request, written: Sequence[contents.Found]
 ) -> list[str]:
     found = []
-    if not before.wrapped:
-        found.append(
-            "the original has called no nn.DataParallel: its arguments, or a condition, chose one device, and what it "
-            "was compared with is a program for one"
-        )
     if made < request.steps:
         found.append(f"the programs end after {made} steps by themselves")
+    found += _unnumbered(before)
     if len(before.training) < 2:
         found.append("one loop over the training data was seen: whether epochs are shuffled anew was not")
     if not any(evaluated for _, _, evaluated in before.lines):
@@ -443,6 +463,22 @@ def _remarks(
             "learning rates for each step, their gradients strictly; --float64 holds both"
         )
     return found
+
+
+def _unnumbered(before: Notes) -> list[str]:
+    """That the sizes of some batches are not known."""
+    names = {
+        one.data[0] for one in before.training for p in range(one.handed) if one.drawn[p : p + 1] == [None]
+    }
+    names |= {
+        one.data[0] for one in before.training if one.drawn and one.drawn[0] and one.drawn[0][0] is None
+    }
+    if not before.training:
+        return ["no DataLoader trained: the sizes of the batches were not compared by themselves"]
+    return [
+        f"{name} does not number its samples: the sizes of its batches were not compared"
+        for name in sorted(names)
+    ]
 
 
 def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
@@ -470,8 +506,15 @@ def norm_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float
 
 
 def _as_is(bench: Bench) -> Result:
-    """Compare loss curves over several seeds: does the converted one lie where the original's lie?"""
+    """Compare what does not hang on the samples and random numbers that are drawn, and loss curves over several seeds.
+
+    Only where both draw alike by themselves can their parameters be the same: then all is compared, and may match.
+    """
+    request = bench.request
+    tolerance = Tolerance.of(request.float64)
     befores, afters = [], []
+    strict: list[Difference] = []
+    loose: list[Difference] = []
     for seeds in range(SEEDS):
         before = bench.run_before(seeds=seeds)
         reason = _why_not(before)
@@ -480,6 +523,8 @@ def _as_is(bench: Bench) -> Result:
         befores.append(before.ranks[0])
         after = bench.run_after(seeds=seeds)
         if reason := _cannot_be_run(after):
+            return Result(Verdict.INCONCLUSIVE, reason)
+        if not after.failed and (reason := _no_reference(before.ranks[0], after.ranks, request)):
             return Result(Verdict.INCONCLUSIVE, reason)
         if after.failed:
             return Result(
@@ -490,17 +535,48 @@ def _as_is(bench: Bench) -> Result:
                 errors=said_by(after),
             )
         afters.append(after.ranks)
+        written = contents.found(before.ranks[0], after.ranks, tolerance)
+        strict += compare.differences(before.ranks[0], after.ranks, tolerance, written)
+        loose = loose or compare.law(before.ranks[0], after.ranks, tolerance)
     result = Result(Verdict.MATCH, before=befores, after=afters)
     result.aligned = [f"nothing: {SEEDS} seeds of each program, with their own samples and random numbers"]
     curves = [[value for step in one.steps for value in step.losses if value is not None] for one in befores]
     theirs = [own_curve(ranks) for ranks in afters]
     result.steps = min(map(len, [*curves, *theirs]))
-    if result.steps < 4:
-        result.verdict, result.reason = Verdict.INCONCLUSIVE, "fewer than four losses were seen"
-        return result
-    result.differences, result.compared = spread(curves, theirs)
-    result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
+    outside, result.compared = spread(curves, theirs)
+    result.compared += _compared_as_is(befores)
+    result.notes = _unnumbered(befores[0])
+    by_seed = {
+        it.what for other in befores[1:] for it in compare.law(befores[0], [other], tolerance)
+    }  # the original's own runs differ in it
+    result.differences = strict and [it for it in loose if it.what not in by_seed - {"start"}] + outside
+    if result.differences:
+        result.verdict = Verdict.DIFFERS
+    elif strict:
+        result.verdict, result.reason = Verdict.INCONCLUSIVE, _AS_IS
+        result.notes.append(
+            f"what differs first, as other samples or random numbers make it: {where(strict[0])}: {strict[0].detail}"
+        )
     return result
+
+
+def _compared_as_is(befores: Sequence[Notes]) -> list[tuple[str, str]]:
+    """What is the same whatever is drawn."""
+    first = befores[0]
+    sizes = sorted({size for one in first.training for p in range(one.handed) if (size := one.own_size(p))})
+    rates = sorted({rate for step in first.steps for rate in step.rates}, reverse=True)
+    return [
+        (
+            "global batches",
+            ", ".join(map(str, sizes[:6])) + " samples" if sizes else "their samples have no numbers",
+        ),
+        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])),
+        (
+            "also",
+            "parameters before the first step, options of the optimizers, numbers of steps and losses, "
+            "lengths and reshuffling of epochs, keys and times of checkpoints, files",
+        ),
+    ]
 
 
 def own_curve(ranks: Sequence[Notes]) -> list[float]:
