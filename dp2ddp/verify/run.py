@@ -180,7 +180,8 @@ class Bench:
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }
-        hidden = {} if request.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
+        shown = request.device == "cuda" or not torch.cuda.is_available()  # else there is nothing to hide
+        hidden = {} if shown else {"CUDA_VISIBLE_DEVICES": ""}
         if self.is_real:
             hidden["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(request.processes)))
         base = environment(**variable(settings), **hidden)
