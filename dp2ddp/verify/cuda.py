@@ -267,10 +267,18 @@ def _tell_devices(gpus: int) -> None:
 
     torch.Tensor.device = property(_for_scripts(device, where))
     torch.Tensor.get_device = _for_scripts(lambda _: 0, number)
+    torch.Tensor.is_cpu = property(_for_scripts(False, torch._C.TensorBase.is_cpu.__get__))
+    typed = torch.Tensor.type
+    torch.Tensor.type = _for_scripts(lambda *args, **kwargs: _type_of_gpu(typed(*args, **kwargs)), typed)
     of_rank = runtime.device
     runtime.device = functools.wraps(of_rank)(
         lambda: every[runtime.get_local_rank() % gpus] if of_rank().type == "cpu" else of_rank()
     )
+
+
+def _type_of_gpu(found: Any) -> Any:
+    """The name of a tensor's type, where that was asked for."""
+    return found.replace("torch.", "torch.cuda.", 1) if isinstance(found, str) else found
 
 
 def _pretend_accelerator(gpus: int) -> None:
