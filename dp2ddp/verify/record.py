@@ -16,6 +16,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
+    module     the script's dotted name, if it is started by that
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
 """
 
@@ -290,6 +291,17 @@ def _moved(path: str, root: str, work: str) -> str:
     return work + path.removeprefix(root) if within else path
 
 
+def _start(script: str, module: str | None) -> None:
+    """Run a script, by its dotted name if it has to be."""
+    if not module:
+        runpy.run_path(script, run_name="__main__")
+        return
+    path = Path(script).resolve()
+    above = module.count(".") + (path.name == "__main__.py")
+    sys.path[0] = str(path.parents[above])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 def main() -> None:
     """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
     script = sys.argv[1]
@@ -311,7 +323,7 @@ def main() -> None:
         return
     process = os.getpid()
     try:
-        runpy.run_path(script, run_name="__main__")
+        _start(script, settings.get("module"))
     except Done:
         pass
     except BaseException as error:

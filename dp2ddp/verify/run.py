@@ -44,6 +44,14 @@ _WAITED = (
 )
 """What a process says that waited for another one."""
 _NOT_THEIRS = re.compile(r'File "(?:<frozen |.*/(?:torch|dp2ddp/verify)/)')
+_NOT_THERE = (
+    "FileNotFoundError",
+    "NotADirectoryError",
+    "URLError",
+    "HTTPError",
+    "ConnectionError",
+    "OSError",
+)
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
 
@@ -58,6 +66,9 @@ class Request:
         start: the folder in it that they are started in.
         overlay: contents that files of the converted program's copy get.
         mended: those that files of the original's copy get, which does not run as it is.
+        originals: those that they get where the folder has the converted program.
+        added: files that both copies get: what an installer would write.
+        modules: the dotted names of the scripts, where they are started by these.
         processes: how many, and how many replicas.
         steps: optimizer steps.
         device: "cpu" or "cuda".
@@ -76,6 +87,9 @@ class Request:
     start: Path = Path()
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
     mended: Mapping[Path, bytes] = field(default_factory=dict)
+    originals: Mapping[Path, bytes] = field(default_factory=dict)
+    added: Mapping[Path, bytes] = field(default_factory=dict)
+    modules: tuple[str, str] = ("", "")
     processes: int = 2
     steps: int = 20
     device: str = "cpu"
@@ -147,16 +161,20 @@ class Bench:
 
     def run_after(self, seeds: int | None = None) -> Run:
         """The converted program, on as many processes as are wanted."""
-        what = f"the converted program on {self.request.processes} processes"
-        return self._run(self.request.after, what, self.request.processes, self.request.overlay, seeds=seeds)
+        request = self.request
+        what = f"the converted program on {request.processes} processes"
+        more = {"seeds": seeds, "module": request.modules[1]}
+        return self._run(request.after, what, request.processes, request.overlay, **more)
 
     def run_before(self, plan: Path | None = None, seeds: int | None = None) -> Run:
         """The original, on as many replicas."""
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
             settings["plan"] = str(plan)
+        settings |= {"seeds": seeds, "module": self.request.modules[0]}
         what = f"the original on {self.request.processes} replicas"
-        return self._run(self.request.before, what, 1, self.request.mended, seeds=seeds, **settings)
+        overlay = {**self.request.originals, **self.request.mended}
+        return self._run(self.request.before, what, 1, overlay, **settings)
 
     def _run(
         self, script: Path, what: str, processes: int, overlay: Mapping[Path, bytes], **more: Any
@@ -167,6 +185,8 @@ class Bench:
         place = self.folder / f"run{self.count}"
         work = place / (request.root.name or "root")
         mirror(request.root, work, overlay)
+        for path, text in request.added.items():
+            (work / path.relative_to(request.root)).write_bytes(text)
         link_neighbours(request.root, place)
         start = work / request.start
         settings = {
@@ -243,7 +263,8 @@ def _end_of(run: Run, notes: Notes) -> str:
     """How a rank has ended, in words."""
     error = notes.error
     if not _exits(notes):
-        return f"{error['kind']}: {error['text']}"
+        first = error["text"].strip().partition("\n")[0]
+        return f"{error['kind']}: {first.rstrip(':')}"
     said = run.last_lines.get(notes.rank, "")
     code = f"exit code {error['code']}"
     return error["text"] if not isinstance(error["code"], int) else f"{said} ({code})" if said else code
@@ -270,7 +291,7 @@ def _aligned(bench: Bench) -> Result:
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     before = bench.run_before(plan)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
-    reason = _why_not(before)
+    reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
         return result
@@ -310,7 +331,7 @@ def _may_be_rounding(first: Difference, request: Request) -> bool:
     )
 
 
-def _why_not(before: Run) -> str:
+def _why_not(before: Run, request: Request) -> str:
     """Why there is nothing to compare with."""
     if before.ended.stopped:
         return f"the original hangs: {before.ended.stopped}"
@@ -318,9 +339,26 @@ def _why_not(before: Run) -> str:
         first = next((one for one in before.ranks if one.error), None)
         return (
             f"the original ends: {_end_of(before, first) if first else f'exit code {before.ended.codes[0]}'}"
+            f"{_advice(before, first, request)}"
         )
     if not before.ranks or not before.ranks[0].steps:
         return "the original makes no optimizer step: nothing to compare"
+    return ""
+
+
+def _advice(before: Run, ended: Notes | None, request: Request) -> str:
+    """What to add to the command, as an original's end shows it."""
+    if ended is None:
+        return ""
+    trace, kind = ended.error["trace"], ended.error["kind"]
+    if kind == "SystemExit" and ended.error["code"] == 2:
+        return "; what the program is given stands after --: dp2ddp verify … -- ARGUMENTS"
+    if re.search(r'File ".*/torchvision/datasets/', trace) and not request.synthetic:
+        return (
+            "; its data are not there: add --synthetic, which puts small ones in the place of torchvision's"
+        )
+    if kind in _NOT_THERE and not request.prepare:
+        return "; what it reads is not there: --prepare FILE runs a file of yours first, which replaces it"
     return ""
 
 
@@ -518,7 +556,7 @@ def _as_is(bench: Bench) -> Result:
     loose: list[Difference] = []
     for seeds in range(SEEDS):
         before = bench.run_before(seeds=seeds)
-        reason = _why_not(before)
+        reason = _why_not(before, request)
         if reason:
             return Result(Verdict.INCONCLUSIVE, reason, errors=before.errors)
         befores.append(before.ranks[0])
