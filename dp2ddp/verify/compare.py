@@ -274,7 +274,11 @@ def _other_count(one: Step, others: Sequence[Step]) -> Difference | None:
 def _settings(optimizer: Optimizer, one: Step, others: Sequence[Step]) -> Iterator[Difference]:
     """Learning rates and the other options of a step, and what it does not train."""
     at = one.number
-    if any(not _alike(one.rates, other.rates) for other in others):
+    groups = next((len(it.options) for it in others if len(it.options) != len(one.options)), None)
+    if groups is not None:
+        detail = f"{groups} groups of parameters, before {len(one.options)}"
+        yield Difference(at, "options", detail, "options")
+    elif any(not _alike(one.rates, other.rates) for other in others):
         rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
         yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
     for other in others:
@@ -284,9 +288,7 @@ def _settings(optimizer: Optimizer, one: Step, others: Sequence[Step]) -> Iterat
             for name in sorted(mine.keys() & theirs.keys() - {"lr"})
             if not _same_option(mine[name], theirs[name])
         ]
-        if len(one.options) != len(other.options):
-            found = [f"{len(other.options)} groups of parameters, before {len(one.options)}"]
-        if found:
+        if found and groups is None:
             yield Difference(at, "options", found[0], "options")
             break
     for rank, other in enumerate(others):

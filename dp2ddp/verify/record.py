@@ -84,6 +84,8 @@ class Recorder:
     def patch(self) -> None:
         """Put the notes into torch, and make the changes that the settings ask for."""
         settings = self.settings
+        if settings.get("steps"):  # a script may draw its seed: the same one in the original and on rank 0
+            draws.begin(1000 * (settings.get("seeds") or 0) + _started_as())
         if settings.get("seeds") is not None:
             draws.shift_seeds(settings["seeds"])
         if settings.get("float64"):

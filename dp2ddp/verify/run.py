@@ -427,6 +427,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
+        "Python's and numpy's generators, before the programs seed them: alike in the original and on rank 0",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]
