@@ -17,17 +17,28 @@ from dp2ddp.carry import Carried, Request, carry
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
-from dp2ddp.facts import Facts, Tier, Unused, Wrap
+from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
-from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, load, read
+from dp2ddp.source import (
+    Installed,
+    Location,
+    Project,
+    SourceFile,
+    Span,
+    Unreadable,
+    dotted,
+    installed,
+    load,
+    read,
+)
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 
 UNREADABLE = "DDP001"
 
-__all__ = ["Conversion", "convert", "convert_paths", "explain"]
+__all__ = ["Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
 
 
 def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None, **options: bool) -> Conversion:
@@ -214,6 +225,7 @@ def _script(
         for loader in facts.loaders
         if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }
+    proof = next((it for it in facts.proofs if it.program == start.program), Proof(start.program))
     return Script(
         path=start.program,
         reaches=start.reaches,
@@ -228,19 +240,29 @@ def _script(
         blockers=sum(finding.severity is Severity.ERROR for finding in own),
         tied=tuple(sorted(group.scripts - {start.program})),
         ties=group.ties,
+        wraps=tuple(_at(path, line) for path, line in proof.wraps),
+        synthetic=proof.synthetic,
+        arguments=proof.arguments,
     )
 
 
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
-    itself = path.name == "__main__.py"
-    if not itself and not any(item.level for item in project.files[path].imports):
+    if not _is_relative(project.files[path]):
         return ""
-    names, folder = [] if itself else [path.stem], path.parent
-    while folder / "__init__.py" in project.files:
-        names.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(names)) if len(names) > (not itself) else ""
+    name = dotted(path, project.files)
+    return name if "." in name or path.name == "__main__.py" else ""
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a script on the disk that ``-m`` has to start; empty if its path does."""
+    file = load(path, path.read_bytes())
+    name = dotted(path) if isinstance(file, SourceFile) and _is_relative(file) else ""
+    return name if "." in name or path.name == "__main__.py" else ""
+
+
+def _is_relative(file: SourceFile) -> bool:
+    return file.path.name == "__main__.py" or any(item.level for item in file.imports)
 
 
 def _at(path: Path, line: int | None) -> Location:

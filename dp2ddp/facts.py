@@ -496,6 +496,19 @@ class Unused(Obstacle):
 
 
 @dataclass(frozen=True)
+class Proof:
+    """What ``verify`` has to be told to run a program: ``arguments`` of its own, and whether data are to be replaced.
+
+    ``wraps``: the files and lines in which its models are wrapped.
+    """
+
+    program: Path
+    synthetic: bool = False
+    arguments: tuple[str, ...] = ()
+    wraps: tuple[tuple[Path, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project.
 
@@ -528,12 +541,15 @@ class Facts:
     outdated: tuple[Outdated, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     beside: frozenset[Path] = frozenset()
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
         groups = (
-            getattr(self, name) for name in self.__dataclass_fields__ if name not in ("lines", "beside")
+            getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("lines", "beside", "proofs")
         )
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
 

@@ -13,7 +13,7 @@ import re
 import shlex
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
 from pathlib import Path
@@ -753,6 +753,42 @@ def _declaring(path: Path) -> list[Path]:
         if found := [folder / name for name in entrypoints.FILES if _is_file(folder / name)]:
             return found
     return []
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A program that installing a project makes: where it would lie, what it says, and the file that it calls."""
+
+    path: Path
+    text: str
+    module: Path
+
+
+def installed(path: Path) -> Installed | None:
+    """The program of this name that the project in the path's folder declares, if no file has it."""
+    for file in _declaring(path):
+        try:
+            points = entrypoints.declared(file.name, file.read_text(encoding="utf-8")).points
+        except (OSError, ValueError):
+            continue
+        for point in points:
+            place = _place(file.parent, point.module)
+            if point.name == path.name and place is not None:
+                return Installed(place[0] / f"<{point.name}>", point.program, place[1])
+    return None
+
+
+def dotted(path: Path, packages: Container[Path] | None = None) -> str:
+    """A file's dotted name from where its packages start.
+
+    Args:
+        packages: the known ``__init__.py``; None: those on the disk.
+    """
+    names, folder = [] if path.name == "__main__.py" else [path.stem], path.parent
+    while (folder / "__init__.py").is_file() if packages is None else folder / "__init__.py" in packages:
+        names.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(names))
 
 
 def _place(folder: Path, module: str) -> tuple[Path, Path] | None:

@@ -77,6 +77,12 @@ SAVE = 'torch.save(model.state_dict(), "model.pt")'
 WRAP = "model = ddp.DistributedDataParallel(net)"
 NET = "net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))"
 OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+STEP = "        optimizer.step()\n"
+SCHEDULE = "\nschedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)"
+CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 0.05)\n"
+TWO_OPTIMIZERS = """\
+optimizer = torch.optim.SGD(net[0].parameters(), lr=0.1)
+second = torch.optim.SGD(net[1:].parameters(), lr=0.1)"""
 SAMPLED = "sampler=sampler)"
 TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
 WEIGHED = "loss = F.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 7.0]))"
@@ -382,9 +388,104 @@ WRONG = {
     "the optimizer has other options": Pair(
         after=(("lr=0.1", "lr=0.1, weight_decay=0.01"),),
         step=1,
-        what="parameter",
-        cause="optimizer",
+        what="options",
+        cause="options",
+    ),
+    "the learning rate is three times as large": Pair(
+        after=(("lr=0.1", "lr=0.3"),), step=1, what="learning rate", cause="learning rate"
+    ),
+    "the global batch is twice as large": Pair(
+        after=(("local_batch_size(16)", "local_batch_size(32)"),),
+        step=1,
+        what="global batch",
+        cause="batch size",
+    ),
+    "a schedule runs after every batch": Pair(
+        before=(
+            (OPTIMIZER, OPTIMIZER + SCHEDULE),
+            ("    model.eval()", "    schedule.step()\n    model.eval()"),
+        ),
+        after=((OPTIMIZER, OPTIMIZER + SCHEDULE), (STEP, STEP + "        schedule.step()\n")),
+        step=2,
+        what="learning rate",
+        cause="learning rate",
+    ),
+    "weight decay is lost": Pair(
+        before=(("lr=0.1", "lr=0.1, weight_decay=1e-6"),), step=1, what="options", cause="options"
+    ),
+    "parameters lose their own group": Pair(
+        before=(
+            (
+                "SGD(model.parameters()",
+                'SGD([{"params": net[0].parameters()}, {"params": [*net[1:].parameters()]}]',
+            ),
+        ),
+        step=1,
+        what="options",
+        cause="options",
+    ),
+    "a layer is frozen": Pair(
+        after=((NET, NET + "\nnet[3].bias.requires_grad_(False)"),),
+        step=1,
+        what="gradient",
+        cause="gradient",
+        tensor="Sequential.3.bias",
+    ),
+    "a step is skipped": Pair(
+        after=(
+            ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+            (STEP, "        if place != 1:\n    " + STEP),
+        ),
+        step=2,
+        what="number of losses",
+        cause="decision",
+    ),
+    "a batch is skipped": Pair(
+        after=(
+            ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+            (
+                "        optimizer.zero_grad()",
+                "        if place == 1:\n            continue\n        optimizer.zero_grad()",
+            ),
+        ),
+        step=2,
+        what="loss",
+        cause="buffers",
+    ),
+    "a layer keeps other averages": Pair(
+        after=(("nn.BatchNorm1d(16)", "nn.BatchNorm1d(16, momentum=0.2)"),),
+        step=1,
+        what="buffer",
+        cause="buffers",
+        tensor="Sequential.1.running_mean",
+    ),
+    "gradients are clipped elsewhere": Pair(
+        both=((STEP, CLIP + STEP),),
+        after=(("0.05)", "0.06)"),),
+        step=1,
+        what="gradient",
+        cause="gradient",
         tensor="Sequential.0.weight",
+    ),
+    "a second optimizer is not stepped": Pair(
+        both=((OPTIMIZER, TWO_OPTIMIZERS),),
+        before=((STEP, STEP + "        second.step()\n"),),
+        step=2,
+        what="number of steps",
+        cause="steps",
+    ),
+    "more is dropped": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        after=(("Dropout(0.5)", "Dropout(0.6)"),),
+        step=1,
+        what="loss",
+        cause="whole-batch loss",
+    ),
+    "a checkpoint is a dictionary of another kind": Pair(
+        after=(("model.module.state_dict()", '{"model": model.module.state_dict()}'),),
+        step=4,
+        what="checkpoint",
+        cause="checkpoint keys",
     ),
     "the model begins elsewhere": Pair(
         after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),

@@ -29,6 +29,7 @@ from dp2ddp.analyse import (
     outdated,
     parallel,
     precision,
+    proofs,
     questions,
     reports,
 )
@@ -126,6 +127,7 @@ def analyse(linked: Linked) -> Facts:
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),
+        proofs=tuple(proofs.collect(context, (start.program for start in starts), wrapped)),
         outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),

@@ -2,14 +2,22 @@
 
 from __future__ import annotations
 
+import importlib
 import random
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+
+
+def begin(number: int) -> None:
+    """Seed what no script has seeded: Python's generator and numpy's, which begin otherwise in every process."""
+    random.seed(number)
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("numpy").random.seed(number)
 
 
 def states() -> tuple[Any, ...]:

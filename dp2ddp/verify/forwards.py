@@ -45,6 +45,7 @@ class Forwards:
         # of the thread that looks: replicas may run in several
         self._stack: ContextVar[tuple[tuple[nn.Module, Any], ...]] = ContextVar("running", default=())
         self._said: set[str] = set()
+        self._told: set[tuple[str, bool]] = set()
 
     def patch(self) -> None:
         """Hook into every call of a module."""
@@ -58,6 +59,8 @@ class Forwards:
         DistributedDataParallel.__init__ = noted
         for kind in {nn.DataParallel, Played}:
             kind.forward = self._entering(kind.forward)
+        for module in (nn.parallel, sys.modules["torch.nn.parallel.parallel_apply"]):
+            module.parallel_apply = self._applying(module.parallel_apply)
         hooks.register_module_forward_pre_hook(self._begin)
         hooks.register_module_forward_hook(self._end, always_call=True)
 
@@ -84,12 +87,29 @@ class Forwards:
 
         return noted
 
+    def _applying(self, apply: Any) -> Any:
+        """torch's parallel_apply, noted where a program calls it itself."""
+
+        @functools.wraps(apply)
+        def noted(modules: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(modules) > 1:
+                self._note_wrapped(type(modules[0]).__name__)
+            return apply(modules, *args, **kwargs)
+
+        return noted
+
+    def _note_wrapped(self, module: str) -> None:
+        trains = torch.is_grad_enabled()
+        if (module, trains) not in self._told:
+            self._told.add((module, trains))
+            self.journal.add("wrapped", module=module, trains=trains)
+
     def _enter(self, wrapper: Any) -> None:
         inner = wrapper.module
         if any(isinstance(one, self._kinds) and one.module is inner for one, _ in self._running):
             return  # a wrapper in a wrapper
+        self._note_wrapped(type(inner).__name__)
         if self._number(inner) is None:
-            self.journal.add("wrapped", module=type(inner).__name__)
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1
         if isinstance(wrapper, nn.DataParallel) and not isinstance(wrapper, Played):

@@ -44,6 +44,11 @@ class Pass:
         own = self.own[place]
         return len(own) if isinstance(own, list) else own
 
+    def dealt(self, place: int) -> list[Any] | None:
+        """A batch's samples as the script's own sampler dealt them, where they have numbers."""
+        own = self.own[place]
+        return own if isinstance(own, list) else self.drawn[place]
+
 
 @dataclass
 class Optimizer:
@@ -56,7 +61,6 @@ class Optimizer:
     bare: list[str]
     """The parameters outside of every wrapper."""
     dtype: str
-    options: dict[str, Any]
     digests: list[Digest]
 
 
@@ -75,6 +79,10 @@ class Step:
     digests: list[Digest]
     buffers: dict[str, Digest]
     gathers: bool
+    options: list[dict[str, Any]] = field(default_factory=list)
+    """Of each group of parameters: what it is trained with, and under ``params`` how many there are."""
+    frozen: list[int] = field(default_factory=list)
+    """The places of parameters that are not trained."""
 
 
 @dataclass
@@ -107,6 +115,8 @@ class Notes:
     """Modules that trained past their wrapper: after which step, which, at what line."""
     wrapped: list[str] = field(default_factory=list)
     """The classes of the modules that a wrapper called."""
+    trained_wrapped: bool = False
+    """Whether one of them was called with gradients."""
     collective: str = ""
     """The last one, and where it was called."""
     error: dict[str, Any] | None = None
@@ -225,8 +235,10 @@ class _Reader:
     def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
         self.notes.saves.append(Save(self._now, path or "", keys, values))
 
-    def wrapped(self, module: str) -> None:
-        self.notes.wrapped.append(module)
+    def wrapped(self, module: str, trains: bool) -> None:
+        if module not in self.notes.wrapped:
+            self.notes.wrapped.append(module)
+        self.notes.trained_wrapped |= trains
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))

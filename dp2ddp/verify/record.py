@@ -16,6 +16,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
+    module     the script's dotted name, if it is started by that
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
 """
 
@@ -51,6 +52,7 @@ _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
     "gather_object reduce reduce_scatter scatter scatter_object_list all_to_all _broadcast_coalesced"
 ).split()
+_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 _ADAPTIVE = ("Adam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "Lion", "LAMB", "Lamb")
 
 
@@ -82,6 +84,8 @@ class Recorder:
     def patch(self) -> None:
         """Put the notes into torch, and make the changes that the settings ask for."""
         settings = self.settings
+        if settings.get("steps"):  # a script may draw its seed: the same one in the original and on rank 0
+            draws.begin(1000 * (settings.get("seeds") or 0) + _started_as())
         if settings.get("seeds") is not None:
             draws.shift_seeds(settings["seeds"])
         if settings.get("float64"):
@@ -176,7 +180,6 @@ class Recorder:
                 if id(p) not in wrapped and p.grad is not None
             ],
             dtype=str(parameters[0].dtype) if parameters else "",
-            options={n: v for n, v in optimizer.defaults.items() if isinstance(v, (int, float, str, bool))},
             digests=[digest(parameter) for parameter in parameters],
         )
 
@@ -192,6 +195,8 @@ class Recorder:
             digests=[digest(parameter) for parameter in parameters],
             buffers={name: digest(buffer) for name, buffer in buffers.items()},
             gathers=self.forwards.gathers,
+            options=[_options(group) for group in optimizer.param_groups],
+            frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
         )
         keep = self.settings.get("parameters")
         if keep:
@@ -228,6 +233,16 @@ class Recorder:
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    """What a group of parameters is trained with, and how many there are; not how that is computed."""
+    told = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in group.items()
+        if name not in _IMPLEMENTATION and isinstance(value, (int, float, str, bool, tuple))
+    }
+    return {**told, "params": len(group["params"])}
 
 
 def _looks(loss: torch.Tensor) -> dict[str, Any]:
@@ -278,6 +293,17 @@ def _moved(path: str, root: str, work: str) -> str:
     return work + path.removeprefix(root) if within else path
 
 
+def _start(script: str, module: str | None) -> None:
+    """Run a script, by its dotted name if it has to be."""
+    if not module:
+        runpy.run_path(script, run_name="__main__")
+        return
+    path = Path(script).resolve()
+    above = module.count(".") + (path.name == "__main__.py")
+    sys.path[0] = str(path.parents[above])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 def main() -> None:
     """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
     script = sys.argv[1]
@@ -299,7 +325,7 @@ def main() -> None:
         return
     process = os.getpid()
     try:
-        runpy.run_path(script, run_name="__main__")
+        _start(script, settings.get("module"))
     except Done:
         pass
     except BaseException as error:
