@@ -22,6 +22,7 @@ ORDER = (
     "global batch",
     "order of the samples",
     "length of an epoch",
+    "random numbers",
     "number of losses",
     "loss",
     "gradient",
@@ -44,6 +45,7 @@ def differences(
     found = [
         *batches(before, after),
         *starts(before, after, tolerance),
+        *streams(after),
         *steps(before, after, tolerance),
         *counts(before, after),
         *checkpoints(before, after),
@@ -128,6 +130,36 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
 
 def _hashable(index: Any) -> Any:
     return tuple(index) if isinstance(index, list) else index
+
+
+def streams(after: Sequence[Notes]) -> Iterator[Difference]:
+    """Random numbers that several ranks draw alike for different samples.
+
+    Each kind once. The samples themselves are aligned: what is drawn for them, and by the model, is the original's.
+    """
+    passes = {one.key: one.step for one in after[0].passes}
+    seen: dict[tuple[str, str, str, str], int] = {}
+    said: set[str] = set()
+    for notes in after:
+        for stream in notes.streams:
+            if stream.of == "samples" and not _differ(after, stream.what):
+                continue
+            for name, state in stream.states.items():
+                first = seen.setdefault((stream.of, stream.what, name, state), notes.rank)
+                if first != notes.rank and stream.of not in said:
+                    said.add(stream.of)
+                    drawn = "the data set draws" if stream.of == "samples" else f"{stream.of} draws"
+                    detail = (
+                        f"{drawn} the same numbers on ranks {first} and {notes.rank}, from {name}'s generator"
+                    )
+                    step = passes.get(stream.what, 0) if stream.of == "samples" else stream.step
+                    yield Difference(step + 1, "random numbers", detail, "streams")
+
+
+def _differ(after: Sequence[Notes], key: str) -> bool:
+    """Whether ranks draw samples of their own in a pass, and not the same ones."""
+    firsts = [part[0] for part in parts_of(after, key) if part]
+    return not any(notes.gathers for notes in after) and any(it != firsts[0] for it in firsts)
 
 
 # What was computed

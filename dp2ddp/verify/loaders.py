@@ -19,11 +19,16 @@ from dp2ddp.verify import draws
 from dp2ddp.verify.doubles import widened
 from dp2ddp.verify.journal import Journal
 
+WATCHED = 4
+"""Of how many batches of a pass it is noted what their samples draw from."""
+
 
 class Keyed(list):
     """The indices of a batch whose samples draw random numbers by the data set's pass and their own index."""
 
     key: Any = None
+    watched: bool = False
+    """Whether it is to be noted which generators the samples draw from."""
 
 
 @dataclass
@@ -51,6 +56,7 @@ class Loaders:
         steps: tells how many optimizer steps were made.
         limit: of optimizer steps in all; a training pass ends after half of them.
         wide: whether float32 data become float64.
+        rank: tells this process's rank, or that whose worker it is.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Loaders:
         steps: Callable[[], int],
         limit: int | None,
         wide: bool = False,
+        rank: Callable[[], int] = lambda: 0,
     ) -> None:
         self.journal = journal
         self.plan = plan
@@ -68,6 +75,7 @@ class Loaders:
         self.steps = steps
         self.limit = limit
         self.wide = wide
+        self.rank = rank
         self.was_cut = False
         self.evaluated = False
         """Whether an evaluation has drawn since the last training batch."""
@@ -103,7 +111,7 @@ class Loaders:
 
         kind._next_index, kind.__next__, kind._reset = noted_index, noted_batch, noted_reset
         if self.keyed:
-            _key_samples()
+            _key_samples(self._note_draws)
 
     def note_backward(self) -> None:
         """Hear of a backward pass: the loaders whose batches are in use train."""
@@ -150,7 +158,13 @@ class Loaders:
             return index
         keyed = Keyed(drawn if planned is not None else index)
         keyed.key = (current.data, current.ordinal)
+        keyed.watched = len(current.drawn) <= WATCHED
         return keyed if self.keyed else list(keyed)
+
+    def _note_draws(self, index: Keyed, states: dict[str, str]) -> None:
+        (name, length), ordinal = index.key
+        what = f"{name} {length} {ordinal}"
+        self.journal.add_anywhere(self.rank(), "stream", what=what, of="samples", states=states)
 
     def _planned(self, current: Pass) -> list[int] | None:
         if self.plan is None:
@@ -199,19 +213,28 @@ def _stands_in(iterator: Any) -> bool:
     return cut.rank * -(-total // cut.world) >= total
 
 
-def _key_samples() -> None:
-    """Have samples draw their random numbers by their keys, and leave the generators alone."""
+def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
+    """Have samples draw their random numbers by their keys, and leave the generators alone.
+
+    Args:
+        note: is told, of a batch that is watched, which generators its samples would have drawn from in what states.
+    """
     fetched = fetch._MapDatasetFetcher.fetch
 
     def by_key(fetcher: Any, index: Any) -> Any:
         if not isinstance(index, Keyed):
             return fetched(fetcher, index)
         dataset, samples = fetcher.dataset, []
-        with draws.kept():
+        states: dict[str, str] = {}
+        with draws.kept() as before:
             for one in index:
                 draws.seed((index.key, one))
+                watched = draws.Watched(before) if index.watched else None
                 at_once = getattr(dataset, "__getitems__", None)
                 samples.append(at_once([one])[0] if at_once else dataset[one])
+                states |= watched.drawn_from() if watched else {}
+        if states:
+            note(index, states)
         return fetcher.collate_fn(samples)
 
     fetch._MapDatasetFetcher.fetch = by_key

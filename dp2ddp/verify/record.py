@@ -71,7 +71,13 @@ class Recorder:
         plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
         align = bool(settings.get("align"))
         self.loaders = Loaders(
-            self.journal, plan, align, lambda: self.steps, self.limit, bool(settings.get("float64"))
+            self.journal,
+            plan,
+            align,
+            lambda: self.steps,
+            self.limit,
+            bool(settings.get("float64")),
+            current_rank,
         )
         self.forwards = Forwards(self.journal, align, current_rank)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
