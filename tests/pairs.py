@@ -96,6 +96,21 @@ class Noisy(TensorDataset):
 
 
 data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
+DEALS = """
+
+class Deals:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return len(self.sampler)
+
+    def __iter__(self):
+        return iter(self.sampler)
+
+
+"""
+"""A sampler that does not say that it deals each process other samples."""
 DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
 
 PRINT = 'print(f"epoch {epoch}: accuracy {correct / 30:.4f}")'
@@ -206,6 +221,14 @@ RIGHT = {
         ),
     ),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
+    "augmentation in workers": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=((SAMPLED, "sampler=sampler, num_workers=2)"),),
+    ),
+    "augmentation of whole batches": Pair(
+        both=((DATA, AUGMENTED),), after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)"))
+    ),
     "loader workers": Pair(
         both=((DATA, AUGMENTED), ("batch_size=", "num_workers=1, batch_size=")),
     ),
@@ -384,6 +407,28 @@ WRONG = {
         what="parameter",
         cause="optimizer",
         tensor="Sequential.0.weight",
+    ),
+    "every process augments alike": Pair(
+        both=((DATA, AUGMENTED),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler))")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process's workers augment alike": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler), num_workers=2)")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process drops out alike": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        after=((WRAP, TORCHS),),
+        step=1,
+        what="random numbers",
+        cause="streams",
     ),
     "the model begins elsewhere": Pair(
         after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),
