@@ -7,21 +7,23 @@ the data set itself draws from such: every rank would give its samples the same 
   generators are sent apart by rank;
 - without workers, what an epoch draws comes from a stream of this rank's own.
 
+The same holds of generators that the data set holds (``self.rng``), its transforms', say.
+
 Rank 0's workers draw what they drew. Loaders that are not divided are left alone: all ranks draw the same of them.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, get_worker_info
 
-from . import local_random, ranks, streams
+from . import held, local_random, ranks, streams
 
 _CPU = torch.device("cpu")
 
@@ -59,10 +61,13 @@ def with_own_numbers(loader: Any, make: Callable[[], Any]) -> Any:
     Args:
         loader: one that is divided, with a seed of its workers that is this rank's own.
     """
-    with lending(loader, {"worker_init_fn": _SentApart(loader.worker_init_fn, ranks.get_rank())}):
+    with lending(
+        loader, {"worker_init_fn": _SentApart(loader.worker_init_fn, loader.collate_fn, ranks.get_rank())}
+    ):
         iterator = make()
     if loader.num_workers == 0:
-        iterator._dataset_fetcher = _Fetching(iterator._dataset_fetcher, iterator._base_seed)
+        own = held.generators(loader.dataset, loader.collate_fn)
+        iterator._dataset_fetcher = _Fetching(iterator._dataset_fetcher, iterator._base_seed, own)
     return iterator
 
 
@@ -85,16 +90,35 @@ class _Fetching:
     Args:
         fetcher: torch's.
         seed: of the epoch.
+        generators: that the data set holds: they draw for samples, too.
     """
 
-    def __init__(self, fetcher: Any, seed: int) -> None:
+    def __init__(self, fetcher: Any, seed: int, generators: Sequence[held.Held]) -> None:
         self._fetcher = fetcher
         self._stream = local_random.LocalStream("samples", seed=seed)
+        self._generators = generators
+        self._states: list[Any] = []
+        with self._kept():
+            for generator in generators:
+                generator.send_apart(local_random.seed_of(seed))
 
     def fetch(self, index: Any) -> Any:
         """As torch's."""
-        with self._stream.drawn(_CPU):
+        with self._stream.drawn(_CPU), self._kept():
             return self._fetcher.fetch(index)
+
+    @contextmanager
+    def _kept(self) -> Iterator[None]:
+        """Leave the data set's generators as they are, but for what is done within such blocks."""
+        before = [it.get() for it in self._generators]
+        for generator, state in zip(self._generators, self._states, strict=False):
+            generator.set(state)
+        try:
+            yield
+        finally:
+            self._states = [it.get() for it in self._generators]
+            for generator, state in zip(self._generators, before, strict=True):
+                generator.set(state)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.__dict__["_fetcher"], name)
@@ -106,10 +130,12 @@ class _SentApart:
 
     Args:
         begin: the program's own ``worker_init_fn``.
+        collate: the loader's; torch hands it to the worker by itself.
         rank: whose worker it is.
     """
 
     begin: Callable[[int], Any] | None
+    collate: Any
     rank: int
 
     def __call__(self, worker: int) -> None:
@@ -117,3 +143,5 @@ class _SentApart:
             self.begin(worker)
         if self.rank:
             streams.set_states(streams.sent_apart(self.rank))
+            for generator in held.generators(get_worker_info().dataset, self.collate):
+                generator.send_apart(self.rank)
