@@ -96,6 +96,24 @@ class Noisy(TensorDataset):
 
 
 data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
+NOISY = (
+    ("import torch\n", "import numpy\nimport torch\n"),
+    ("torch.manual_seed(3)\n", "torch.manual_seed(3)\nnumpy.random.seed(3)\n"),
+    (
+        "        optimizer.zero_grad()\n",
+        "        optimizer.zero_grad()\n"
+        "        inputs = inputs + 0.5 * torch.randn_like(inputs) + numpy.random.rand()\n"
+        "        inputs[:, 0] += torch.from_numpy(numpy.random.rand(len(inputs))).to(inputs)\n"
+        "        more = torch.empty(len(inputs), 8)\n"
+        "        more.uniform_(0, 1)\n"
+        "        inputs = inputs * more\n",
+    ),
+)
+NOISY_AFTER = (
+    ("torch.randn_like(inputs)", "ddp.local_random(torch.randn_like)(inputs)"),
+    ("numpy.random.rand(len", "ddp.local_random(numpy.random.rand)(len"),
+    ("more.uniform_(", "ddp.local_random(more.uniform_)("),
+)
 DEALS = """
 
 class Deals:
@@ -221,6 +239,19 @@ RIGHT = {
         ),
     ),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
+    "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
+    "noise in the loop, for parts that differ in size": Pair(
+        both=NOISY,
+        before=(("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),),
+        after=(
+            *NOISY_AFTER,
+            (
+                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+                "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
+            ),
+            ("    sampler.set_epoch(epoch)\n", ""),
+        ),
+    ),
     "augmentation in workers": Pair(
         both=((DATA, AUGMENTED),),
         before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
@@ -408,6 +439,7 @@ WRONG = {
         cause="optimizer",
         tensor="Sequential.0.weight",
     ),
+    "every process draws the same noise in the loop": Pair(both=NOISY, step=1, what="loss", cause="streams"),
     "every process augments alike": Pair(
         both=((DATA, AUGMENTED),),
         after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler))")),

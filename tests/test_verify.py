@@ -60,8 +60,10 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
     originals: dict[tuple[object, ...], Run] = {}
     run_before = Bench.run_before
 
-    def once(bench: Bench, plan: Path) -> Run:
+    def once(bench: Bench, plan: Path, **noise: Path) -> Run:
         """An original that several pairs have, with the same batches."""
+        if noise:
+            return run_before(bench, plan, **noise)
         key = bench.request.before.read_text(), bench.request.float64, plan.read_text()
         if key not in originals:
             originals[key] = run_before(bench, plan)

@@ -120,6 +120,10 @@ class Forwards:
     def _running(self) -> tuple[tuple[nn.Module, Any], ...]:
         return self._stack.get()
 
+    def runs_wrapped(self) -> bool:
+        """Whether a wrapped model runs."""
+        return any(isinstance(one, self._kinds) for one, _ in self._running)
+
     def _replica(self) -> int:
         return reference.running.get() or self.rank()
 

@@ -79,6 +79,8 @@ class Loaders:
         self.was_cut = False
         self.evaluated = False
         """Whether an evaluation has drawn since the last training batch."""
+        self.on_batch: Callable[[], object] = lambda: None
+        """Called before a batch is handed out."""
         self._passes: list[Pass] = []
         self._ordinals: Counter[tuple[str, int | None]] = Counter()
 
@@ -121,6 +123,18 @@ class Loaders:
                 one.trains = True
                 self.journal.add("training", number=one.number)
             one.in_use = False
+
+    def handed(self) -> int:
+        """How many batches were handed out so far."""
+        return sum(one.handed for one in self._passes)
+
+    def rows(self) -> int:
+        """How many samples the last training batch had; 0 where that is not known."""
+        last = self._passes[-1] if self._passes else None
+        drawn = (
+            last.drawn[last.handed - 1] if last is not None and 0 < last.handed <= len(last.drawn) else None
+        )
+        return len(drawn or ())
 
     def _pass_of(self, iterator: Any) -> Pass:
         if getattr(iterator, "verify_pass", None) is None:
@@ -175,6 +189,7 @@ class Loaders:
         return [tuple(one) if isinstance(one, list) else one for one in batches[len(current.drawn)]]
 
     def _hand(self, current: Pass) -> None:
+        self.on_batch()
         current.in_use = torch.is_grad_enabled()
         if not current.trains and (current.handed or not current.in_use):
             self.evaluated = True

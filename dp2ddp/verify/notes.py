@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 Digest = list[float] | None
+LOOP = "the loop"
+"""Of streams: what draws outside of models and data sets."""
 
 
 @dataclass
@@ -95,7 +97,7 @@ class Stream:
     what: str
     """A pass, or the number of a wrapped model and that of its forward: of the same name on other ranks."""
     of: str
-    """"samples", or the class of the model."""
+    """"samples", the class of the model, or ``LOOP``."""
     step: int
     states: dict[str, str]
 
