@@ -136,7 +136,7 @@ def analyse(linked: Linked) -> Facts:
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *noise.obstacles(),
-            *metrics.obstacles(context, batch_loops, trained),
+            *metrics.obstacles(context, batch_loops),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context),
