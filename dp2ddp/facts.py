@@ -265,6 +265,14 @@ class Scaled(Fact):
 
 
 @dataclass(frozen=True)
+class Draw(Fact):
+    """Random numbers that the training loop draws for the samples of a batch, by a ``function``."""
+
+    function: Anchor
+    what: str
+
+
+@dataclass(frozen=True)
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
@@ -535,6 +543,7 @@ class Facts:
     agreements: tuple[Agreement, ...] = ()
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
+    draws: tuple[Draw, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
     groups: tuple[OwnGroup, ...] = ()

@@ -102,6 +102,39 @@ class Noisy(TensorDataset):
 
 
 data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
+NOISY = (
+    ("import torch\n", "import numpy\nimport torch\n"),
+    ("torch.manual_seed(3)\n", "torch.manual_seed(3)\nnumpy.random.seed(3)\n"),
+    (
+        "        optimizer.zero_grad()\n",
+        "        optimizer.zero_grad()\n"
+        "        inputs = inputs + 0.5 * torch.randn_like(inputs) + numpy.random.rand()\n"
+        "        inputs[:, 0] += torch.from_numpy(numpy.random.rand(len(inputs))).to(inputs)\n"
+        "        more = torch.empty(len(inputs), 8)\n"
+        "        more.uniform_(0, 1)\n"
+        "        inputs = inputs * more\n",
+    ),
+)
+NOISY_AFTER = (
+    ("torch.randn_like(inputs)", "ddp.local_random(torch.randn_like)(inputs)"),
+    ("numpy.random.rand(len", "ddp.local_random(numpy.random.rand)(len"),
+    ("more.uniform_(", "ddp.local_random(more.uniform_)("),
+)
+DEALS = """
+
+class Deals:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return len(self.sampler)
+
+    def __iter__(self):
+        return iter(self.sampler)
+
+
+"""
+"""A sampler that does not say that it deals each process other samples."""
 DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
 
 PRINT = 'print(f"epoch {epoch}: accuracy {correct / 30:.4f}")'
@@ -212,6 +245,27 @@ RIGHT = {
         ),
     ),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
+    "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
+    "noise in the loop, for parts that differ in size": Pair(
+        both=NOISY,
+        before=(("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),),
+        after=(
+            *NOISY_AFTER,
+            (
+                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+                "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
+            ),
+            ("    sampler.set_epoch(epoch)\n", ""),
+        ),
+    ),
+    "augmentation in workers": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=((SAMPLED, "sampler=sampler, num_workers=2)"),),
+    ),
+    "augmentation of whole batches": Pair(
+        both=((DATA, AUGMENTED),), after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)"))
+    ),
     "loader workers": Pair(
         both=((DATA, AUGMENTED), ("batch_size=", "num_workers=1, batch_size=")),
     ),
@@ -486,6 +540,29 @@ WRONG = {
         step=4,
         what="checkpoint",
         cause="checkpoint keys",
+    ),
+    "every process draws the same noise in the loop": Pair(both=NOISY, step=1, what="loss", cause="streams"),
+    "every process augments alike": Pair(
+        both=((DATA, AUGMENTED),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler))")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process's workers augment alike": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler), num_workers=2)")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process drops out alike": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        after=((WRAP, TORCHS),),
+        step=1,
+        what="random numbers",
+        cause="streams",
     ),
     "the model begins elsewhere": Pair(
         after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),

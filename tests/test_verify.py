@@ -20,8 +20,8 @@ from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
-from dp2ddp.cli import main
 from dp2ddp.analyse.proofs import DATA_SETS
+from dp2ddp.cli import main
 from dp2ddp.convert import convert_paths, mended_paths
 from dp2ddp.emit.text import report as told
 from dp2ddp.verify import contents, outputs, printed
@@ -62,8 +62,10 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
     originals: dict[tuple[object, ...], Run] = {}
     run_before = Bench.run_before
 
-    def once(bench: Bench, plan: Path) -> Run:
+    def once(bench: Bench, plan: Path, **noise: Path) -> Run:
         """An original that several pairs have, with the same batches."""
+        if noise:
+            return run_before(bench, plan, **noise)
         key = bench.request.before.read_text(), bench.request.float64, plan.read_text()
         if key not in originals:
             originals[key] = run_before(bench, plan)

@@ -17,6 +17,7 @@ from dp2ddp.analyse import (
     decisions,
     devices,
     differing,
+    drawing,
     effects,
     entry,
     evaluations,
@@ -102,6 +103,7 @@ def analyse(linked: Linked) -> Facts:
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
+    noise = drawing.Drawing(context, batch_loops, judged.gathers)
     left = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
@@ -124,6 +126,7 @@ def analyse(linked: Linked) -> Facts:
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *left),
+        draws=tuple(noise.facts()),
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),
@@ -134,7 +137,8 @@ def analyse(linked: Linked) -> Facts:
             *models.obstacles(context),
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
-            *metrics.obstacles(context, batch_loops, trained),
+            *noise.obstacles(),
+            *metrics.obstacles(context, batch_loops),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context),

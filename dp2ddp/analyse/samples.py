@@ -1056,12 +1056,11 @@ class Samples:
         """A function of torch, or a method: ``given[0]`` is what it works on."""
         node = call.node
         keywords = {it.arg: it.value for it in node.keywords}
+        of_tensor = bool(given) and isinstance(node.func, ast.Attribute) and node.func.value is given[0]
+        if name in FILLED and not (of_tensor and name[:4] != "new_"):
+            return self._filled(node, frame)
         if not given:
             return Unclear(node)
-        if name in FILLED and not (
-            isinstance(node.func, ast.Attribute) and node.func.value is given[0] and name[:4] != "new_"
-        ):
-            return self._filled(node, frame)
         value = self._value(given[0], frame)
         if isinstance(value, Unclear) or value is Kind.UNKNOWN:
             return value
@@ -1111,11 +1110,27 @@ class Samples:
 
     def _filled(self, node: ast.Call, frame: Frame) -> Value:
         """``torch.zeros(len(inputs), 3)``: rows, where the first size is that of the samples."""
-        sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+        given, limits = self._sized(node)
+        sizes = [size for it in given for size in getattr(it, "elts", [it])]
+        if not all(value in PLAIN for value in self._all(limits, frame)):
+            return Unclear(node)
         values = self._all([it.value if isinstance(it, ast.Starred) else it for it in sizes], frame)
         if values and values[0] in (Kind.COUNT, Kind.SHAPE) and all(it in PLAIN for it in values[1:]):
             return Kind.ROWS
         return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+
+    def _sized(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
+        """What a call that fills a tensor is given as its sizes, and the limits of what it fills it with."""
+        named = [it.value for it in node.keywords if it.arg in ("size", "shape")]
+        limits = [it.value for it in node.keywords if it.arg in ("low", "high", "fill_value")]
+        if getattr(node.func, "attr", "") != "randint":
+            return [*node.args, *named], limits
+        call = self.program.call(node)
+        names = call.names if call is not None else set()
+        first = {"torch.randint": len(node.args) - 1, "numpy.random.randint": 2}
+        place = min((first.get(name, len(node.args)) for name in names), default=len(node.args))
+        place = len(node.args) if named else place
+        return [*node.args[place:], *named], [*node.args[:place], *limits]
 
     def _joined(
         self,

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from . import order, streams
+from .fetching import lending, with_own_numbers
 
 
 def chunk(total: int, rank: int, world: int) -> slice:
@@ -121,8 +122,8 @@ class Indices:
         lent = {"_lent_indices": self}
         if self._seeds is not None:
             lent["generator"] = self._seeds
-        with _lending(loader, lent):
-            iterator = make()
+        with lending(loader, lent):
+            iterator = with_own_numbers(loader, make)
         self._seeds = None
         return iterator
 
@@ -204,7 +205,7 @@ class Samples:
 
     def make(self, loader: Any, make: Callable[[], Any]) -> Any:
         """As ``Indices.make``."""
-        with self._together(loader.generator), _lending(loader, {"collate_fn": self._collate(loader)}):
+        with self._together(loader.generator), lending(loader, {"collate_fn": self._collate(loader)}):
             return make()
 
     def _collate(self, loader: Any) -> _Collate:
@@ -259,16 +260,3 @@ class _Collate:
     def __call__(self, samples: list[Any]) -> tuple[int, bool, Any]:
         own = self.cut(samples)
         return len(samples), own is not None, None if own is None else self.collate(own)
-
-
-@contextmanager
-def _lending(loader: Any, attributes: dict[str, Any]) -> Iterator[None]:
-    """Have ``loader`` show these attributes for a while."""
-    own = {name: loader.__dict__[name] for name in attributes if name in loader.__dict__}
-    loader.__dict__.update(attributes)  # past DataLoader.__setattr__
-    try:
-        yield
-    finally:
-        for name in attributes:
-            del loader.__dict__[name]
-        loader.__dict__.update(own)

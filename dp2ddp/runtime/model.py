@@ -12,12 +12,14 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
@@ -31,9 +33,11 @@ from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
 from . import bypass, compiling, copies, debug, evaluation, parts, ranks, weighing
+from .local_random import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
+_numbers = itertools.count()
 
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
@@ -91,8 +95,19 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._passes = Passes(self)
         self._inside = bypass.Inside()
         self._guards: list[Any] = []
+        self._stream = LocalStream("model", next(_numbers))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._alone:
+            return self._forward_here(*inputs, **kwargs)
+        with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
+            return self._forward_here(*inputs, **kwargs)
+
+    def _is_on_part(self) -> bool:
+        """Whether a forward is on samples of this rank's own; without gradients, all ranks may evaluate the same."""
+        return self.module.training or torch.is_grad_enabled() or evaluation.is_running()
+
+    def _forward_here(self, *inputs: Any, **kwargs: Any) -> Any:
         if evaluation.is_running():
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
@@ -340,7 +355,16 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if self._reduces else self.__dict__.copy()
-        for name in ("process_group", "_passes", "_inside", "_guards", "_untrained", "_seen", "_places"):
+        for name in (
+            "process_group",
+            "_passes",
+            "_inside",
+            "_guards",
+            "_stream",
+            "_untrained",
+            "_seen",
+            "_places",
+        ):
             state.pop(name, None)
         return state
 

@@ -40,6 +40,9 @@ CAUSES = {
     "buffers": "Layers that normalise over the batch see other samples, or their buffers are not those of the first "
     "process: SyncBatchNorm is not DataParallel's BatchNorm, and only rank 0's buffers count.",
     "random": "The samples or the model's random numbers differ: something random that could not be aligned.",
+    "streams": "The processes draw the same random numbers for different samples, where the original draws new ones "
+    "for each: seed the loader's workers and the generators by rank, after the model is made "
+    "(ddp.DistributedDataParallel and loaders with a DistributedSampler do), or draw with ddp.local_random.",
     "decision": "A process decides by a number of its own part (early stopping, a NaN check): let it come from all.",
     "checkpoint keys": "Checkpoints have other keys: save model.module.state_dict(), and take off what other "
     "wrappers add.",

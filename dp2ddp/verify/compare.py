@@ -13,7 +13,19 @@ from itertools import pairwise
 from typing import Any
 
 from dp2ddp.verify import contents
-from dp2ddp.verify.notes import Digest, Notes, Optimizer, Pass, Save, Step, distance, global_batches, parts_of
+from dp2ddp.verify.notes import (
+    LOOP,
+    Digest,
+    Notes,
+    Optimizer,
+    Pass,
+    Save,
+    Step,
+    Stream,
+    distance,
+    global_batches,
+    parts_of,
+)
 from dp2ddp.verify.verdict import Difference, Tolerance
 
 ORDER = (
@@ -22,6 +34,7 @@ ORDER = (
     "global batch",
     "order of the samples",
     "length of an epoch",
+    "random numbers",
     "number of losses",
     "loss",
     "gradient",
@@ -45,6 +58,7 @@ def differences(
     found = [
         *batches(before, after),
         *starts(before, after, tolerance),
+        *streams(after),
         *steps(before, after, tolerance),
         *counts(before, after),
         *checkpoints(before, after),
@@ -147,6 +161,47 @@ def _hashable(index: Any) -> Any:
     return tuple(index) if isinstance(index, list) else index
 
 
+def streams(after: Sequence[Notes]) -> Iterator[Difference]:
+    """Random numbers that several ranks draw alike for different samples, each kind once.
+
+    The samples themselves are aligned: what is drawn for them, and by the model, is the original's.
+    """
+    passes = {one.key: one.step for one in after[0].passes}
+    said: set[str] = set()
+    for stream, name, ranks in _drawn_alike(after):
+        of_samples = stream.of == "samples"
+        if stream.of == LOOP or stream.of in said or (of_samples and not _differ(after, stream.what)):
+            continue
+        said.add(stream.of)
+        drawn = "the data set draws" if of_samples else f"{stream.of} draws"
+        detail = f"{drawn} the same numbers on ranks {ranks[0]} and {ranks[1]}, from {name}'s generator"
+        step = passes.get(stream.what, 0) if of_samples else stream.step
+        yield Difference(step + 1, "random numbers", detail, "streams")
+
+
+def _drawn_alike(after: Sequence[Notes]) -> Iterator[tuple[Stream, str, tuple[int, int]]]:
+    """What two ranks draw from a generator in the same state: what draws, the generator, and the ranks."""
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for notes in after:
+        for stream in notes.streams:
+            for name, state in stream.states.items():
+                first = seen.setdefault((stream.of, stream.what, name, state), notes.rank)
+                if first != notes.rank:
+                    yield stream, name, (first, notes.rank)
+
+
+def _has_shared_noise(after: Sequence[Notes]) -> bool:
+    """Whether the loop draws as many numbers as a part has samples, the same on several ranks."""
+    whole = any(notes.gathers for notes in after)
+    return not whole and any(stream.of == LOOP for stream, _, _ in _drawn_alike(after))
+
+
+def _differ(after: Sequence[Notes], key: str) -> bool:
+    """Whether ranks draw samples of their own in a pass, and not the same ones."""
+    firsts = [part[0] for part in parts_of(after, key) if part]
+    return not any(notes.gathers for notes in after) and any(it != firsts[0] for it in firsts)
+
+
 # What was computed
 
 
@@ -208,7 +263,8 @@ def _step(
         if value is None or not candidates:
             continue
         if not any(_close(value, found, tolerance.losses) for found in candidates):
-            cause = _cause_of_loss(one, others, place, value, buffers is not None)
+            found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
+            cause = "streams" if _has_shared_noise(after) else found_cause
             detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
             yield Difference(at, "loss", detail, cause)
             break

@@ -65,16 +65,19 @@ class Forwards:
         hooks.register_module_forward_hook(self._end, always_call=True)
 
     def _begin(self, module: nn.Module, _inputs: Any) -> None:
-        state, number = None, self._number(module)
+        kept, number = None, self._number(module)
         if isinstance(module, self._kinds):
             self._enter(module)
         elif number is not None and self.pinned:
             state = draws.states()
             learns = _learns(module)
-            draws.seed((number, learns, self._counts[number, learns], self._replica()))
+            count = self._counts[number, learns]
+            draws.seed((number, learns, count, self._replica()))
+            watched = draws.Watched(state) if learns else None
+            kept = state, watched, f"{number} {count}"
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
-        self._stack.set((*self._running, (module, state)))
+        self._stack.set((*self._running, (module, kept)))
 
     def _entering(self, forward: Any) -> Any:
         """DataParallel's forward, noted where it is called by its name, past the hooks."""
@@ -123,9 +126,12 @@ class Forwards:
 
     def _end(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
         while self._running:
-            *outer, (one, state) = self._running
+            *outer, (one, kept) = self._running
             self._stack.set(tuple(outer))
-            if state is not None:
+            if kept is not None:
+                state, watched, what = kept
+                if watched is not None and (drawn := watched.drawn_from()):
+                    self.journal.add("stream", what=what, of=type(one).__name__, states=drawn)
                 draws.restore(state)
             if one is module:
                 break
@@ -133,6 +139,10 @@ class Forwards:
     @property
     def _running(self) -> tuple[tuple[nn.Module, Any], ...]:
         return self._stack.get()
+
+    def runs_wrapped(self) -> bool:
+        """Whether a wrapped model runs."""
+        return any(isinstance(one, self._kinds) for one, _ in self._running)
 
     def _replica(self) -> int:
         return reference.running.get() or self.rank()

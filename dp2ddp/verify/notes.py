@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 Digest = list[float] | None
+LOOP = "the loop"
+"""Of streams: what draws outside of models and data sets."""
 
 
 @dataclass
@@ -96,6 +98,18 @@ class Save:
     """What stands in it, by its path: numbers and words, tensors as their digests."""
 
 
+@dataclass(frozen=True)
+class Stream:
+    """What drew random numbers, and where the generators would have been that it drew from, by their names."""
+
+    what: str
+    """A pass, or the number of a wrapped model and that of its forward: of the same name on other ranks."""
+    of: str
+    """"samples", the class of the model, or ``LOOP``."""
+    step: int
+    states: dict[str, str]
+
+
 @dataclass
 class Notes:
     """What one process did."""
@@ -117,6 +131,8 @@ class Notes:
     """The classes of the modules that a wrapper called."""
     trained_wrapped: bool = False
     """Whether one of them was called with gradients."""
+    streams: list[Stream] = field(default_factory=list)
+    """What random numbers were drawn from."""
     collective: str = ""
     """The last one, and where it was called."""
     error: dict[str, Any] | None = None
@@ -145,7 +161,11 @@ def read(folder: Path) -> list[Notes]:
 def _read(journal: Path) -> Notes:
     notes = Notes(int(journal.stem))
     reader = _Reader(notes)
-    for line in journal.read_text().splitlines():
+    lines = journal.read_text().splitlines()
+    workers = journal.with_suffix(".workers")
+    if workers.exists():
+        lines += workers.read_text().splitlines()
+    for line in lines:
         try:
             event = json.loads(line)
         except ValueError:  # cut off: the process was killed
@@ -239,6 +259,9 @@ class _Reader:
         if module not in self.notes.wrapped:
             self.notes.wrapped.append(module)
         self.notes.trained_wrapped |= trains
+
+    def stream(self, **values: Any) -> None:
+        self.notes.streams.append(Stream(step=self._now, **values))
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))

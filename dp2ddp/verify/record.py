@@ -9,6 +9,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
+    noise      folder of a converted run, whose noise for the samples is to be drawn (see ``noise``)
     plan       file with the training batches to draw instead of the sampler's
     steps      end after so many optimizer steps; loops over training data end after half of them
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
@@ -37,11 +38,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, doubles, draws, reference, synthetic
+from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.loaders import Loaders
+from dp2ddp.verify.notes import LOOP
 from dp2ddp.verify.outputs import Outputs
 
 VARIABLE = "DP2DDP_RECORD"
@@ -73,13 +75,20 @@ class Recorder:
         plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
         align = bool(settings.get("align"))
         self.loaders = Loaders(
-            self.journal, plan, align, lambda: self.steps, self.limit, bool(settings.get("float64"))
+            self.journal,
+            plan,
+            align,
+            lambda: self.steps,
+            self.limit,
+            bool(settings.get("float64")),
+            current_rank,
         )
         self.forwards = Forwards(self.journal, align, current_rank)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer] = []
+        self.noted: noise.Noted | None = None
 
     def patch(self) -> None:
         """Put the notes into torch, and make the changes that the settings ask for."""
@@ -101,8 +110,21 @@ class Recorder:
         self.loaders.patch()
         self.forwards.patch()
         self.outputs.patch()
+        self._align_noise()
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
+
+    def _align_noise(self) -> None:
+        of_loops = self.loaders.handed, self.forwards.runs_wrapped
+        if self.settings.get("noise"):
+            noise.Given(noise.joined(Path(self.settings["noise"])), *of_loops).patch()
+        elif self.settings.get("align") and not self.settings.get("plan"):
+            self.noted = noise.Noted(self._note_alike, self.loaders.rows, *of_loops)
+            self.loaders.on_batch = self.noted.patch
+
+    def _note_alike(self, name: str, value: torch.Tensor, handed: int) -> None:
+        shown = f"{value.shape} {digest(value.double())}"
+        self.journal.add("stream", what=f"{name} after {handed} batches", of=LOOP, states={"torch": shown})
 
     # Backward passes
 
@@ -227,6 +249,8 @@ class Recorder:
         self.journal.on = False
         torch.save({"parameters": self.parameters, "last": last if self.limit else []}, partial)
         partial.replace(self.out / f"{rank}.pt")
+        if self.noted is not None:
+            self.noted.write(self.out, rank)
         self.journal.on = True
         self.journal.add("done", steps=self.steps)
 

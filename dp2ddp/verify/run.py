@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, notes
+from dp2ddp.verify import compare, contents, noise, notes
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
@@ -111,6 +111,8 @@ class Run:
     errors: str
     last_lines: dict[int, str]
     """What each rank said last on standard error."""
+    folder: Path = Path()
+    """Where the ranks wrote down what they did."""
 
     @property
     def failed(self) -> bool:
@@ -166,11 +168,15 @@ class Bench:
         more = {"seeds": seeds, "module": request.modules[1]}
         return self._run(request.after, what, request.processes, request.overlay, **more)
 
-    def run_before(self, plan: Path | None = None, seeds: int | None = None) -> Run:
-        """The original, on as many replicas."""
+    def run_before(
+        self, plan: Path | None = None, seeds: int | None = None, noise: Path | None = None
+    ) -> Run:
+        """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``."""
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
             settings["plan"] = str(plan)
+        if noise is not None:
+            settings["noise"] = str(noise)
         settings |= {"seeds": seeds, "module": self.request.modules[0]}
         what = f"the original on {self.request.processes} replicas"
         overlay = {**self.request.originals, **self.request.mended}
@@ -234,7 +240,7 @@ class Bench:
             return text.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", "")
 
         ended.traces = {rank: local(text) for rank, text in ended.traces.items()}
-        return Run(ranks, ended, local(shown), last_lines)
+        return Run(ranks, ended, local(shown), last_lines, out)
 
     def _device(self) -> str:
         return "cpu" if self.request.device == "cpu" else "cuda:0"
@@ -289,13 +295,18 @@ def _aligned(bench: Bench) -> Result:
         return Result(Verdict.INCONCLUSIVE, reason)
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
-    before = bench.run_before(plan)
+    given = {"noise": after.folder} if noise.joined(after.folder) else {}
+    before = bench.run_before(plan, **given)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
     reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
         return result
     result.aligned = _what_was_aligned(bench)
+    if given:
+        result.aligned.append(
+            "noise that the loop draws for the samples: the original was given what the converted program drew"
+        )
     first, ranks = before.ranks[0], after.ranks
     if after.failed:
         found = [_failure(after)]
