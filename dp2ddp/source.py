@@ -254,12 +254,37 @@ def span_of(node: ast.AST, file: SourceFile) -> Span:
     return Span(start_line, _column(file, start_line, start), end_line, _column(file, end_line, end))
 
 
+class Assign(ast.Assign):
+    """``x: int = 0`` outside of classes: an assignment as any other, with an ``annotation``.
+
+    It has the name of the class that it derives from: ``ast.unparse`` goes by that.
+    """
+
+    _fields = ("targets", "annotation", "value", "type_comment")
+
+
+def _plain(tree: ast.Module) -> ast.Module:
+    """Make annotated assignments plain ones; the body of a class that may be a record has fields, which stay."""
+    for node in ast.walk(tree):
+        fields = isinstance(node, ast.ClassDef) and bool(node.bases or node.decorator_list)
+        for name in () if fields else ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for place, statement in enumerate(block) if isinstance(block, list) else ():
+                if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                    made = Assign([statement.target], statement.annotation, statement.value, None)
+                    block[place] = ast.copy_location(made, statement)
+    return tree
+
+
 def parse(text: str) -> ast.Module:
-    """Parse without showing the warnings that the code would give its own author."""
+    """Parse without showing the warnings that the code would give its own author.
+
+    Annotated assignments come as plain ones (``Assign``), so that nobody reads them otherwise.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(text)
+            return _plain(ast.parse(text))
         except (RecursionError, MemoryError):
             raise SyntaxError("it is nested too deeply") from None
 

@@ -10,6 +10,7 @@ from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
 from dp2ddp.analyse.link import IMPORTING, LOADER, Call, Inst, Values, full_name
 from dp2ddp.analyse.samples import HANDED_ON
+from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -568,9 +569,10 @@ def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
     if isinstance(loop, ast.While):
         tested = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
         for statement in loop.body:
-            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-                if statement.target.id in tested and isinstance(statement.op, ast.Add):
-                    return statement.target
+            change = updated(statement)
+            if change is not None and isinstance(change.target, ast.Name):
+                if change.target.id in tested and isinstance(change.op, ast.Add):
+                    return change.target
     return None
 
 
