@@ -10,7 +10,21 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_of_writer
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Bound, Call, Const, Ext, Made, handed
+from dp2ddp.analyse.link import (
+    APEX_WRAP,
+    DDP_WRAPS,
+    WRAP,
+    Bound,
+    Call,
+    Cls,
+    Const,
+    Ext,
+    Inst,
+    Made,
+    Value,
+    full_name,
+    handed,
+)
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 
@@ -57,12 +71,28 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     ``perhaps``: the wraps that may not happen.
     """
     values = context.program.values(node)
-    bare = (
-        is_shared(context, node)
-        or bool(context.made(values, WRAP) & perhaps)
-        or any(context.module_class(value) for value in values if not context.is_wrapped(frozenset([value])))
-    )
+    others = [it for it in values if not context.is_wrapped(frozenset([it])) and it != Const(None)]
+    if any(_may_have_module(context, it) for it in others):
+        return _state(context, "other", node)
+    bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
     return _state(context, "either" if bare else kind, node)
+
+
+def _may_have_module(context: Context, value: Value) -> bool:
+    """Whether a model that DataParallel does not wrap may have a ``module`` of its own, as averaged ones have."""
+    if isinstance(value, Inst):
+        bases = context.program.bases(value.cls)
+        known = all(isinstance(it, Cls) or _is_layer(full_name(it)) for it in bases)
+        methods = {
+            it for base in bases if isinstance(base, Cls) for it in context.program.scopes[base.scope].names
+        }
+        return not known or "module" in methods | {name for name, _ in context.program.fields(value)}
+    return not _is_layer(full_name(value))
+
+
+def _is_layer(name: str) -> bool:
+    """Whether a full name is that of a model or layer of torch's or torchvision's: they have no ``module``."""
+    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith("torch.nn.parallel.")
 
 
 def _stored(context: Context) -> set[int]:
