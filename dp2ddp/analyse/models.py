@@ -15,6 +15,7 @@ from dp2ddp.analyse.conditions import (
     is_choice,
     is_device,
     is_true,
+    leaves_before,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
 from dp2ddp.analyse.devices import is_gpu
@@ -614,6 +615,11 @@ def _condition(
     ifs: list[tuple[ast.If, ast.AST]] = []
     outermost: ast.If | None = None
     inside: ast.AST = statement
+    if (past := _led_past(context, statement, module)) is not None:
+        return _unclear(
+            f"the model is returned as it is, past its wrap, where `{ast.unparse(past.test)}`",
+            "wrap the model always, or under `torch.cuda.device_count() > 1`",
+        )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
             break
@@ -666,6 +672,20 @@ def _condition(
     if len(ifs) > 1:
         return _nested(context, ifs, statement)
     return _movable(context, condition, statement, module)
+
+
+def _led_past(context: Context, statement: ast.stmt, module: ast.expr) -> ast.If | None:
+    """``if count < 2: return model`` before a wrap."""
+    program = context.program
+    bare = program.values(module)
+    for inside in (statement, *program.ancestors(statement)):
+        if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return None
+        for before in leaves_before(context, inside) if isinstance(inside, ast.stmt) else ():
+            given = before.body[-1].value  # type: ignore[attr-defined]
+            if given is not None and program.contents(program.values(given)) & bare:
+                return before
+    return None
 
 
 def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.stmt) -> bool:
