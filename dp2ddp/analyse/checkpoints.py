@@ -27,6 +27,12 @@ from dp2ddp.analyse.link import (
 )
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
+# What pickles its first argument.
+PICKLES = {
+    f"{module}.{it}" for module in ("pickle", "cPickle", "dill", "cloudpickle") for it in ("dump", "dumps")
+}
+PICKLES |= {"joblib.dump"}
+
 
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
@@ -107,6 +113,19 @@ def _stored(context: Context) -> set[int]:
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
     return found
+
+
+def _pickled(call: Call) -> ast.expr | None:
+    """What a call writes as it is."""
+    return call.argument("value" if "joblib.dump" in call.names else "obj", 0)
+
+
+def _holds_wrapped(context: Context, call: Call) -> bool:
+    """Whether what is pickled is a collection with a wrapped model in it."""
+    whole = _pickled(call)
+    values = context.program.values(whole) if whole is not None else frozenset()
+    held = context.program.contents(values) - values
+    return any(context.is_wrapped(frozenset([it])) for it in held) and context.runs_in_training(call.node)
 
 
 def _changed(context: Context, call: ast.Call) -> bool:
@@ -192,9 +211,9 @@ def _states(
                 if any(isinstance(value, Made) and value.name == WRAP for value in values):
                     yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
-    elif "torch.save" in call.names and (whole := call.argument("obj", 0)) is not None:
+    elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
-            yield whole, _bare(context, whole, perhaps, "model")
+            yield whole, _bare(context, whole, perhaps, "pickle")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
         yield from _classes(context, call.node.args[1], "class")
     elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
@@ -284,6 +303,21 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     backwards = {id(node) for node in context.backwards}
     for call in context.program.calls:
         function = call.node.func
+        if "torch.save" in call.names and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "the wrapped model in this checkpoint is saved as the bare one, to be loaded without dp2ddp",
+                "what loads it needs no `.module`",
+                NO_TIER,
+                works=True,
+            )
+        elif call.names & PICKLES and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "this pickles a wrapped model, which can be loaded with dp2ddp only",
+                "put the bare one there, `model.module`",
+                NO_TIER,
+            )
         if (
             isinstance(function, ast.Attribute)
             and function.attr == "state_dict"

@@ -103,8 +103,9 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
-        self._evaluated = {id(draw) for loop in loops if not loop.trains for draw in loop.draws}
-        _, self._dealt = drawn(context, loops)
+        draws, self._dealt = drawn(context, loops)
+        sources = [*draws, *(loop.source for loop in loops if loop.trains)]
+        self._draws = {id(node) for source in sources for node in ast.walk(source)}
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._summed: set[int] = set()
@@ -605,7 +606,7 @@ class _Finder(Gathering):
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
-        sharded = self._training - (self._dealt if id(source) in self._evaluated else set())
+        sharded = self._training - (set() if id(source) in self._draws else self._dealt)
         if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
         return super()._drawn(source, frame)

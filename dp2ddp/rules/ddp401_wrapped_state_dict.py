@@ -37,6 +37,7 @@ MESSAGES = {
     "save": "this state belongs to the wrapped model",
     "either": "this state belongs to a model that is wrapped or not",
     "other": "this state belongs to a model that DataParallel wraps, or to another one",
+    "pickle": "this pickles the wrapped model: the bare one is saved, and what loads it needs no `.module`",
     "model": "this is the wrapped model where the bare one is meant",
     "load": "this state dict may have the prefix of a wrapped model, or not",
     "forward": "this calls the wrapped model's forward past its hooks",
@@ -53,7 +54,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(state: StateDict) -> Iterator[Edit]:
     holes = {"ddp": state.ddp, "x": state.operand}
     match state.kind:
-        case "save" | "model":
+        case "save" | "model" | "pickle":
             yield Replace(state.at, "{x}.module", holes)
         case "either":
             yield Replace(state.at, 'getattr({x}, "module", {x})', holes)
