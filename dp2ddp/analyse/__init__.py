@@ -30,6 +30,7 @@ from dp2ddp.analyse import (
     parallel,
     precision,
     questions,
+    readers,
     reports,
 )
 from dp2ddp.analyse.context import Context, is_main_guard
@@ -146,7 +147,8 @@ def analyse(linked: Linked) -> Facts:
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
-    return replace(facts, obstacles=left, beside=frozenset(context.beside))
+    reading = readers.find(linked.project, facts.states)
+    return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 
 
 def _lines(context: Context) -> Iterator[Lines]:

@@ -41,13 +41,8 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
     project = bool(context.scripts)
     stored = _stored(context)
-    for call in context.program.calls if project else ():
-        for node, fact in _states(context, call, stored, perhaps):
-            found.setdefault(id(node), fact)
-    if project:
-        for node in context.program.nodes.values():
-            if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
-                found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
+    for node, fact in _used(context, stored, perhaps) if project else ():
+        found.setdefault(id(node), fact)
     for call in context.program.calls:
         function = call.node.func
         if (
@@ -62,6 +57,30 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     for node in _alone(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
+
+
+def read(context: Context) -> Iterator[StateDict]:
+    """Every use of a checkpoint that its prefix matters to, in files that train nothing."""
+    return (fact for _, fact in _used(context, set(), set()))
+
+
+def spelled(context: Context) -> Iterator[ast.Subscript]:
+    """Keys of checkpoints that are asked for with a wrap's prefix: ``state["module.head.weight"]``."""
+    for node in context.program.nodes.values():
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Load()) if key.startswith(
+                "module."
+            ):
+                if _from_file(context, node.value):
+                    yield node
+
+
+def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
+    for call in context.program.calls:
+        yield from _states(context, call, stored, perhaps)
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
+            yield node, _state(context, "prefix", node.value, whole=node)
 
 
 def _state(
@@ -301,6 +320,13 @@ def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
+    for node in spelled(context) if context.scripts else ():
+        yield context.obstacle(
+            node,
+            "this key has `module.` before it, and none has in checkpoints saved from now on",
+            "leave it out",
+            NO_TIER,
+        )
     for call in context.program.calls:
         function = call.node.func
         if "torch.save" in call.names and _holds_wrapped(context, call):
