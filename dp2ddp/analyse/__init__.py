@@ -190,7 +190,7 @@ def wraps(text: str) -> bool:
 
 
 def _loads(text: str) -> bool:
-    return "load_state_dict" in text and "torch.load" in text
+    return "torch.load" in text and ("load_state_dict" in text or "module." in text)
 
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:
