@@ -66,6 +66,7 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
     findings = [*plan.findings, *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
+    written = {change.path for change in carried.changes}
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
@@ -73,7 +74,7 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(sorted(told, key=lambda script: script.path)),
         unreadable=tuple(_unread(project)),
-        idle=tuple(_idle(project, facts, told)),
+        idle=tuple(it for it in _idle(project, facts, told) if it.path not in written),
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
     )

@@ -365,9 +365,11 @@ class StateDict(Fact):
     """A use of a wrapped model's state.
 
     ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (the same, and the model may be bare),
-    "load" (``at`` is the state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare
-    one is meant), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts ``module.`` off a key
-    by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the very type).
+    "other" (the same, and it may be one that is not wrapped and has a ``module`` of its own), "load" (``at`` is the
+    state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare one is meant), "pickle"
+    (the same, in what is pickled), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts
+    ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the
+    very type).
     """
 
     kind: str

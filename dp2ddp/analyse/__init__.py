@@ -32,6 +32,7 @@ from dp2ddp.analyse import (
     precision,
     proofs,
     questions,
+    readers,
     reports,
 )
 from dp2ddp.analyse.context import Context, is_main_guard
@@ -152,7 +153,8 @@ def analyse(linked: Linked) -> Facts:
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
-    return replace(facts, obstacles=left, beside=frozenset(context.beside))
+    reading = readers.find(linked.project, facts.states)
+    return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 
 
 def _lines(context: Context) -> Iterator[Lines]:
@@ -194,7 +196,7 @@ def wraps(text: str) -> bool:
 
 
 def _loads(text: str) -> bool:
-    return "load_state_dict" in text and "torch.load" in text
+    return "torch.load" in text and ("load_state_dict" in text or "module." in text)
 
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:

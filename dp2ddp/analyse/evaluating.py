@@ -15,6 +15,7 @@ from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import Effect
 from dp2ddp.source import Location
 
@@ -355,14 +356,9 @@ class EvaluationLoop:
         }
 
     def _is_addition(self, statement: ast.stmt, node: ast.Name) -> bool:
-        match statement:
-            case ast.AugAssign(target=target):
-                return target is node
-            case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
-            ):
-                return name == left == node.id
-        return False
+        change = updated(statement)
+        written = isinstance(statement, ast.AugAssign)
+        return change is not None and change.target is node and (written or isinstance(change.op, ast.Add))
 
     def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):

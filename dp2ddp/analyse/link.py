@@ -2348,17 +2348,7 @@ class Program:
         found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
-                func = callee.func if isinstance(callee, Bound) else callee
-                if isinstance(callee, Cls | Inst):
-                    names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
-                    made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
-                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
-                    bound = True
-                else:
-                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
-                        callee, Bound
-                    )
-                for index in entered:
+                for index, _, bound in self.targets(callee, call):
                     found[index].append((call, bound))
         return found
 

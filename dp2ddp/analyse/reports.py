@@ -21,6 +21,7 @@ from dp2ddp.analyse.link import LOADER, Call, handed, is_runtime
 from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame, Samples, right_side
+from dp2ddp.analyse.updates import Update, updated
 from dp2ddp.facts import Effect, Number
 
 # Methods that take a number to add it to others, or to keep it.
@@ -102,8 +103,9 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
-        self._evaluated = {id(draw) for loop in loops if not loop.trains for draw in loop.draws}
-        _, self._dealt = drawn(context, loops)
+        draws, self._dealt = drawn(context, loops)
+        sources = [*draws, *(loop.source for loop in loops if loop.trains)]
+        self._draws = {id(node) for source in sources for node in ast.walk(source)}
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._summed: set[int] = set()
@@ -205,21 +207,18 @@ class _Finder(Gathering):
     def _added(self, nodes: list[ast.AST]) -> Iterator[ast.expr]:
         """What is added to something; first what is added to numbers that are added themselves."""
         waiting = [
-            node
-            for node in nodes
-            if isinstance(node, ast.AugAssign)
-            and isinstance(node.op, ast.Add | ast.Sub)
-            and id(node) not in self._summed
-            and not self._is_trained(node.target)
+            it
+            for it in filter(None, map(updated, nodes))
+            if isinstance(it.op, ast.Add | ast.Sub)
+            and id(it.statement) not in self._summed
+            and not self._is_trained(it.target)
         ]
         while waiting:
-            targets = {ast.unparse(node.target) for node in waiting}
-            later = [
-                node for node in waiting if _mentioned(node.value) & targets - {ast.unparse(node.target)}
-            ]
+            targets = {ast.unparse(it.target) for it in waiting}
+            later = [it for it in waiting if _mentioned(it.value) & targets - {ast.unparse(it.target)}]
             if len(later) == len(waiting):
                 later = []
-            yield from (node.value for node in waiting if node not in later)
+            yield from (it.value for it in waiting if it not in later)
             waiting = later
 
     def _given(self, node: ast.AST) -> Iterator[ast.expr]:
@@ -431,26 +430,26 @@ class _Finder(Gathering):
     # Sums that are added up in the loop, and combined once after it
 
     def _add_up(self, nodes: list[ast.AST]) -> None:
-        added: dict[str, list[ast.AugAssign]] = defaultdict(list)
-        for node in nodes:
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                added[node.target.id].append(node)
+        added: dict[str, list[Update]] = defaultdict(list)
+        for it in filter(None, map(updated, nodes)):
+            if isinstance(it.target, ast.Name):
+                added[it.target.id].append(it)
         found: dict[int, list[str]] = defaultdict(list)
         loops = {id(loop.node): loop.node for loop in self._loops if loop.trains}
-        for name, statements in added.items():
-            around = {self._loop(statement, loops) for statement in statements}
+        for name, updates in added.items():
+            around = {self._loop(it.statement, loops) for it in updates}
             loop = around.pop() if len(around) == 1 else None
             if (
                 loop is None
-                or self._is_trained(statements[0].target)
-                or not self._is_for_after(statements, loop)
-                or not all(self._is_alike(it.value, OPEN) for it in statements)  # type: ignore[arg-type]
+                or self._is_trained(updates[0].target)
+                or not self._is_for_after(updates, loop)
+                or not all(self._is_alike(it.value, OPEN) for it in updates)  # type: ignore[arg-type]
             ):
                 continue
-            if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in statements):
+            if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in updates):
                 found[id(loop)].append(name)
-                self._summed |= {id(statement) for statement in statements}
-                self.whole |= {id(statement.value) for statement in statements}
+                self._summed |= {id(it.statement) for it in updates}
+                self.whole |= {id(it.value) for it in updates}
         self._known.clear()
         self.totals += [Totals(loops[key], tuple(names)) for key, names in found.items()]  # type: ignore[arg-type]
 
@@ -463,12 +462,12 @@ class _Finder(Gathering):
                 break
         return None
 
-    def _is_for_after(self, statements: list[ast.AugAssign], loop: ast.For) -> bool:
+    def _is_for_after(self, updates: list[Update], loop: ast.For) -> bool:
         """Whether a sum begins at 0 right before a loop, and is looked at after it only; all processes come there."""
         program = self.program
         scope = program.scope(loop)
         block = program.block(loop)
-        targets = [statement.target for statement in statements]
+        targets, reads = [it.target for it in updates], {id(it.read) for it in updates}
         name = targets[0].id  # type: ignore[union-attr]
         inside = {id(node) for node in ast.walk(loop)}
         tree = program.file(loop).tree if scope.is_module else scope.node
@@ -478,12 +477,15 @@ class _Finder(Gathering):
                 return False
             if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
                 continue
+            if id(node) in reads:
+                continue
             if id(node) in inside or (
                 program.scope(node) is not scope and name not in program.scope(node).names
             ):
                 return False
             seen |= any(it in targets for it in program.definitions(node))
-        before = {it for target in targets for it in program.definitions(target)} - set(targets)
+        looked = [it.read or it.target for it in updates]
+        before = {it for node in looked for it in program.definitions(node)} - set(targets)
         begins = [
             self._right_side(it) for it in before if program.statement(it) in block and id(it) not in inside
         ]
@@ -604,7 +606,7 @@ class _Finder(Gathering):
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
-        sharded = self._training - (self._dealt if id(source) in self._evaluated else set())
+        sharded = self._training - (set() if id(source) in self._draws else self._dealt)
         if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
         return super()._drawn(source, frame)

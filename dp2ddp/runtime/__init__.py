@@ -7,7 +7,7 @@ In a plain process everything works as if it were not there.
 from . import parallel
 from .arguments import take_local_rank
 from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
-from .checkpoint import strip_module_prefix
+from .checkpoint import strip_module_prefix, unwrap
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
@@ -73,6 +73,7 @@ __all__ = [
     "strip_module_prefix",
     "sum",
     "sync_gradients",
+    "unwrap",
     "use_devices",
     "whole_batch",
 ]

@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
+from . import checkpoint, compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
 from .exchange import exchange
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
@@ -300,6 +300,9 @@ class DataParallel(torch.nn.DataParallel):
                 )
 
     # Copies
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DataParallel) or super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, compiling, copies, debug, evaluation, parts, ranks, weighing
+from . import bypass, checkpoint, compiling, copies, debug, evaluation, parts, ranks, weighing
 from .local_random import LocalStream
 from .passes import Passes
 
@@ -352,6 +352,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             dist._broadcast_coalesced(self.process_group, data, _BROADCAST_BYTES, 0)
 
     # Copies (copy.deepcopy for a moving average, pickle)
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DistributedDataParallel) or super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if self._reduces else self.__dict__.copy()
