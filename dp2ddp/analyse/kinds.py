@@ -30,6 +30,8 @@ class Kind(Enum):
     """What the model hands out: the same, and nothing says whether it is a list."""
     EACH = auto()
     """A sample, or its number, where a loop takes one after the other."""
+    NUMBERED = auto()
+    """The numbers of the rows, from 0 on: those of a part begin again."""
     MOVED = auto()
     """Every sample computed by itself, in dimensions that are not followed."""
     PICKED = auto()
