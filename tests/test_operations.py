@@ -7,21 +7,18 @@ no call that a program could make; of each other call the table must say the tru
 from __future__ import annotations
 
 import ast
-import copy
 import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache, cached_property
 from types import CodeType
 
 import pytest
 import torch
-import torch.nn.functional as F
-from torch import nn
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.operations import NAMES, TABLE, Arguments, Does, Operation
+from dp2ddp.analyse.api.operations import NAMES, Arguments, Does, Operation
 
 Tensors = dict[str, torch.Tensor]
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.link import LOADER, Bound, Call, Cls, Func, full_name
 from dp2ddp.facts import NO_TIER, Agreement, Obstacle
 

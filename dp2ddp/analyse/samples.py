@@ -63,7 +63,12 @@ SPREADING = {"expand", "expand_as", "broadcast_to"}
 LIKE = {"view_as", "reshape_as", "expand_as"}
 JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
 # The names of what makes tensors, where methods are called of it, and of what may be in a program's own tensors.
-TENSORS = ("torch.Tensor.", "torch.nn.Parameter.", "torch.nn.parameter.Parameter.")
+TENSORS = (
+    "torch.Tensor.",
+    "torch.utils.data.DataLoader.",
+    "torch.nn.Parameter.",
+    "torch.nn.parameter.Parameter.",
+)
 OWN_HOMES = ("torch.", "builtins.", *OPTIONS)
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
 # Methods that add to a container of modules.
@@ -438,11 +443,21 @@ class Samples:
                 return Every(value)
             if self._keeps_all(index) or (at in PLAIN and self._is_list(node.value)):
                 return value
+            if value in DEALT and self._is_of_each(index, frame):
+                return Kind.ROWS
             picks = at is Kind.PLACES or (at in BY_SAMPLE and self._is_mask(index))
             return Kind.PICKED if picks else Unclear(node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
         return value if at in PLAIN else Unclear(node)
+
+    def _is_of_each(self, index: ast.expr, frame: Frame) -> bool:
+        """``outputs[torch.arange(len(outputs)), labels]``: a number of each sample."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        first, *rest = (
+            [kinds.tensor(it, index) for it in self._all(parts, frame)] if parts else [Kind.UNKNOWN]
+        )
+        return first is Kind.NUMBERED and all(it in (*PLAIN, Kind.ROWS, Kind.BATCH) for it in rest)
 
     def _is_mask(self, index: ast.expr, depth: int = 0) -> bool:
         """Whether an index is made of yes and no, one for each row or number."""
@@ -645,6 +660,11 @@ class Samples:
             held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
             if not any(it in definitions for it in self.program.definitions(held)):
                 continue
+            if isinstance(node, ast.Call) and _writes(node.func.attr):  # type: ignore[attr-defined]
+                value = self._written_into(node, name, value, frame)
+                if isinstance(value, Unclear):
+                    return value
+                continue
             if isinstance(node, ast.Call):
                 if not isinstance(value, Held | Every):
                     continue
@@ -672,6 +692,18 @@ class Samples:
             return Every(kinds.join(before + added, name))
         return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
 
+    def _written_into(self, call: ast.Call, name: ast.expr, value: Value, frame: Frame) -> Value:
+        """A tensor with what a method like ``sub_`` writes into it: as many rows, each of them by itself."""
+        row = operations.method(call.func.attr)  # type: ignore[attr-defined]
+        if value not in (*BY_SAMPLE, *PLAIN) or row is None and not call.args and not call.keywords:
+            return value
+        found = self._value(call, frame)
+        if found is value or found is Kind.UNKNOWN:
+            return value
+        return (
+            found if found in BY_SAMPLE and value in PLAIN else Unclear(call) if found not in DEALT else value
+        )
+
     def _tests(self, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
         inside = {id(node) for node in self.program.ancestors(use)}
         return [
@@ -685,8 +717,9 @@ class Samples:
         if scope.index not in self._stored:
             found: dict[str, list[ast.expr]] = {}
             for node in self.program.body(scope):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                    if node.func.attr in ("append", "extend", "insert"):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    adds = node.func.attr in ("append", "extend", "insert") and node.args
+                    if adds or _writes(node.func.attr):
                         found.setdefault(ast.unparse(node.func.value), []).append(node)
                 elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                     if isinstance(self.program.parent(node), ast.Assign):
@@ -840,8 +873,10 @@ class Samples:
         """A loss of torch.nn."""
         node = call.node
         reduction, problem = losses.reduction(self.context, call)
-        given = [it.value for it in node.keywords if it.arg in ("input", "target")]
-        values = [kinds.tensor(value, node) for value in self._all([*node.args[:2], *given], frame)]
+        given = losses.tensors(call)
+        if given is None:
+            return Unclear(node, mixed(node))
+        values = [kinds.tensor(value, node) for value in self._all(given, frame)]
         for value in values:
             if isinstance(value, Unclear):
                 return replace(value, problem=value.problem or mixed(value.place))
@@ -1322,6 +1357,11 @@ def called(call: ast.Call) -> ast.expr:
 
 def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+
+
+def _writes(method: str) -> bool:
+    """Whether a method writes into the tensor that it is called of."""
+    return method.endswith("_") and not method.startswith("_") and method not in ("requires_grad_", "detach_")
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:
