@@ -44,7 +44,7 @@ GIVEN = """
     |mean3, mean3|1, 1, 2, 2|0.5, mean3|running, running, None, None, True|running, running|(2.0,)|(1, 2), True
     |3, 0.5, 1.0|3, 1, 1.0|2, 0, 1.0|2, 1, 1.0|torch.tensor([0.2, 0.7], dtype=x.dtype), 1|[0, 1]|[1, 2]|[-1]|[-2]|[-1, -2]
     |rows3, -1, 2.0|rows7, None, 0.5|rows7|rows7, scale_grad_by_freq=True|y, p=1.0|(0, 2), (0, 1)|1, -1|-1, 1|1, -2|-2, -1
-    |x.size()|(len(x), 3, 5, 4, 6)|2, 3|1, 2, 0.5|dims=1|dims=(1, 2)|1, dims=1|1, [1, 2]|1, [0, 1]|y, y|other=y|other=0.5
+    |x.size()|(len(x), 3, 5, 4, 6)|2, 3|1, 2, 0.5|dims=1|dims=(1, 2)|1, dims=1|1, [1, 2]|1, [0, 1]|y, y|1, index, y, 'sum'|other=y|other=0.5
     """.replace("\n    ", "").strip().split("|")
 PLAINLY = """
     ||y|0.5|2|1|y, 0.5|y, z|y, z, 0.5|0.1, 0.9|mask, 0.5|torch.float64|dim=1|dim=0
@@ -124,6 +124,8 @@ for made in (
 ):
     SPELLED[made] = [f"torch.{made}(len(x), 3)"]
 SPELLED |= {made: [f"torch.{made}(len(x), 3)"] for made in ("BoolTensor", "Tensor")}
+SPELLED |= {name: [it.replace("cat", name) for it in SPELLED["cat"]] for name in ("concat", "concatenate")}
+SPELLED |= {f"{way}stack": [f"torch.{way}stack([x, y])"] for way in "hvd"}
 SPELLED |= {
     f"new_{made}": [f"x.new_{made}(len(x), 3)", f"x.new_{made}((len(x), 3))"]
     for made in ("zeros", "ones", "empty")
@@ -315,6 +317,7 @@ def claim(tried: Tried, rank: int | None, is_flat: bool) -> Does:
         tried.is_layer,
         rank=rank,
         is_flat=is_flat,
+        least=1 if is_flat else 2,
         counts=_counts,
         is_of_batch=_of_batch,
         is_rows=_of_batch,
@@ -469,8 +472,3 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
-
-
-torchvision = pytest.importorskip("torchvision")
-import torchvision.transforms.functional  # noqa: E402
-import torchvision.transforms.v2.functional  # noqa: E402

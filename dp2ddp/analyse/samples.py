@@ -1137,6 +1137,7 @@ class Samples:
             keywords,
             rank=self._rank(given[0]),
             is_flat=self._may_be_flat(given[0]),
+            least=self._least_rank(given[0]),
             counts=lambda it: self._counts(it, frame),
             is_of_batch=lambda it: kinds.tensor(self._value(it, frame), it)
             not in (*PLAIN, Kind.COUNT, Kind.SHAPE),
@@ -1259,6 +1260,20 @@ class Samples:
                     for it in self._behind(definition)
                 )
         return False
+
+    def _least_rank(self, node: ast.expr, depth: int = 0) -> int:
+        """How many dimensions a tensor has at least; rows have two, but where that is one number for each sample."""
+        least = 1 if self._may_be_flat(node) else 2
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if depth < NAMES:
+                if name in ("view", "reshape", "permute", "expand", "repeat"):
+                    sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+                    return max(len(sizes), 1)
+                return self._least_rank(value, depth + 1) + 1 if name == "unsqueeze" else least
+            case ast.Name() if depth < NAMES:
+                held = [it for one in self.program.definitions(node) for it in self._behind(one)]
+                return min((self._least_rank(it, depth + 1) for it in held), default=least)
+        return least
 
     def _numbered(self, node: ast.Call, frame: Frame) -> Value:
         """``torch.arange(len(inputs))``: the numbers of the rows, where they are those of a part."""

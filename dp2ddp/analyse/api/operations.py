@@ -55,7 +55,7 @@ class Arguments:
     """What an operation is given beside the tensor that it works on; for a layer, what that is made with.
 
     ``rank``: how many dimensions the tensor has, where the code says it. ``is_flat``: whether it may have but one, as
-    one number for each sample. ``counts``: whether an expression is the number of samples. ``is_of_batch``: whether
+    one number for each sample; ``least``: how many it has at least. ``counts``: whether an expression is the number of samples. ``is_of_batch``: whether
     one is computed of the samples, ``is_rows``: whether it has them in dimension 0. ``number``: the number that an
     expression is.
     """
@@ -65,6 +65,7 @@ class Arguments:
     is_layer: bool = False
     rank: int | None = None
     is_flat: bool = False
+    least: int = 2
     counts: Callable[[ast.expr], bool] = lambda _: False
     is_of_batch: Callable[[ast.expr], bool] = lambda _: False
     is_rows: Callable[[ast.expr], bool] = lambda _: False
@@ -89,6 +90,11 @@ class Arguments:
         if self.rank is not None:
             return dimension + self.rank <= 0
         return dimension < -1 or self.is_flat
+
+    @property
+    def adds_dimensions(self) -> bool:
+        """Whether there may be more sizes than the tensor has dimensions: the samples are not first then."""
+        return len(self.sizes) > (self.rank or self.least)
 
     @property
     def hides(self) -> bool:
@@ -243,7 +249,13 @@ def _view(arguments: Arguments) -> Does:
     """``view`` and ``reshape``: the samples are still first where the first size is theirs, or left open."""
     sizes = arguments.sizes
     kept = bool(sizes) and (arguments.number(sizes[0]) == -1 or arguments.counts(sizes[0]))
-    return Does.SAMPLES if kept else Does.MOVES
+    return Does.SAMPLES if kept and not any(map(arguments.counts, sizes[1:])) else Does.MOVES
+
+
+def _flatten(arguments: Arguments) -> Does:
+    """Numbers stay in their order, whichever dimensions become one."""
+    numbers = [arguments.number(it) for it in (*arguments.given, *arguments.keywords.values())]
+    return Does.MIXES if arguments.hides or None in numbers else Does.SAMPLES
 
 
 def _like(arguments: Arguments) -> Does:
@@ -257,6 +269,8 @@ def _expand(arguments: Arguments) -> Does:
     sizes = arguments.sizes
     if any(arguments.counts(it) or arguments.is_of_batch(it) for it in sizes[1:]):
         return Does.MIXES
+    if arguments.adds_dimensions and sizes and arguments.counts(sizes[0]):
+        return Does.MIXES
     return _view(arguments)
 
 
@@ -265,7 +279,7 @@ def _repeat(arguments: Arguments) -> Does:
     sizes = arguments.sizes
     if any(arguments.counts(it) or arguments.is_of_batch(it) for it in sizes):
         return Does.MIXES
-    kept = bool(sizes) and arguments.number(sizes[0]) == 1 and not (arguments.is_flat and len(sizes) > 1)
+    kept = bool(sizes) and arguments.number(sizes[0]) == 1 and not arguments.adds_dimensions
     return Does.SAMPLES if kept else Does.MOVES
 
 
@@ -540,11 +554,11 @@ TABLE: tuple[Operation, ...] = (
     *_table(along(1, result=Does.PARTS), "topk kthvalue", rows=1),
     *_table(_quantile, "quantile nanquantile", rows=1),
     *_table(_greatest, "max min"),
-    *_table(along(1), "norm linalg.norm linalg.vector_norm diff renorm", rows=1),
+    *_table(along(1), "norm linalg.norm linalg.vector_norm diff", rows=1),
     *_table(along(several=True), "flip", rows=1),
     *_table(along(1), "roll rot90", rows=1),
     *_table(along(1), "cross take_along_dim"),
-    *_table(along(None, last=True), "linalg.cross linalg.vecdot", rows=2),
+    *_table(along(None, last=True), "linalg.cross linalg.vecdot", rows=2, least=2),
     *_table(along(1, last=True), "fft.fft fft.ifft fft.rfft fft.irfft fft.hfft fft.ihfft", rows=1),
     *_table(along(1, default=0, result=Does.PARTS), "chunk split tensor_split", rows=1),
     *_table(along(0, default=0, result=Does.PARTS), "unbind", rows=1),
@@ -556,7 +570,7 @@ TABLE: tuple[Operation, ...] = (
     # Other shapes.
     *_table(_view, "Tensor.view reshape", shapes=True),
     *_table(_like, "Tensor.view_as Tensor.reshape_as Tensor.expand_as", shapes=True),
-    *_table(always(Does.SAMPLES), "flatten/Flatten ravel", rows=1, shapes=True),
+    *_table(_flatten, "flatten/Flatten ravel", rows=1, shapes=True),
     *_table(_unflatten, "unflatten/Unflatten", rows=1, shapes=True),
     *_table(_expand, "Tensor.expand broadcast_to", shapes=True),
     *_table(_repeat, "Tensor.repeat tile", rows=1, shapes=True),
@@ -614,6 +628,7 @@ TABLE: tuple[Operation, ...] = (
         """
         torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist histc
         bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort fliplr flipud
+        renorm
         /LSTM /GRU /RNN /TransformerEncoderLayer /TransformerEncoder /MultiheadAttention /EmbeddingBag /Softmax2d
         F.scaled_dot_product_attention
         """,
