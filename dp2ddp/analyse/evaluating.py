@@ -10,7 +10,9 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from dp2ddp.analyse import alike, samples
+from dp2ddp.analyse import alike
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
@@ -45,7 +47,8 @@ METHODS = frozenset("""
     max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
     __getattr__
     """.split())
-METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
+METHODS |= {it for it in operations.METHODS if not it.endswith("_")} | operations.methods(Does.NUMBERS)
+METHODS |= {"detach_", "requires_grad_", "scatter_"}
 # Methods of lists, dicts and sets that change these.
 CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
 # Methods whose result is another look at what they are called of.
