@@ -132,7 +132,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for call in program.calls:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
-            yield _waiting(context, call.node, apart[0])
+            chosen = len(call.callees) > len(apart)
+            yield (_may_wait if chosen else _waiting)(context, call.node, apart[0])
         if any(name.endswith(PATCHES) for name in call.names) and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
@@ -198,6 +199,17 @@ def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obsta
         node,
         f"{name}{where} waits for the other replicas of its process: in ranks there are none",
         "use a layer of torch's instead, torch.nn.SyncBatchNorm where it is BatchNorm, then convert",
+    )
+
+
+def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
+    """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
+    return context.obstacle(
+        node,
+        f"where {name} is chosen here, training ends at the wrap: it waits for its likes in the same process",
+        "choose another layer, torch.nn.SyncBatchNorm where it is BatchNorm",
+        NO_TIER,
+        works=True,
     )
 
 

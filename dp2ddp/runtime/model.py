@@ -32,7 +32,7 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, checkpoint, compiling, copies, debug, evaluation, parts, ranks, weighing
+from . import bypass, callbacks, checkpoint, compiling, copies, debug, evaluation, parts, ranks, weighing
 from .local_random import LocalStream
 from .passes import Passes
 
@@ -71,6 +71,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     ) -> None:
         if dim != 0:
             raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
+        callbacks.refuse_waiting(module)
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
