@@ -158,8 +158,8 @@ class _Averaged:
         debug.meet(f"the average of the gradients of {self._name}")
         for (device, _), parameters in alike.items():
             _average(parameters, device)
-        if self._watch.count():
-            self._watch.compare()
+        if at_end := self._watch.passed():
+            at_end()
 
     # Being watched
 

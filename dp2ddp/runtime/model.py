@@ -336,7 +336,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def _assign_modules_buffers(self) -> None:
         super()._assign_modules_buffers()
-        self.modules_buffers = [*self.modules_buffers, *self._watch.shared_parameters()]
+        if "_watch" in self.__dict__:  # not yet in a copy that is being made
+            self.modules_buffers = [*self.modules_buffers, *self._watch.shared_parameters()]
 
     def share_buffers(self) -> None:
         """Give all ranks rank 0's buffers, and parameters that forwards write; a collective."""

@@ -4,8 +4,9 @@ Digests of them are compared where the ranks meet anyway, at the end of a synchr
 one, then after 1, 2, 4, 8, … and then every 1,000 passes, with one small collective. What differs is
 
 - *what a forward wrote* from its part of the batch (data-dependent initialisation, running averages kept in
-  parameters): it becomes rank 0's now and before each forward to come, as nn.DataParallel keeps what replica 0 wrote.
-  Where the model's source says that its forward writes a parameter (see ``written``), so it is from the first one on;
+  parameters): it becomes rank 0's, now and from now on at the end of each backward pass and before each forward, as
+  nn.DataParallel keeps what replica 0 wrote. Where the model's source says that its forward writes a parameter (see
+  ``written``), so it is from the first one on;
 - *rounding* (a norm computed on GPUs of several kinds): it becomes rank 0's, which is said once;
 - or *a fault*: the ranks train different models. The job ends, and the parameter, the step and usual causes are said.
 
@@ -22,7 +23,7 @@ import hashlib
 import itertools
 import os
 import weakref
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -135,13 +136,19 @@ class Watch:
 
     # A synchronised backward pass
 
-    def count(self) -> bool:
-        """Count a pass, and return whether ``compare`` is to be called; all ranks do the same."""
-        is_due = self.is_due and self._owner().is_watched() and not _is_capturing()
+    def passed(self) -> Callable[[], None] | None:
+        """Count a pass, and return what is to be called at its end: a collective, on all ranks or on none."""
+        is_due, meets = self.is_due, self._owner().is_watched() and not _is_capturing()
         self._passes += 1
-        if not is_due and self._spans:
-            self._forget()
-        return is_due
+        if is_due and meets:
+            return self.compare
+        self._forget()
+        return self._share if self.shared and meets else None
+
+    def _share(self) -> None:
+        """Have all ranks end the pass with what rank 0's forward wrote."""
+        for parameter in self.shared_parameters():
+            parameter.data.copy_(_rank_0s(parameter))
 
     def compare(self) -> None:
         """Compare the ranks' parameters; a collective.
@@ -220,8 +227,8 @@ class _Comparison:
         self._refuse([key for key in self._differing if key not in forwards])
         self._refuse_late([name for _, name in forwards])
         watch.shared |= {name for _, name in forwards}
-        self._take(forwards)
         self._clear_suspected()
+        self._take(forwards)
 
     def _clear_suspected(self) -> None:
         """Forget about parameters that all ranks' forwards wrote alike."""
