@@ -147,6 +147,7 @@ class Watch:
 
     def _share(self) -> None:
         """Have all ranks end the pass with what rank 0's forward wrote."""
+        debug.meet(f"the broadcast of what the forward of {self.name} wrote")
         for parameter in self.shared_parameters():
             parameter.data.copy_(_rank_0s(parameter))
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import inspect
-import textwrap
+import sys
 from collections.abc import Iterator
 
 import torch
@@ -50,12 +50,32 @@ def _written(kind: type[torch.nn.Module]) -> frozenset[str]:
 
 
 def _methods(kind: type) -> dict[str, ast.FunctionDef]:
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(kind)))
-    except (OSError, TypeError, SyntaxError, ValueError):
-        return {}
-    body = tree.body[0].body if isinstance(tree.body[0], ast.ClassDef) else []
+    found = _classes(kind.__module__).get(kind.__qualname__)
+    body = found.body if found is not None else []
     return {it.name: it for it in body if isinstance(it, ast.FunctionDef) and it.args.args}
+
+
+@functools.cache
+def _classes(module: str) -> dict[str, ast.ClassDef]:
+    """The classes of a module's source, by their qualified names; none where it can't be read."""
+    try:
+        tree = ast.parse(inspect.getsource(sys.modules[module]))
+    except (KeyError, OSError, TypeError, SyntaxError, ValueError):
+        return {}
+    found: dict[str, ast.ClassDef] = {}
+    left: list[tuple[str, ast.AST]] = [("", tree)]
+    while left:
+        prefix, outer = left.pop()
+        for node in ast.iter_child_nodes(outer):
+            inner = prefix
+            if isinstance(node, ast.ClassDef):
+                found[prefix + node.name] = node
+                inner = f"{prefix}{node.name}."
+            elif isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                inner = f"{prefix}{node.name}.<locals>."
+            if isinstance(node, ast.stmt | ast.ExceptHandler):
+                left.append((inner, node))
+    return found
 
 
 class _Looked:

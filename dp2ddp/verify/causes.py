@@ -33,6 +33,9 @@ CAUSES = {
     "(clipping or hooks before the average), or a part of the loss is weighed otherwise.",
     "learning rate": "The learning rate is another: it is scaled, or its scheduler runs more or less often.",
     "optimizer": "The optimizer makes another step of the same gradients: other options, or other parameter groups.",
+    "replica": "The processes train different models: each writes a parameter from its own part of the data or from "
+    "random numbers of its own, in a forward (ddp.DistributedDataParallel takes rank 0's, torch's does not) or outside "
+    "of one; or an optimizer steps on some of them only.",
     "start": "The models differ before the first step: the seed is another, or random numbers were drawn before.",
     "buffers": "Layers that normalise over the batch see other samples, or their buffers are not those of the first "
     "process: SyncBatchNorm is not DataParallel's BatchNorm, and only rank 0's buffers count.",

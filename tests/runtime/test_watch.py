@@ -400,6 +400,14 @@ class Inner(nn.Module):
             self.inner.weight.zero_()
 
 
+def test_what_the_source_says_of_classes_within_functions() -> None:
+    class Local(Inner):
+        def later(self, x: torch.Tensor) -> None:
+            self.of_never.data.zero_()
+
+    assert written.names(Local()) == {"of_data", "of_call", "of_item", "of_never"}
+
+
 def test_what_the_source_of_a_forward_says_that_it_writes() -> None:
     own = {f"of_{name}" for name in ("data", "call", "item", "added", "alias", "out", "init")} | {
         "inner.weight"
