@@ -85,6 +85,21 @@ optimizer = torch.optim.SGD(net[0].parameters(), lr=0.1)
 second = torch.optim.SGD(net[1:].parameters(), lr=0.1)"""
 SAMPLED = "sampler=sampler)"
 TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
+INITIALISED = """\
+class Initialised(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.shift = nn.Parameter(torch.zeros(16))
+        self.register_buffer("calls", torch.tensor(0))
+
+    def forward(self, x):
+        if self.training and self.calls == 0:
+            self.shift.data.copy_(-x.mean(0))
+        self.calls += self.training
+        return x + self.shift
+
+
+""" + NET.replace("nn.BatchNorm1d(16)", "Initialised()")
 WEIGHED = "loss = F.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 7.0]))"
 IGNORED = "targets[inputs[:, 0] > 0.5] = -100\n        " + LOSS
 SUMMED = 'loss = F.cross_entropy(outputs, targets, reduction="sum")'
@@ -244,6 +259,7 @@ RIGHT = {
             ("model.state_dict", "net.state_dict"),
         ),
     ),
+    "a forward that writes a parameter": Pair(both=((NET, INITIALISED),)),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
     "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
     "noise in the loop, for parts that differ in size": Pair(
@@ -570,6 +586,38 @@ WRONG = {
         what="start",
         cause="start",
         tensor="Sequential.0.weight",
+    ),
+    "each process keeps what its forward wrote": Pair(
+        both=((NET, INITIALISED),),
+        after=((WRAP, TORCHS),),
+        step=0,
+        what="start",
+        cause="replica",
+        tensor="Sequential.1.shift",
+    ),
+    "a process writes a parameter": Pair(
+        after=(
+            (WRAP, TORCHS),
+            (
+                "        optimizer.step()",
+                "        optimizer.step()\n        net[0].bias.data += ddp.get_rank()",
+            ),
+        ),
+        step=2,
+        what="parameter",
+        cause="replica",
+        tensor="Sequential.0.bias",
+    ),
+    "a process writes a parameter, and the runtime sees it": Pair(
+        after=(
+            (
+                "        optimizer.step()",
+                "        optimizer.step()\n        net[0].bias.data += ddp.get_rank()",
+            ),
+        ),
+        step=2,
+        what="end",
+        cause="replica",
     ),
     "a checkpoint has other keys": Pair(
         before=((SAVE, SAVE.replace("model.", "model.module.", 1)),),

@@ -53,13 +53,15 @@ class Runner:
 
     def run(self, inputs: Any, kwargs: dict[str, Any]) -> Any:
         """The module's output for this rank's part, linked to what DistributedDataParallel averages."""
+        if self.module.training:
+            self.replica.share_written(trained=True)
         with home.away(), self._stream.drawn(self.replica.device):
             return self.replica(*inputs, **kwargs)
 
     def has_run(self) -> None:
         """Take rank 0's buffers, after a forward on all ranks, as nn.DataParallel keeps replica 0's; a collective."""
         if torch.is_grad_enabled() or self.module.training:
-            self.replica.share_buffers()
+            self.replica.share_written(trained=False)
 
     # Whether the ranks agree
 
@@ -101,6 +103,18 @@ class _Replica(DistributedDataParallel):
 
     _weighs = False
     _shares_buffers = False
+    _promises_buffers = True
+
+    def share_written(self, trained: bool) -> None:
+        """Give all ranks what rank 0's forward wrote; a collective.
+
+        Args:
+            trained: whether parameters that are trained, whose values the backward pass still needs after a forward;
+                else all others, and the buffers.
+        """
+        parameters = [it for it in self._watch.shared_parameters() if it.requires_grad == trained]
+        if parameters or not trained:
+            self._broadcast(parameters if trained else [*self.module.buffers(), *parameters])
 
     def refuse_own_gradients(self, _: Any) -> None:
         """Complain in a pass that would return gradients of parameters without having them averaged."""

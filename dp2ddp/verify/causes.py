@@ -36,6 +36,9 @@ CAUSES = {
     "options": "The optimizer has other options, or other groups of parameters.",
     "frozen": "A parameter is trained in one of the programs only (requires_grad).",
     "steps": "An optimizer is not stepped, or in another order.",
+    "replica": "The processes train different models: each writes a parameter from its own part of the data or from "
+    "random numbers of its own, in a forward (ddp.DistributedDataParallel takes rank 0's, torch's does not) or outside "
+    "of one; or an optimizer steps on some of them only.",
     "start": "The models differ before the first step: the seed is another, or random numbers were drawn before.",
     "buffers": "Layers that normalise over the batch see other samples, or their buffers are not those of the first "
     "process: SyncBatchNorm is not DataParallel's BatchNorm, and only rank 0's buffers count.",

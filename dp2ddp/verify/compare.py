@@ -222,7 +222,9 @@ def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Itera
             if far is not None:
                 place, apart = far
                 detail = f"rank {notes.rank} begins with other parameters ({apart:.2g} apart)"
-                yield Difference(0, "start", detail, "start", one.names[place])
+                theirs = [it.optimizers[number].digests for it in after if number < len(it.optimizers)]
+                differ = _differ(theirs, one.sizes, tolerance.parameters)
+                yield Difference(0, "start", detail, "replica" if differ else "start", one.names[place])
                 return
 
 
@@ -257,6 +259,11 @@ def _step(
         yield other
         return
     buffers = _buffers(one, others[0], tolerance)
+    allowed = tolerance.stepped(optimizer.adaptive, spent)
+    # equal gradients, and other parameters all the same
+    replica = not _apart(optimizer.names, one, others, tolerance) and _differ(
+        [other.digests for other in others], optimizer.sizes, allowed
+    )
     gradients = list(_gradients(optimizer, one, others, tolerance))
     for place, value in enumerate(one.losses):
         candidates = losses_of(after, others, place)
@@ -264,24 +271,24 @@ def _step(
             continue
         if not any(_close(value, found, tolerance.losses) for found in candidates):
             found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
-            cause = "streams" if _has_shared_noise(after) else found_cause
+            cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
             detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
             yield Difference(at, "loss", detail, cause)
             break
     if gradients:
         rank, place, far = gradients[0]
-        cause = _cause_of_gradient(after, optimizer.names, one, others, tolerance)
+        cause = "replica" if replica else _cause_of_gradient(after, optimizer.names, one, others, tolerance)
         detail = f"rank {rank}: {far:.2g} of all gradients' norm apart"
         yield Difference(at, "gradient", detail, cause, optimizer.names[place])
     yield from _settings(optimizer, one, others)
-    allowed = tolerance.stepped(optimizer.adaptive, spent)
     for rank, other in enumerate(others):
         far = _farthest(one.digests, other.digests, optimizer.sizes, allowed)
         if far is not None:
             place, apart = far
             name = optimizer.names[place]
+            cause = "replica" if replica else "optimizer"
             detail = f"rank {rank}: {apart:.2g} apart after the step"
-            yield Difference(at, "parameter", detail, "optimizer", name)
+            yield Difference(at, "parameter", detail, cause, name)
             break
     if buffers is not None:
         yield buffers
@@ -433,12 +440,7 @@ def _cause_of_gradient(
     after: Sequence[Notes], names: list[str], one: Step, others: list[Step], tolerance: Tolerance
 ) -> str:
     scale = max(norm(one.gradients), 1e-30)
-    apart = {
-        names[place]
-        for other in others[1:]
-        for place, (mine, theirs) in enumerate(zip(others[0].gradients, other.gradients, strict=True))
-        if not distance(mine, theirs) / scale <= tolerance.gradients
-    }
+    apart = _apart(names, one, others, tolerance)
     if apart:
         bare = set(after[0].optimizers[one.optimizer].bare)
         if apart <= bare < set(names):
@@ -454,6 +456,22 @@ def _cause_of_gradient(
     if any(abs(ratio / factor - 1) < 1e-3 for factor in (world, 1 / world)) and world > 1:
         return "gradient factor"
     return "gradient"
+
+
+def _apart(names: list[str], one: Step, others: list[Step], tolerance: Tolerance) -> set[str]:
+    """The parameters whose gradients are not the same on all ranks."""
+    scale = max(norm(one.gradients), 1e-30)
+    return {
+        names[place]
+        for other in others[1:]
+        for place, (mine, theirs) in enumerate(zip(others[0].gradients, other.gradients, strict=False))
+        if not distance(mine, theirs) / scale <= tolerance.gradients
+    }
+
+
+def _differ(digests: Sequence[list[Digest]], sizes: list[int], allowed: float) -> bool:
+    """Whether the ranks have other parameters than the first one."""
+    return any(_farthest(digests[0], it, sizes, allowed) is not None for it in digests[1:])
 
 
 def counts(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:

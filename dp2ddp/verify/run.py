@@ -52,6 +52,7 @@ _NOT_THERE = (
     "ConnectionError",
     "OSError",
 )
+_APART = "the ranks train different models"  # as the runtime says
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
 
@@ -401,7 +402,7 @@ def _failure(after: Run) -> Difference:
     if own:
         first = own[0]
         detail = f"rank {first.rank} ends: {_end_of(after, first)}"[:400]
-        return Difference(made + 1, "end", detail, "error")
+        return Difference(made + 1, "end", detail, "replica" if _APART in first.error["text"] else "error")
     if after.ended.stopped or errors or any(sign in after.errors for sign in _WAITED):
         where = [f"rank {one.rank} last called {one.collective}" for one in after.ranks if one.collective]
         what = after.ended.stopped or "a rank waited for another one"
