@@ -14,6 +14,7 @@ from dp2ddp.analyse import (
     bare,
     branches,
     checkpoints,
+    collating,
     decisions,
     devices,
     differing,
@@ -78,6 +79,7 @@ def analyse(linked: Linked) -> Facts:
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
+    context.hands_lists = collating.hand_lists(context, training)
     wrapped = models.collect(context)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
@@ -132,6 +134,7 @@ def analyse(linked: Linked) -> Facts:
             *models.obstacles(context),
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
+            *collating.obstacles(context, loops.training_loaders(batch_loops)),
             *metrics.obstacles(context, batch_loops, trained),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),

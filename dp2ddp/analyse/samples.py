@@ -650,7 +650,8 @@ class Samples:
         value = self._value(source, frame)
         if value in DEALT and self._is_list(source):
             return value
-        return Kind.EACH if value is Kind.ROWS else kinds.element(value, source)
+        by_sample = value is Kind.ROWS or (value is Kind.BATCH and self.context.hands_lists)
+        return Kind.EACH if by_sample else kinds.element(value, source)
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
@@ -1130,6 +1131,8 @@ class Samples:
         dimensions = self._dimensions(rest, keywords, name)
         if name == "stack" and inner in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
             return Every(inner)
+        if inner is Kind.BATCH and name != "stack" and self.context.hands_lists:
+            return Unclear(node)
         if inner in DEALT:
             return inner if dimensions and 0 not in dimensions else Kind.MOVED
         return inner if inner in (*PLAIN, Kind.MOVED) or isinstance(inner, Unclear) else Unclear(node)

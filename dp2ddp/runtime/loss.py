@@ -148,8 +148,8 @@ def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction
         type, but for the mean of integers. In a plain process, ``loss`` itself.
 
     Raises:
-        TypeError, ValueError: ``loss`` is neither tensor nor number or has dimensions, ``reduction`` is neither, or ``weight`` is
-            given with a sum.
+        TypeError, ValueError: ``loss`` is neither tensor nor number or has dimensions, ``reduction`` is neither, or
+            ``weight`` is given with a sum.
         RuntimeError: ``loss`` comes from several batches, or a part of it not through the wrapped model.
     """
     if plain.is_number(loss) or plain.is_array(loss):
