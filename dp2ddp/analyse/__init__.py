@@ -141,6 +141,7 @@ def analyse(linked: Linked) -> Facts:
             *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
+            *hooks.of_inputs(context, batch_loops),
             *stays,
             *precision.obstacles(context),
             *alike.obstacles(context),

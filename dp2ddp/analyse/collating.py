@@ -612,7 +612,7 @@ class _Collating:
         return Form.ROWS if not set(names) & JOINING or self._adds_dimension(node.args[0]) else Across(node)
 
     def _adds_dimension(self, node: ast.expr) -> bool:
-        """Whether every entry of a list is given a first dimension of its own: ``[it.unsqueeze(0) for it in batch]``."""
+        """Whether every entry of a list gets a first dimension of its own: ``[it.unsqueeze(0) for it in batch]``."""
         match node:
             case ast.ListComp(
                 elt=ast.Call(func=ast.Attribute(attr="unsqueeze"), args=[ast.Constant(value=0)])
@@ -702,4 +702,11 @@ def _either(values: list[Found], place: ast.AST) -> Found:
         known = [it for it in known if it is not Form.FIXED]
     if len(known) == 1:
         return known[0]
-    return Across(place) if any(not isinstance(it, Parts) for it in known) else Parts(tuple((None, it) for one in known for _, it in one.entries))  # type: ignore[union-attr]
+    displays = [it for it in known if isinstance(it, Parts)]
+    if len(displays) < len(known):
+        return Across(place)
+    keys = {tuple(key for key, _ in it.entries) for it in displays}
+    if len(keys) > 1:
+        return Parts(((None, _either([it for one in displays for _, it in one.entries], place)),))
+    columns = zip(*(it.entries for it in displays), strict=True)
+    return Parts(tuple((column[0][0], _either([it for _, it in column], place)) for column in columns))
