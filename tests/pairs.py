@@ -318,6 +318,7 @@ WRONG = {
         after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)")),
         step=1,
         what="loss",
+        cause="buffers",
     ),
     "the wrapper is bypassed": Pair(
         after=((WRAP, TORCHS), ("outputs = model(inputs)", "outputs = model.module(inputs)")),

@@ -652,6 +652,7 @@ ARGUMENTS = {
     "early_stopping": "",
     "encoder_wrap": "--batch-size 24",
     "endless_loader": "",
+    "experiment_class": "--name first",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",
     "forwarding_wrapper": "--data DATA --batch-size 24",
