@@ -136,6 +136,8 @@ def analyse(linked: Linked) -> Facts:
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *collating.obstacles(context, loops.training_loaders(batch_loops)),
             *metrics.obstacles(context, batch_loops, trained),
+            *metrics.numbered(context, batch_loops),
+            *reports.obstacles(context, reported),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context),

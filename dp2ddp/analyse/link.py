@@ -667,7 +667,9 @@ class Program:
                 self._run(scope)
             if not self._changed:
                 break
-            budget = 100 * len(self.scopes)  # runs; what is not seen by then is seen in the next round, or not at all
+            budget = 100 * len(
+                self.scopes
+            )  # runs; what is not seen by then is seen in the next round, or not at all
             while self._queue and budget:
                 budget -= 1
                 index = heappop(self._queue)

@@ -16,7 +16,7 @@ from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.link import Scope, Values, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
-from dp2ddp.analyse.samples import HANDED_ON, Samples, called
+from dp2ddp.analyse.samples import HANDED_ON, OF_TENSORS, Samples, called, written_number
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 NOISE = {f"torch.{name}" for name in ("rand", "randn", "normal", "randint", "rand_like", "randn_like")}
@@ -178,6 +178,48 @@ def obstacles(context: Context, loops: list[BatchLoop], trained: Iterable[ast.ex
                 "",
                 SHARDED_ONLY,
             )
+
+
+def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch that are taken by their number in it: a part has others there, or none.
+
+    The first is that of the main process's part, too.
+    """
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Samples(context)
+    for node in context.program.nodes.values():
+        if (
+            not isinstance(node, ast.Subscript)
+            or not isinstance(node.ctx, ast.Load)
+            or id(node) not in training
+        ):
+            continue
+        several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
+        place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
+        if written_number(place) and _has_rows(samples, node.value, several):
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` takes a sample by its number in the batch: each process has a part of it",
+                "take the first, `[0]`: the main process has that",
+                SHARDED_ONLY,
+            )
+
+
+def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
+    """Whether an expression is a tensor with a row for each sample, and no list of such."""
+    value = samples.of(node)
+    if value is Kind.ROWS or (value in DEALT and is_tensor):
+        return True
+    if value not in DEALT or not isinstance(node, ast.Name):
+        return False
+    program = samples.program
+    asked = (
+        program.parent(it)
+        for it in program.body(program.scope(node))
+        if isinstance(it, ast.Name) and it.id == node.id
+    )
+    return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
 
 def _is_given_alone(context: Context, node: ast.expr, bare: Values) -> bool:

@@ -67,6 +67,9 @@ KEEPING = {
     "clone",
     "detach_",
 }
+# What makes something else of a tensor, and what is asked of tensors alone.
+OUT_OF_TORCH = {"numpy", "tolist", "item"}
+OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"}) | NUMBER_BY_NUMBER
 # What tensors say of themselves, whatever rows they have.
 DESCRIBING = {"device", "dtype", "layout", "ndim", "is_cuda", "is_sparse", "requires_grad"}
 REDUCING = {"mean": kinds.mean, "sum": kinds.total}
@@ -1146,7 +1149,7 @@ class Samples:
         if given is None:
             return None
         several = rest if name == "flip" and rest else getattr(given, "elts", [given])
-        numbers = [_number(part) for one in several for part in getattr(one, "elts", [one])]
+        numbers = [written_number(part) for one in several for part in getattr(one, "elts", [one])]
         return [] if None in numbers else numbers  # type: ignore[return-value]
 
     def _along(
@@ -1166,13 +1169,13 @@ class Samples:
             return (
                 Kind.TOTAL
                 if name == "numel"
-                else kinds.entry(sizes, _number(rest[0]), node) if rest else sizes
+                else kinds.entry(sizes, written_number(rest[0]), node) if rest else sizes
             )
         if value not in DEALT:
             return Kind.COUNT if name == "numel" and value is Kind.MOVED else Unclear(node)
         if name == "numel":
             return Kind.COUNT
-        return kinds.entry(Kind.SHAPE, _number(rest[0]), node) if rest else Kind.SHAPE
+        return kinds.entry(Kind.SHAPE, written_number(rest[0]), node) if rest else Kind.SHAPE
 
     def _reshaped(self, name: str, value: Value, rest: list[ast.expr], frame: Frame, node: ast.Call) -> Value:
         """Whether the samples are still in the first dimension."""
@@ -1180,7 +1183,7 @@ class Samples:
         if value not in DEALT:
             return value if value in (*PLAIN, Kind.MOVED) else Unclear(node)
         sizes = [size for given in rest for size in getattr(given, "elts", [given])]
-        numbers = [_number(size) for size in sizes]
+        numbers = [written_number(size) for size in sizes]
         match name:
             case "view" | "reshape":
                 first = self._value(sizes[0], frame) if sizes else Kind.SHAPE
@@ -1285,7 +1288,7 @@ def _holds(target: ast.AST, node: ast.AST) -> bool:
     return any(inner is node for inner in ast.walk(target))
 
 
-def _number(node: ast.expr) -> int | None:
+def written_number(node: ast.expr) -> int | None:
     """A written number."""
     if (
         isinstance(node, ast.UnaryOp)
