@@ -196,8 +196,8 @@ class Loader(Fact):
     ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
-    tier: whether parts weigh by their numbers of samples. ``number`` tells those apart that one loop draws from at
-    once: each has an order of its own.
+    tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
+    that one loop draws from at once: each has an order of its own.
     """
 
     statement: Anchor
@@ -213,7 +213,7 @@ class Loader(Fact):
     shard: str = ""
     target: Anchor | None = None
     empty: Anchor | None = None
-    weighed: bool = True
+    weighed: bool | None = True
     number: int = 0
 
 

@@ -14,6 +14,7 @@ from dp2ddp.analyse import (
     bare,
     branches,
     checkpoints,
+    collating,
     decisions,
     devices,
     differing,
@@ -81,6 +82,7 @@ def analyse(linked: Linked) -> Facts:
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
+    context.hands_lists = collating.hand_lists(context, training)
     wrapped = models.collect(context)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
@@ -139,12 +141,16 @@ def analyse(linked: Linked) -> Facts:
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
             *noise.obstacles(),
+            *collating.obstacles(context, loops.training_loaders(batch_loops)),
             *metrics.obstacles(context, batch_loops),
+            *metrics.numbered(context, batch_loops),
+            *reports.obstacles(context, reported),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
+            *hooks.of_inputs(context, batch_loops),
             *stays,
             *precision.obstacles(context),
             *alike.obstacles(context),

@@ -8,14 +8,16 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.conditions import assigned, is_rate
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
-from dp2ddp.analyse.kinds import Kind, Unclear
+from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.link import Scope, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
+from dp2ddp.analyse.samples import OF_TENSORS, Samples
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
@@ -158,6 +160,48 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 "",
                 SHARDED_ONLY,
             )
+
+
+def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch that are taken by their number in it: a part has others there, or none.
+
+    The first is that of the main process's part, too.
+    """
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Samples(context)
+    for node in context.program.nodes.values():
+        if (
+            not isinstance(node, ast.Subscript)
+            or not isinstance(node.ctx, ast.Load)
+            or id(node) not in training
+        ):
+            continue
+        several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
+        place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
+        if written(place) and _has_rows(samples, node.value, several):
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` takes a sample by its number in the batch: each process has a part of it",
+                "take the first, `[0]`: the main process has that",
+                SHARDED_ONLY,
+            )
+
+
+def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
+    """Whether an expression is a tensor with a row for each sample, and no list of such."""
+    value = samples.of(node)
+    if value is Kind.ROWS or (value in DEALT and is_tensor):
+        return True
+    if value not in DEALT or not isinstance(node, ast.Name):
+        return False
+    program = samples.program
+    asked = (
+        program.parent(it)
+        for it in program.body(program.scope(node))
+        if isinstance(it, ast.Name) and it.id == node.id
+    )
+    return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
 
 # Numbers that are reported

@@ -51,6 +51,10 @@ KEEPING = {
     "clone",
     "detach_",
 }
+# What makes something else of a tensor, and what is asked of tensors alone.
+OUT_OF_TORCH = {"numpy", "tolist", "item"}
+OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"})
+OF_TENSORS |= operations.methods(Does.NUMBERS)
 # What tensors say of themselves, whatever rows they have.
 DESCRIBING = {"device", "dtype", "layout", "ndim", "is_cuda", "is_sparse", "requires_grad"}
 # What takes dimensions from a tensor, so that there may be but one left.
@@ -650,7 +654,8 @@ class Samples:
         value = self._value(source, frame)
         if value in DEALT and self._is_list(source):
             return value
-        return Kind.EACH if value is Kind.ROWS else kinds.element(value, source)
+        by_sample = value is Kind.ROWS or (value is Kind.BATCH and self.context.hands_lists)
+        return Kind.EACH if by_sample else kinds.element(value, source)
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
@@ -1328,6 +1333,8 @@ class Samples:
         if row.name == "stack" and inner in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
             return Every(inner)
         if does is Does.MIXES:
+            return Unclear(node)
+        if inner is Kind.BATCH and row.name in JOINING and row.name != "stack" and self.context.hands_lists:
             return Unclear(node)
         if inner in PLAIN and row.name in SPREADING:
             return Kind.ROWS if does is Does.SAMPLES else Unclear(node)

@@ -21,6 +21,15 @@ def chunk(total: int, rank: int, world: int) -> slice:
     return slice(begin, min(begin + size, total))
 
 
+def spread(total: int, rank: int, world: int) -> slice:
+    """As ``chunk``; but where that leaves a rank without samples, in parts that differ by one sample at most."""
+    if chunk(total, world - 1, world).start < total:
+        return chunk(total, rank, world)
+    size, more = divmod(total, world)
+    begin = rank * size + min(rank, more)
+    return slice(begin, begin + size + (rank < more))
+
+
 @dataclass(frozen=True)
 class Cut:
     """How this rank's part is cut from a global batch.
@@ -29,12 +38,14 @@ class Cut:
         rank, world: of this process.
         training: whether gradients are taken of it.
         stands_in: whether a rank without a sample of its own gets rank 0's part.
+        spreads: whether no rank is to be without samples, as ``spread`` cuts; else as torch.chunk.
     """
 
     rank: int
     world: int
     training: bool
     stands_in: bool
+    spreads: bool = False
 
     @property
     def evaluates(self) -> bool:
@@ -45,12 +56,16 @@ class Cut:
         """Whether the rank gets anything of the batch with this number."""
         return True
 
+    def part(self, total: int, rank: int) -> slice:
+        """Which of ``total`` samples are a rank's."""
+        return (spread if self.spreads else chunk)(total, rank, self.world)
+
     def __call__(self, batch: Any) -> Any:
         """This rank's part of a sequence; None if it gets nothing."""
-        own = batch[chunk(len(batch), self.rank, self.world)]
+        own = batch[self.part(len(batch), self.rank)]
         if len(own) or not len(batch):
             return own
-        return batch[chunk(len(batch), 0, self.world)] if self.stands_in else None
+        return batch[self.part(len(batch), 0)] if self.stands_in else None
 
 
 @dataclass(frozen=True)
