@@ -252,7 +252,7 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     text = with_class(WAITING, WRAP, "from queue import Queue")
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     (error,) = converted(text).errors
-    assert "SyncNorm waits for its likes" in error.message and "SyncBatchNorm" in error.help
+    assert "SyncNorm waits for the other replicas" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
 
 

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
 
@@ -500,7 +501,8 @@ class Program:
         self._readers: dict[object, set[int]] = defaultdict(set)
         """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
         self._stale: set[int] = set()
-        """The functions that have read what has changed since."""
+        """The functions that have read what has changed since; those that stand first are run first."""
+        self._queue: list[int] = []
         self._in_order: dict[tuple[int, str], _Definitions] = {}
         self._kept: dict[tuple[int, int, str], tuple[int, list[int]]] = {}
         self._asked_for_wraps = False
@@ -539,6 +541,10 @@ class Program:
         scope = Scope(len(self.scopes), node, file, parent)
         self.scopes.append(scope)
         self.by_node[id(node)] = scope
+        if isinstance(node, ast.Lambda):
+            (returned,) = scope.body
+            self.scope_of[id(returned)], self.file_of[id(returned)] = scope, file
+            self.parents[id(returned)] = node
         return scope
 
     def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
@@ -672,12 +678,17 @@ class Program:
                 self._run(scope)
             if not self._changed:
                 break
-            while self._stale:
-                stale, self._stale = sorted(self._stale), set()
-                for index in stale:
+            budget = 100 * len(
+                self.scopes
+            )  # runs; what is not seen by then is seen in the next round, or not at all
+            while self._queue and budget:
+                budget -= 1
+                index = heappop(self._queue)
+                if index in self._stale:
                     self._run(self.scopes[index])
         self._running_scope = None
         self._readers.clear()
+        self._stale.clear()
         for key, call in self._calls.items():
             if len(call.callees) > 1:
                 self._calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
@@ -694,8 +705,9 @@ class Program:
             self._readers[key].add(self._running_scope)
 
     def _wrote(self, key: object) -> None:
-        if key in self._readers:
-            self._stale |= self._readers[key]
+        for index in self._readers.get(key, NOTHING) - self._stale:  # type: ignore[operator]
+            self._stale.add(index)
+            heappush(self._queue, index)
 
     def _wrapping(self) -> Iterator[Cls]:
         """The classes that derive from DataParallel, and modules that do with replicas what it does."""
@@ -2188,11 +2200,11 @@ class Program:
         own = Cls(current.index)
         if node.args and own not in self._values.get(id(node.args[0]), NOTHING):
             return NOTHING
-        bases = [base for base in self.bases(own) if base != own]
         self._supers[id(node)] = self._selves(scope, current)
-        return frozenset(
+        return frozenset(  # what the bases inherit themselves is found through them
             Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
-            for base in bases
+            for given in current.node.bases  # type: ignore[attr-defined]
+            for base in self.values(given)
         )
 
     def _selves(self, scope: Scope, cls: Scope) -> Values:
@@ -2382,17 +2394,7 @@ class Program:
         found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
-                func = callee.func if isinstance(callee, Bound) else callee
-                if isinstance(callee, Cls | Inst):
-                    names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
-                    made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
-                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
-                    bound = True
-                else:
-                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
-                        callee, Bound
-                    )
-                for index in entered:
+                for index, _, bound in self.targets(callee, call):
                     found[index].append((call, bound))
         return found
 

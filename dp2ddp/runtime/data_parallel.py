@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import callbacks, compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
+from . import callbacks, checkpoint, compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
 from .exchange import exchange
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
@@ -302,6 +302,9 @@ class DataParallel(torch.nn.DataParallel):
                 )
 
     # Copies
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DataParallel) or super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -25,7 +25,7 @@ from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.weak import WeakIdKeyDictionary
 
-from . import bypass, debug, evaluation, graph, parts, ranks, weighing
+from . import bypass, debug, evaluation, graph, parts, ranks, watch, weighing
 
 _ROUNDS = 2  # of callbacks at the end of a backward pass, in which the wrapped models send
 
@@ -78,7 +78,9 @@ def sync_gradients(module: torch.nn.Module) -> None:
         tensor.data.copy_(sent)
     new = [it for it in parameters if it not in _followed]
     if new:
-        _averages.append(weakref.ref(_Averaged(type(module).__name__, new, len(_averages))))
+        watch.agree()
+        names = {id(it): name for name, it in module.named_parameters()}
+        _averages.append(weakref.ref(_Averaged(type(module).__name__, new, len(_averages), names)))
     for part in _callable(module):
         if part not in _weighing:
             _weighing[part] = _Weighing(part)
@@ -117,9 +119,14 @@ class _Averaged:
     Their hooks alone have it.
     """
 
-    def __init__(self, name: str, parameters: list[torch.nn.Parameter], number: int) -> None:
+    def __init__(
+        self, name: str, parameters: list[torch.nn.Parameter], number: int, names: dict[int, str]
+    ) -> None:
         self._name = name
         self.number = number
+        self._names = [names[id(it)] for it in parameters]
+        self._named = [*map(weakref.ref, parameters)]
+        self._watch = watch.Watch(self, name)
         followed = {id(it): it for it in parameters if it.is_floating_point() or it.is_complex()}.values()
         self._parameters = [*map(weakref.ref, followed)]  # torch finds no cycle through a parameter's hook
         for parameter in followed:
@@ -151,6 +158,23 @@ class _Averaged:
         debug.meet(f"the average of the gradients of {self._name}")
         for (device, _), parameters in alike.items():
             _average(parameters, device)
+        if at_end := self._watch.passed():
+            at_end()
+
+    # Being watched
+
+    def watched(self) -> dict[str, torch.Tensor]:
+        """The parameters that are the same on all ranks."""
+        pairs = zip(self._names, (reference() for reference in self._named), strict=True)
+        return {name: it for name, it in pairs if it is not None}
+
+    def promised(self) -> dict[str, torch.Tensor]:
+        """No buffers."""
+        return {}
+
+    def is_watched(self) -> bool:
+        """Its passes are compared."""
+        return True
 
 
 class _Pass:

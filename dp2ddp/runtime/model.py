@@ -12,12 +12,16 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
+- *Parameters that a forward writes.* Rank 0's are broadcast with the buffers (see ``watch``, which also compares the
+  ranks' parameters now and then).
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
@@ -30,10 +34,24 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, callbacks, compiling, copies, debug, evaluation, parts, ranks, weighing
+from . import (
+    bypass,
+    callbacks,
+    checkpoint,
+    compiling,
+    copies,
+    debug,
+    evaluation,
+    parts,
+    ranks,
+    watch,
+    weighing,
+)
+from .local_random import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
+_numbers = itertools.count()
 
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
@@ -61,6 +79,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     _weighs = True  # what the parts in play weigh
     _shares_buffers = True  # rank 0's, by itself
+    _promises_buffers = False  # to be the same on all ranks whenever a forward begins
 
     def __init__(
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
@@ -77,6 +96,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._arrange(new=True)
         if not self._alone:
             evaluation.register(self)
+            self._watch.accompany()
 
     def _reset(self) -> None:
         self.process_group = None if self._alone else dist.group.WORLD
@@ -90,13 +110,33 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         """What is no part of a copy."""
         self._unsettled = True  # whether parameters may have been moved or replaced
         self._passes = Passes(self)
+        self._watch = watch.Watch(self, type(self.module).__name__, None if self._alone else self.module)
         self._inside = bypass.Inside()
         self._guards: list[Any] = []
+        self._stream = LocalStream("model", next(_numbers))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._alone:
+            return self._forward_here(*inputs, **kwargs)
+        with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
+            return self._forward_here(*inputs, **kwargs)
+
+    def _is_on_part(self) -> bool:
+        """Whether a forward is on samples of this rank's own; without gradients, all ranks may evaluate the same."""
+        return self.module.training or torch.is_grad_enabled() or evaluation.is_running()
+
+    def _forward_here(self, *inputs: Any, **kwargs: Any) -> Any:
         if evaluation.is_running():
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
+        if not (self._reduces and self.module.training and self._watch.is_due):
+            return self._forward_in_form(*inputs, **kwargs)
+        self._watch.begin()
+        output = self._forward_in_form(*inputs, **kwargs)
+        self._watch.end()
+        return output
+
+    def _forward_in_form(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self._reduces:
             with self._in_step(1.0):
                 return self._forward_unreduced(*inputs, **kwargs)
@@ -132,7 +172,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def _forward_unreduced(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._stale:
-            self._broadcast(self.module.buffers())
+            self._broadcast([*self.module.buffers(), *self._watch.shared_parameters()])
         self._stale = self._shares_buffers and not self._alone and self.module.training
         return self._forward_module(*inputs, **kwargs)
 
@@ -215,6 +255,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             new: whether they are to be made the same on all ranks, which is a collective.
         """
         index = cuda_index(self.module)
+        if new and not self._alone:
+            watch.agree()
         trains = any(parameter.requires_grad for parameter in self.module.parameters())
         if not self._alone and trains and (new or not self._reduces):
             self._start_reducing(index)
@@ -320,10 +362,30 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def will_sync_module_buffers(self) -> bool:
         return self._shares_buffers and super().will_sync_module_buffers()
 
+    def _assign_modules_buffers(self) -> None:
+        super()._assign_modules_buffers()
+        if "_watch" in self.__dict__:  # not yet in a copy that is being made
+            self.modules_buffers = [*self.modules_buffers, *self._watch.shared_parameters()]
+
     def share_buffers(self) -> None:
-        """Give all ranks rank 0's buffers; a collective."""
-        self._broadcast(self.module.buffers())
+        """Give all ranks rank 0's buffers, and parameters that forwards write; a collective."""
+        self._broadcast([*self.module.buffers(), *self._watch.shared_parameters()])
         self._stale = False
+
+    # Being watched
+
+    def watched(self) -> dict[str, torch.Tensor]:
+        """The parameters that are the same on all ranks."""
+        ignored = getattr(self, "parameters_to_ignore", ())
+        return {name: it for name, it in self.module.named_parameters() if name not in ignored}
+
+    def promised(self) -> dict[str, torch.Tensor]:
+        """The buffers that are the same on all ranks whenever a forward begins."""
+        return dict(self.module.named_buffers()) if self._promises_buffers else {}
+
+    def is_watched(self) -> bool:
+        """Whether its passes are compared: not where parameters may differ by intent."""
+        return self._reduces and not self._comm_hooks and not self._join_config.enable
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
@@ -339,9 +401,22 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     # Copies (copy.deepcopy for a moving average, pickle)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DistributedDataParallel) or super().__reduce_ex__(protocol)
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if self._reduces else self.__dict__.copy()
-        for name in ("process_group", "_passes", "_inside", "_guards", "_untrained", "_seen", "_places"):
+        for name in (
+            "process_group",
+            "_passes",
+            "_watch",
+            "_inside",
+            "_guards",
+            "_stream",
+            "_untrained",
+            "_seen",
+            "_places",
+        ):
             state.pop(name, None)
         return state
 

@@ -182,6 +182,8 @@ class Passes:
             if current.is_synchronised:
                 wrapper.passed(self._complete(current, wrapper.reducer))
                 self.expected = self._running = False
+                if at_end := wrapper._watch.passed():  # when the reducer has ended, too
+                    Variable._execution_engine.queue_callback(at_end)
         finally:
             self.current = _none
             self._awaited.clear()

@@ -1,8 +1,8 @@
 """nn.DataParallel on W GPUs, played on one device, so that there is something to agree with.
 
 ``nn.DataParallel`` is the identity where there are not several GPUs. ``play(W)`` puts a DataParallel in its place that
-does what torch's does: chunk the batch, run one replica per chunk, keep what replica 0 does to the buffers, and gather
-the outputs. Its steps can be replaced as torch's can, and ``torch.nn.parallel``'s functions are played as well.
+does what torch's does: chunk the batch, run one replica per chunk, keep what replica 0 does to buffers and parameters,
+and gather the outputs. Its steps can be replaced as torch's can, and ``torch.nn.parallel``'s functions are played, too.
 """
 
 from __future__ import annotations
@@ -168,11 +168,58 @@ def parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: A
     if any(isinstance(copy, _Copy) and copy.is_called_back for copy in copies) and len(modules) > 1:
         outputs = turns.taken(call, len(modules))
     else:
-        outputs = [call(place) for place in range(len(modules))]
+        values = _Values(modules) if len(modules) > 1 and any(it.training for it in modules) else None
+        outputs = []
+        for place, module in enumerate(modules):
+            if values is not None and place:
+                values.begin(module)
+            outputs.append(call(place))
+            if values is not None:
+                values.end(is_first=place == 0)
     if len(modules) > 1 and torch.is_grad_enabled():
         trained = {id(it): it for module in modules for it in module.parameters() if it.requires_grad}
         outputs = [_reaching(output, list(trained.values())) for output in outputs]
     return outputs
+
+
+class _Values:
+    """What parameters hold while replicas run, one after the other: each begins with the same, the first one's stay."""
+
+    def __init__(self, modules: Sequence[nn.Module]) -> None:
+        parameters = {id(it): it for module in modules for it in module.parameters()}
+        parameters = {key: it for key, it in parameters.items() if not nn.parameter.is_lazy(it)}
+        self._before = {key: (it, it.detach().clone()) for key, it in parameters.items()}
+        self._written: set[int] = set()  # what the first replica wrote
+
+    def begin(self, module: nn.Module) -> None:
+        """Give a replica tensors of its own for what the first one wrote."""
+        for layer in module.modules() if self._written else ():
+            for name, it in layer._parameters.items():
+                if it is not None and id(it) in self._written:
+                    layer._parameters[name] = _Began.apply(*self._before[id(it)])
+
+    def end(self, is_first: bool) -> None:
+        """Note what the first replica wrote; undo what another one did."""
+        for key, (parameter, before) in self._before.items():
+            same = (parameter.detach() == before) | ((parameter != parameter) & (before != before))
+            if key in self._written or bool(same.all()):
+                continue
+            if is_first:
+                self._written.add(key)
+            else:
+                parameter.data.copy_(before)
+
+
+class _Began(torch.autograd.Function):
+    """A parameter's former value, whose gradient is the parameter's."""
+
+    @staticmethod
+    def forward(ctx: Any, parameter: torch.Tensor, before: torch.Tensor) -> torch.Tensor:
+        return before.clone()
+
+    @staticmethod
+    def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return gradient, None
 
 
 def gather(outputs: Any, target_device: Any = None, dim: int = 0) -> Any:

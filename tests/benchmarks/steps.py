@@ -68,7 +68,7 @@ def measure(script: Path, processes: int, rounds: int) -> dict[str, list[float]]
     out, err = process.communicate(timeout=1200)
     if process.returncode != 0:
         raise RuntimeError(f"{script.name} ended with {process.returncode}\n{out}\n{err}")
-    return json.loads(out.splitlines()[-1])
+    return json.loads(jobs.unlabelled(out).splitlines()[-1])
 
 
 def _versions(*packages: str) -> list[str]:
