@@ -340,6 +340,11 @@ def _parsed(path: Path, text: str, encoding: str) -> SourceFile:
         return SourceFile(path, after, encoding, parse(after), mends, text)
 
 
+def spaced_out(text: str) -> str:
+    """A text that Python takes, with one space for each tab that its lines begin with: no column of it moves."""
+    return legacy.spaced(text)
+
+
 class _Reader:
     """Reads the files of one run, each once."""
 

@@ -283,4 +283,4 @@ def test_of_several_layers_one_that_waits_is_no_reason_to_refuse() -> None:
     assert any("encoding.nn.BatchNorm1d is chosen here" in it.message for it in result.findings)
     always = text.replace("return nn.BatchNorm1d", "return BatchNorm1d")
     (error,) = converted(always.replace("nn.Linear(8, 2).cuda()", layers)).errors
-    assert "waits for its likes" in error.message
+    assert "waits for the other replicas" in error.message

@@ -15,12 +15,12 @@ from collections.abc import Iterable, Sequence
 import libcst as cst
 from libcst.metadata import MetadataWrapper
 
-from dp2ddp import legacy
 from dp2ddp.plan import AddImport, Anchor, DropImport, Edit, Enclose, Mark, Remove, Respell, Unwrap
 from dp2ddp.rewrite.errors import RewriteError
 from dp2ddp.rewrite.imports import add_imports, drop_imports
 from dp2ddp.rewrite.index import Index
 from dp2ddp.rewrite.transform import Transformer
+from dp2ddp.source import spaced_out
 
 __all__ = ["RewriteError", "rewrite"]
 
@@ -56,7 +56,7 @@ def _parsed(text: str) -> cst.Module:
     try:
         return cst.parse_module(text)
     except cst.ParserSyntaxError as error:
-        spaced = legacy.spaced(text)
+        spaced = spaced_out(text)
         try:
             if spaced == text:
                 raise error
