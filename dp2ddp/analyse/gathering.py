@@ -17,7 +17,7 @@ from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import Bound, Call, Func, Inst, Made, handed
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import FUEL, OPEN, Frame
+from dp2ddp.analyse.samples import OPEN, Frame
 
 ROWS = (*DEALT, Kind.PICKED)
 ADDITIVE = (Kind.TOTAL, Kind.COUNT)
@@ -42,7 +42,7 @@ class Gathering(Forwards):
         call = self.program.call(node)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
-        self._fuel = FUEL  # these are questions of their own
+        self._refuel()  # these are questions of their own
         if not self._is_alike(node, frame):
             return value
         labels = self._weighing(call, frame)

@@ -20,7 +20,7 @@ from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.link import LOADER, Call, handed, is_runtime
 from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
-from dp2ddp.analyse.samples import FUEL, OPEN, Frame, Samples, right_side
+from dp2ddp.analyse.samples import OPEN, Frame, Samples, right_side
 from dp2ddp.analyse.updates import Update, updated
 from dp2ddp.facts import SHARDED_ONLY, Effect, Number, Obstacle
 
@@ -456,7 +456,7 @@ class _Finder(Gathering):
 
     def _meet(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
-        self._fuel = FUEL  # these are questions of their own
+        self._refuel()  # these are questions of their own
         return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
 
     def _is_looped(self, node: ast.expr) -> bool:
@@ -560,7 +560,7 @@ class _Finder(Gathering):
 
     def is_settled(self, test: ast.expr) -> bool:
         """Whether every process answers a condition alike."""
-        self._fuel = FUEL
+        self._refuel()
         return self._is_settled(test, OPEN)
 
     def _of(self, node: ast.expr) -> Value:

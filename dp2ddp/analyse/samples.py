@@ -89,6 +89,8 @@ LEVELS = 12
 CALLS = 8
 NAMES = 8
 FUEL = 4000
+# And for one question with all that are asked to answer it.
+BUDGET = 5 * FUEL
 
 
 @dataclass(eq=False)
@@ -120,16 +122,23 @@ class Samples:
         self._collecting: set[tuple[int, str]] = set()
         self._applied: set[int] = set()
         self._fuel = FUEL
+        self._budget = BUDGET
 
     def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
         """What an expression is to the samples of the batch."""
-        self._fuel = FUEL
+        self._refuel()
         return self._value(node, frame)
 
     def drawn(self, source: ast.expr) -> Value:
         """What a loop over ``source`` gets in each round."""
-        self._fuel = FUEL
+        self._refuel()
         return self._drawn(source, OPEN)
+
+    def _refuel(self) -> None:
+        """Begin another question; those that are asked to answer it have what is left of its budget."""
+        if not self._running:
+            self._budget = BUDGET
+        self._fuel = min(FUEL, self._budget)
 
     # Expressions
 
@@ -140,6 +149,7 @@ class Samples:
         if len(self._running) > DEPTH or self._fuel < 0:
             return Unclear(node)
         self._fuel -= 1
+        self._budget -= 1
         self.followed.add(id(node))
         if key in self._running:
             self._assumed.add(key)
