@@ -548,3 +548,80 @@ def test_a_parameter_by_itself_is_trained_and_what_it_is_made_of_is_not() -> Non
     )
     (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
     assert change.after.count("sync_gradients") == 1 and "ddp.sync_gradients(own)" in change.after
+
+
+CHOSEN = """\
+import argparse
+import os
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Task:
+    def __init__(self, args):
+        self.args = args
+        self.device = self.choose()
+        self.model = self.build().to(self.device)
+
+    def choose(self):
+        if self.args.use_gpu:
+            os.environ["CUDA_VISIBLE_DEVICES"] = str(self.args.gpu) if not self.args.many else self.args.devices
+            return torch.device("cuda:{}".format(self.args.gpu))
+        return torch.device("cpu")
+
+    def build(self):
+        model = nn.Linear(8, 2)
+        if self.args.many and self.args.use_gpu:
+            model = nn.DataParallel(model, device_ids=self.args.device_ids)
+        return model
+
+    def train(self):
+        data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+        loader = DataLoader(data, batch_size=16)
+        criterion = nn.CrossEntropyLoss()
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = criterion(self.model(inputs.to(self.device)), targets.to(self.device))
+            loss.backward()
+            optimizer.step()
+        print(loss.item())
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--use_gpu", type=bool, default=True)
+    parser.add_argument("--gpu", type=int, default=0)
+    parser.add_argument("--many", action="store_true")
+    parser.add_argument("--devices", default="0,1")
+    args = parser.parse_args()
+    torch.manual_seed(0)
+    args.use_gpu = torch.cuda.is_available() and args.use_gpu
+    if args.use_gpu and args.many:
+        args.device_ids = [int(it) for it in args.devices.split(",")]
+        args.gpu = args.device_ids[0]
+    print(args)
+    Task(args).train()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize("options", ["", "--many"])
+def test_devices_that_are_only_known_where_an_option_asks_for_several(
+    options: str, lab: Lab, tmp_path: Path
+) -> None:
+    (change,) = convert(Project.of({Path("/example/train.py"): CHOSEN})).changes
+    assert (
+        "ddp.use_devices(self.args.device_ids if self.args.many and self.args.use_gpu else 1)" in change.after
+    )
+    printed = []
+    for name, text in {"before": CHOSEN, "after": change.after}.items():
+        script = tmp_path / f"{name}.py"
+        script.write_text(text)
+        run = lab.run(script, options.split(), processes=1 if name == "before" else 2, recorded=False)
+        printed.append(run.ok().printed)
+    assert printed[0] == printed[1]
