@@ -39,7 +39,7 @@ ALLOWED = {
     "texts": set(),
     "legacy": set(),
     "runtime": {"torch"},
-    "verify": {"", "torch"},
+    "verify": {"", "runtime", "torch"},
 }
 LIBRARIES = {"black", "libcst", "torch", "torchvision", "numpy"}
 
