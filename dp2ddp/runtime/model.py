@@ -12,7 +12,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
-- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_streams``): its samples are.
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """
@@ -33,7 +33,7 @@ from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
 from . import bypass, compiling, copies, debug, evaluation, parts, ranks, weighing
-from .local_random import LocalStream
+from .local_streams import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")

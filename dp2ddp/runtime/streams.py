@@ -17,11 +17,16 @@ import torch
 
 @dataclass(frozen=True)
 class _Generator:
-    """A global generator: its state, as a value that can be compared and pickled; how to set it; that of a seed."""
+    """A global generator: its state, as a value that can be compared and pickled; how to set it; that of a seed.
+
+    ``keep`` and ``put_back`` are faster, for a state that stays where it is.
+    """
 
     get: Callable[[], Any]
     set: Callable[[Any], None]
     seeded: Callable[[int], Any]
+    keep: Callable[[], Any]
+    put_back: Callable[[Any], None]
 
 
 def of_torch(generator: torch.Generator) -> bytes:
@@ -49,14 +54,22 @@ _GENERATORS = {
         get=lambda: of_torch(torch.default_generator),
         set=lambda state: set_torch(torch.default_generator, state),
         seeded=seeded_torch,
+        keep=torch.default_generator.get_state,
+        put_back=torch.default_generator.set_state,
     ),
     "python": _Generator(
-        get=random.getstate, set=random.setstate, seeded=lambda seed: random.Random(seed).getstate()
+        get=random.getstate,
+        set=random.setstate,
+        seeded=lambda seed: random.Random(seed).getstate(),
+        keep=random.getstate,
+        put_back=random.setstate,
     ),
     "numpy": _Generator(
         get=lambda: pickle.dumps(_numpy().get_state()),
         set=lambda state: _numpy().set_state(pickle.loads(state)),
         seeded=lambda seed: pickle.dumps(_numpy().RandomState(seed % 2**32).get_state()),
+        keep=lambda: _numpy().get_state(),
+        put_back=lambda state: _numpy().set_state(state),
     ),
 }
 
@@ -81,6 +94,17 @@ def set_states(wanted: Mapping[str, Any]) -> None:
     for name in loaded():
         if name in wanted:
             _GENERATORS[name].set(wanted[name])
+
+
+def kept() -> dict[str, Any]:
+    """The states of all global generators, by name, for ``put_back`` alone."""
+    return {name: _GENERATORS[name].keep() for name in loaded()}
+
+
+def put_back(kept: Mapping[str, Any]) -> None:
+    """Give the global generators states that ``kept`` gave."""
+    for name, state in kept.items():
+        _GENERATORS[name].put_back(state)
 
 
 class Stream:

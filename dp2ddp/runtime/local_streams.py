@@ -57,8 +57,6 @@ class LocalStream:
         if common != self._begun:
             self._begun, self._own_seed = common, seed_of(common, *self._key)
             self._states, self._of_gpu = {}, None
-        if len(self._states) < len(streams.loaded()):
-            self._states = {**streams.seeded(self._own_seed), **self._states}
         if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
             return None
         if self._of_gpu is None:
@@ -77,9 +75,12 @@ class LocalStream:
             yield
             return
         gpu = self._begin(device)
-        before = streams.states()
+        before = streams.kept()
         gpu_before = None if gpu is None else gpu.get_state()
-        streams.set_states(self._states)
+        streams.put_back(self._states)
+        if len(self._states) < len(before):  # it begins, or numpy was loaded meanwhile
+            new = streams.seeded(self._own_seed)
+            streams.set_states({name: state for name, state in new.items() if name not in self._states})
         if gpu is not None:
             gpu.set_state(self._of_gpu)
         _is_inside = True
@@ -87,8 +88,8 @@ class LocalStream:
             yield
         finally:
             _is_inside = False
-            self._states = streams.states()
-            streams.set_states(before)
+            self._states = streams.kept()
+            streams.put_back(before)
             if gpu is not None:
                 self._of_gpu = gpu.get_state()
                 gpu.set_state(gpu_before)
