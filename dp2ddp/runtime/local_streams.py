@@ -17,8 +17,10 @@ from __future__ import annotations
 import functools
 import hashlib
 import threading
-from collections.abc import Callable, Iterator
+from collections import deque
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any, ParamSpec, TypeVar
 
 import torch
@@ -28,6 +30,7 @@ from . import ranks, streams
 Given = ParamSpec("Given")
 Result = TypeVar("Result")
 
+_REMEMBERED = 64  # blocks that may be computed once more
 _is_inside = False  # whether a stream of this rank's own is drawn from
 
 
@@ -37,8 +40,40 @@ def seed_of(*key: Any) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % 2**63
 
 
+@dataclass(frozen=True)
+class _Position:
+    """Where generators are: the global ones, and a GPU's, if that is drawn from."""
+
+    states: Mapping[str, Any]
+    of_gpu: torch.Tensor | None = None
+
+    @staticmethod
+    def now(gpu: torch.Generator | None) -> _Position:
+        return _Position(streams.kept(), None if gpu is None else gpu.get_state())
+
+    def take(self, gpu: torch.Generator | None) -> None:
+        streams.put_back(self.states)
+        if gpu is not None and self.of_gpu is not None:
+            gpu.set_state(self.of_gpu)
+
+
+@dataclass(eq=False)
+class _Block:
+    """What was drawn before: where torch's generator was that all ranks share, and where the stream began.
+
+    ``repeated``: the backward pass that has computed it once more.
+    """
+
+    shared: torch.Tensor
+    begun: _Position
+    repeated: int = -1
+
+
 class LocalStream:
     """Draws of this rank's own from the global generators: torch's on the CPU and on a GPU, Python's, numpy's.
+
+    What is computed once more in a backward pass (``torch.utils.checkpoint``) draws again what it drew: it is known by
+    the state of torch's generator, which checkpoints set to what it was.
 
     Args:
         key: tells it from other streams; the same on all ranks.
@@ -47,52 +82,65 @@ class LocalStream:
 
     def __init__(self, *key: Any, seed: int | None = None) -> None:
         self._key, self._given = key, seed
-        self._begun: int | None = None  # the seed in common that it has begun with
-        self._states: dict[str, Any] = {}
-        self._of_gpu: torch.Tensor | None = None
-
-    def _begin(self, device: torch.device) -> torch.Generator | None:
-        """Begin, if it has not yet, and begin the generators that are new; the GPU's, if one is to be drawn from."""
-        common = torch.initial_seed() if self._given is None else self._given
-        if common != self._begun:
-            self._begun, self._own_seed = common, seed_of(common, *self._key)
-            self._states, self._of_gpu = {}, None
-        if device.type != "cuda" or torch.cuda.is_current_stream_capturing():
-            return None
-        if self._of_gpu is None:
-            self._of_gpu = torch.Generator(device).manual_seed(self._own_seed).get_state()
-        return torch.cuda.default_generators[device.index or 0]
+        self._seed = (-1, -1)  # the one in common that it has begun with, and its own
+        self._position = _Position({})
+        self._past: deque[_Block] = deque(maxlen=_REMEMBERED)
 
     @contextmanager
     def drawn(self, device: torch.device) -> Iterator[None]:
         """Draw from this stream within the block, and on the GPU ``device``, if it is one.
 
         A block within another one goes on with the outer one's stream. In other threads than the main one the
-        generators are left alone, since the main one draws from them meanwhile.
+        generators are left alone, since the main one draws from them meanwhile; but for those of backward passes.
         """
         global _is_inside
-        if _is_inside or threading.current_thread() is not threading.main_thread():
+        backward = torch._C._current_graph_task_id()  # -1: none runs
+        is_aside = backward == -1 and threading.current_thread() is not threading.main_thread()
+        if _is_inside or is_aside:
             yield
             return
-        gpu = self._begin(device)
-        before = streams.kept()
-        gpu_before = None if gpu is None else gpu.get_state()
-        streams.put_back(self._states)
-        if len(self._states) < len(before):  # it begins, or numpy was loaded meanwhile
-            new = streams.seeded(self._own_seed)
-            streams.set_states({name: state for name, state in new.items() if name not in self._states})
-        if gpu is not None:
-            gpu.set_state(self._of_gpu)
+        is_on_gpu = device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
+        gpu = torch.cuda.default_generators[device.index or 0] if is_on_gpu else None
+        before = _Position.now(gpu)
+        past = None if backward == -1 else self._recalled(before.states["torch"], backward)
+        begun = self._begun() if past is None else past.begun
+        if backward == -1:
+            self._past.append(_Block(before.states["torch"], begun))
+        begun.take(gpu)
+        self._seed_new(begun, before, gpu)
         _is_inside = True
         try:
             yield
         finally:
             _is_inside = False
-            self._states = streams.kept()
-            streams.put_back(before)
-            if gpu is not None:
-                self._of_gpu = gpu.get_state()
-                gpu.set_state(gpu_before)
+            if past is None:
+                now = _Position.now(gpu)
+                self._position = now if gpu is not None else replace(now, of_gpu=begun.of_gpu)
+            before.take(gpu)
+
+    def _begun(self) -> _Position:
+        """Where the stream is; where it begins, if the ranks have another seed in common now."""
+        common = torch.initial_seed() if self._given is None else self._given
+        if common != self._seed[0]:
+            self._seed, self._position = (common, seed_of(common, *self._key)), _Position({})
+        return self._position
+
+    def _seed_new(self, begun: _Position, before: _Position, gpu: torch.Generator | None) -> None:
+        """Seed the generators that this stream has not drawn from: all where it begins, numpy's once it is loaded."""
+        own = self._seed[1]
+        if len(begun.states) < len(before.states):
+            new = streams.seeded(own)
+            streams.set_states({name: state for name, state in new.items() if name not in begun.states})
+        if gpu is not None and begun.of_gpu is None:
+            gpu.set_state(torch.Generator(gpu.device).manual_seed(own).get_state())
+
+    def _recalled(self, shared: torch.Tensor, backward: int) -> _Block | None:
+        """The last block drawn where torch's shared generator is now, that this backward pass has not repeated."""
+        for block in reversed(self._past):
+            if block.repeated != backward and torch.equal(block.shared, shared):
+                block.repeated = backward
+                return block
+        return None
 
 
 _of_functions = LocalStream("functions")

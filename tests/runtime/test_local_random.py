@@ -89,6 +89,30 @@ CASES = {
         alike(model.module.seen)
         alike(shared())
     """,
+    "forwards that are computed once more": """
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(4, 4)
+            def forward(self, x):
+                masks.append(nn.functional.dropout(torch.ones(40)).tolist())
+                return self.line(x) * sum(masks[-1])
+        masks = []
+        for wrapper in (ddp.DistributedDataParallel, ddp.DataParallel):
+            for reentrant in (False, True):
+                model, seen = wrapper(Net()), set()
+                for step in range(3):
+                    masks.clear()
+                    x = torch.ones(4, 4, requires_grad=True)
+                    first, second = (checkpoint(model, x, use_reentrant=reentrant) for _ in range(2))
+                    (first.sum() + 2 * second.sum()).backward()
+                    assert masks[3:1:-1] == masks[:2] and masks[0] != masks[1]
+                    seen |= set(map(str, masks))
+                    alike(shared())
+                assert len(seen) == 6
+                apart(seen)
+    """,
     "generators that a data set holds": """
         class Noise:
             def __init__(self):
