@@ -40,6 +40,15 @@ def seed_of(*key: Any) -> int:
     return int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "little") % 2**63
 
 
+def _of_gpu(device: torch.device) -> torch.Generator | None:
+    """The global generator of a GPU; None for the CPU, and while a CUDA graph is captured, which keeps its own."""
+    if device.type != "cuda":
+        return None
+    torch.cuda.init()  # before that there are none
+    found = torch.cuda.default_generators[device.index or 0 :][:1]
+    return found[0] if found and not torch.cuda.is_current_stream_capturing() else None
+
+
 @dataclass(frozen=True)
 class _Position:
     """Where generators are: the global ones, and a GPU's, if that is drawn from."""
@@ -99,8 +108,7 @@ class LocalStream:
         if _is_inside or is_aside:
             yield
             return
-        is_on_gpu = device.type == "cuda" and not torch.cuda.is_current_stream_capturing()
-        gpu = torch.cuda.default_generators[device.index or 0] if is_on_gpu else None
+        gpu = _of_gpu(device)
         before = _Position.now(gpu)
         past = None if backward == -1 else self._recalled(before.states["torch"], backward)
         begun = self._begun() if past is None else past.begun
