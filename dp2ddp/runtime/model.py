@@ -12,7 +12,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
-- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_streams``): its samples are.
 - *Parameters that a forward writes.* Rank 0's are broadcast with the buffers (see ``watch``, which also compares the
   ranks' parameters now and then).
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
@@ -47,7 +47,7 @@ from . import (
     watch,
     weighing,
 )
-from .local_random import LocalStream
+from .local_streams import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")

@@ -17,7 +17,7 @@ from typing import Any
 import torch
 
 from . import graph, home, parts
-from .local_random import LocalStream
+from .local_streams import LocalStream
 from .model import DistributedDataParallel, cuda_index
 
 _KEPT = "_dp2ddp_runner"  # where a module keeps its runner
