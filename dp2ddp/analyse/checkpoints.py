@@ -269,9 +269,15 @@ def _from_file(context: Context, given: ast.expr) -> bool:
 
 
 def _root(value: object) -> str:
+    made = _origin(value)
+    return made.name if made is not None else ""
+
+
+def _origin(value: object) -> Made | None:
+    """What a value is taken out of, where something outside has made that."""
     while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
         value = value.owner
-    return getattr(value, "name", "") if isinstance(value, Made) else ""
+    return value if isinstance(value, Made) else None
 
 
 def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
@@ -320,6 +326,7 @@ def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
+    yield from _loaded(context, backwards)
     for node in spelled(context) if context.scripts else ():
         yield context.obstacle(
             node,
@@ -368,6 +375,29 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "call the wrapped model itself",
                 SHARDED_ONLY,
             )
+
+
+def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
+    """Whole models from files in the place of the wrapped one: ``model = torch.load(path)``, to go on with it."""
+    program = context.program
+    told: set[int] = set()
+    for call in program.calls:
+        values = program.values(call.node.func)
+        if not context.is_wrapped(values) or not context.runs_in_training(call.node):
+            continue
+        leading = (program.call(it) for it in context.callers.get(call.scope.index, ()))
+        if not any(it is not None and _trains(context, it, backwards) for it in (call, *leading)):
+            continue
+        for value in values:
+            made = _origin(value)
+            if made is not None and made.name == "torch.load" and made.site not in told:
+                told.add(made.site)
+                yield context.obstacle(
+                    program.node(made.site),
+                    "a model from this file is trained as it is, not wrapped",
+                    "load its state into the wrapped model: model.module.load_state_dict(…)",
+                    SHARDED_ONLY,
+                )
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:
