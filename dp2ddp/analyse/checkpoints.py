@@ -34,6 +34,11 @@ PICKLES = {
 PICKLES |= {"joblib.dump"}
 
 
+# What holds its parts as they are, and what hands on what it is given.
+DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
+HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
+
+
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
@@ -131,7 +136,21 @@ def _stored(context: Context) -> set[int]:
             for value in context.program.contents(context.program.values(saved)):
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
+            written = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
+            found |= {
+                id(it) for part in written for it in ast.walk(part) if _is_in_display(context, it, part)
+            }
     return found
+
+
+def _is_in_display(context: Context, node: ast.AST, whole: ast.expr) -> bool:
+    """Whether a call of ``state_dict()`` is part of a collection, and goes into it as it is."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "state_dict":
+        return False
+    around = context.program.parent(node)
+    while around is not whole and isinstance(around, DISPLAYS):
+        around = context.program.parent(around)
+    return around is whole and isinstance(whole, DISPLAYS)
 
 
 def _pickled(call: Call) -> ast.expr | None:
@@ -151,7 +170,7 @@ def _changed(context: Context, call: ast.Call) -> bool:
     """Whether the keys of a state dict are looked at: iterated over, asked for, or updated from others."""
     parent = context.program.parent(call)
     if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
-        return not isinstance(parent, ast.Call | ast.Dict | ast.keyword | ast.Assign)
+        return not isinstance(parent, HANDING_ON)
     name = parent.targets[0].id
     for node in ast.walk(context.program.scope(call).node):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
