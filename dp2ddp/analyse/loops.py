@@ -15,6 +15,7 @@ from dp2ddp.analyse.link import (
     LOADER,
     Call,
     Inst,
+    Made,
     Values,
     full_name,
     handed,
@@ -246,6 +247,19 @@ def _may_draw(call: Call) -> bool:
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
+def _is_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a wrapped model, or something from outside that is made of one: its average."""
+    program = context.program
+    values = program.values(node)
+    if context.is_wrapped(values):
+        return True
+    made = (
+        program.call(program.node(it.site)) for it in values if isinstance(it, Made) and it.name != LOADER
+    )
+    given = (it for call in made if call is not None for it in handed(call.node))
+    return depth < 3 and any(_is_of_wrap(context, it, depth + 1) for it in given)
+
+
 def _drawn_by(context: Context, call: Call) -> set[int]:
     """The loaders that a call draws from."""
     found = [context.iterated(context.program.values(argument)) for argument in handed(call.node)]
@@ -283,6 +297,14 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
     yield from _copied_for_gpus(context)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
     for call in by_hand:
+        if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() gives the wrapped model batches of the training's loader, which it "
+                "must divide",
+                "give it the bare model, `model.module`",
+                SHARDED_ONLY,
+            )
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
