@@ -455,3 +455,20 @@ print(first[0].shape[0], len(first[0]))
         + END
     )
     alike(lab, tmp_path, program)
+
+
+def test_a_wrapped_model_that_others_give_batches_divides_them(tmp_path: Path) -> None:
+    """nn.DataParallel keeps the statistics of its first replica's part: whole batches keep them, too."""
+    averages = (
+        "from torch.optim.swa_utils import AveragedModel, update_bn\naveraged = AveragedModel(model{})\n"
+    )
+    tiers = {
+        part: converted(
+            tmp_path / (part or "all"),
+            HEAD + MODEL + averages.format(part) + STEPS + "update_bn(loader, averaged)\n",
+        )
+        .scripts[0]
+        .tier
+        for part in ("", ".module")
+    }
+    assert tiers == {"": "whole batch", ".module": "sharded"}
