@@ -247,6 +247,24 @@ def _may_draw(call: Call) -> bool:
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
+def _run_in_training_mode(context: Context, loop: BatchLoop) -> ast.Call | None:
+    """The call of a wrapped model in a loop that trains nothing, after ``model.train()``."""
+    program = context.program
+    scope, first = program.scope(loop.node), program.order[id(loop.node)]
+    modes: dict[str, str] = {}
+    for node in sorted(program.body(scope), key=lambda it: program.order.get(id(it), first)):
+        if isinstance(node, ast.Call) and program.order.get(id(node), first) < first:
+            match node:
+                case ast.Call(func=ast.Attribute(value=model, attr="train" | "eval" as mode), args=[]):
+                    modes[ast.unparse(model)] = mode
+    for part in getattr(loop.node, "body", []):
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and modes.get(ast.unparse(node.func)) == "train":
+                if _is_of_wrap(context, node.func):
+                    return node
+    return None
+
+
 def _is_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
     """Whether an expression is a wrapped model, or something from outside that is made of one: its average."""
     program = context.program
@@ -293,6 +311,14 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
             )
         if _evaluates_too(context, loop):
             yield from _counted(context, loop, numbers)
+        elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
+            yield context.obstacle(
+                run,
+                f"`{ast.unparse(run.func)}` runs in training mode here, without a step: its BatchNorm must see the "
+                "parts of these batches",
+                "use the bare model here, `model.module`, if its BatchNorm may see whole batches",
+                SHARDED_ONLY,
+            )
     yield from _sized_by_batch(context, training)
     yield from _copied_for_gpus(context)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
