@@ -36,7 +36,8 @@ class Script:
     those where the runtime shards a loader, each with the reason why no DistributedSampler does. ``edits``: how many
     places change, or would; ``left``: how many are left to a person; ``blockers``: how many keep it from being
     converted. ``tied`` are the programs that are converted with it or not at all, as they run changed lines, ``ties``,
-    that it runs too.
+    that it runs too. ``wraps`` are the places in which its models are wrapped. ``verify`` runs it with ``arguments``,
+    and with small data in the place of torchvision's if ``synthetic``.
     """
 
     path: Path
@@ -52,6 +53,9 @@ class Script:
     blockers: int = 0
     tied: tuple[Path, ...] = ()
     ties: tuple[Location, ...] = ()
+    wraps: tuple[Location, ...] = ()
+    synthetic: bool = False
+    arguments: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -6,9 +6,11 @@ import argparse
 import difflib
 import os
 import shlex
+import subprocess
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -134,15 +136,20 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     command = commands.add_parser(
         "verify",
         help="show that a converted script trains the same",
-        usage="%(prog)s [options] BEFORE [AFTER] [-- arguments of the scripts]",
+        usage="%(prog)s [options] BEFORE [AFTER] [-- arguments of the programs]",
         description="Run a script as DataParallel on so many replicas, and the converted one on so many processes, a "
         "few optimizer steps each, in copies of the working folder, and compare what they did. Without AFTER the "
         "script is converted for it. Needs torch.",
         epilog=VERDICTS,
         formatter_class=_Help,
     )
-    command.add_argument("before", type=Path, metavar="BEFORE", help="the script with DataParallel")
-    command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted script")
+    command.add_argument(
+        "before",
+        type=Path,
+        metavar="BEFORE",
+        help="the script with DataParallel, or the command that installing its project makes (FOLDER/NAME)",
+    )
+    command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted one")
     command.add_argument(
         "--processes", type=_processes, default=2, metavar="N", help="processes and replicas (2)"
     )
@@ -166,6 +173,14 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     command.add_argument(
         "--exact", action="store_true", help="without AFTER: convert as convert --exact does"
+    )
+    command.add_argument(
+        "--force", action="store_true", help="without AFTER: convert as convert --force does"
+    )
+    command.add_argument(
+        "--git",
+        metavar="REVISION",
+        help="without AFTER: BEFORE is converted already, and was with DataParallel in this revision",
     )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
     own = frozenset(name for action in command._actions for name in action.option_strings)
@@ -240,7 +255,14 @@ def _emit(conversion: Conversion, config: Config) -> int:
         return UNREADABLE if conversion.unreadable else KEPT
     if config.diff:
         _show(conversion, config)
-    sys.stderr.write(report(conversion, written=writes, moved=moved, command=_writing(config)))
+    said = report(
+        conversion,
+        written=writes,
+        moved=moved,
+        command=_writing(config),
+        verify=_proving(config, conversion, writes),
+    )
+    sys.stderr.write(said)
     if conversion.unreadable:
         return UNREADABLE
     if conversion.errors:
@@ -252,6 +274,41 @@ def _writing(config: Config) -> str:
     """The command that writes what was shown."""
     asked = [name for name in ("exact", "force", "mark") if getattr(config, name)]
     return shlex.join(["dp2ddp", "convert", *config.paths, *(f"--{name}" for name in asked), "--inplace"])
+
+
+def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
+    """The options with which ``verify`` converts as this run, or finds the original where that is written over."""
+    if config.output:
+        return []
+    if writes:
+        kept = all(_committed("HEAD", it.path) == it.before_bytes for it in conversion.changes)
+        return ["--git", "HEAD"] if kept else []
+    return [f"--{name}" for name in ("exact", "force") if getattr(config, name)]
+
+
+def _committed(revision: str, path: Path) -> bytes | None:
+    """What a file says in a revision of its git repository; None where there is none of it."""
+    return _git(path.parent, "show", f"{revision}:./{path.name}")
+
+
+def _git(folder: Path, *arguments: str) -> bytes | None:
+    """What git answers in a folder; None where it has no answer."""
+    try:
+        done = subprocess.run(["git", "-C", os.fspath(folder), *arguments], capture_output=True, check=False)
+    except OSError:
+        return None
+    return done.stdout if done.returncode == 0 else None
+
+
+def _originals(revision: str, folder: Path) -> dict[Path, bytes]:
+    """What the files around a folder said in a revision that say something else now."""
+    top = _git(folder, "rev-parse", "--show-toplevel")
+    names = _git(folder, "diff", "--name-only", "-z", "--diff-filter=MT", "--no-renames", revision, "--")
+    if top is None or names is None:
+        return {}
+    root = Path(os.path.realpath(os.fsdecode(top.rstrip(b"\n"))))
+    paths = [root / os.fsdecode(name) for name in names.split(b"\0") if name]
+    return {path: text for path in paths if (text := _committed(revision, path)) is not None}
 
 
 def _show(conversion: Conversion, config: Config) -> None:
@@ -276,15 +333,40 @@ def _explain(options: argparse.Namespace) -> int:
     return DONE
 
 
+@dataclass(frozen=True)
+class _Program:
+    """What verify runs: the file to run, the one that it is converted by, and its dotted name if that starts it."""
+
+    path: Path
+    file: Path
+    module: str = ""
+    added: Mapping[Path, bytes] = field(default_factory=dict)
+
+
+def _program(given: Path) -> _Program | None:
+    """The program that a path is, or the name of a command in a folder; None where there is neither."""
+    from dp2ddp.convert import installed, module_of
+
+    if not given.exists() and (found := installed(Path(os.path.abspath(given)))):
+        return _Program(found.path, found.module, added={found.path: found.text.encode()})
+    path = given.resolve()
+    return _Program(path, path, module_of(path)) if path.is_file() else None
+
+
 def _verify(options: argparse.Namespace) -> int:
-    if options.after is not None and options.after.suffix != ".py":
+    if options.after is not None and options.after.suffix != ".py" and _program(options.after) is None:
         options.error(f"argument AFTER: {options.after} is no Python script; {_AFTER_THE_DASHES}")
-    for path in (options.before, options.after, options.prepare):
-        if path is not None and (reason := _unreadable(path)):
-            _say(f"{path}: cannot be read: {reason}")
+    for name in ("exact", "force", "git"):
+        if getattr(options, name) and options.after:
+            options.error(f"argument --{name}: not allowed with AFTER, which is converted already")
+    programs = [_program(path) for path in (options.before, options.after) if path is not None]
+    for path, program in zip((options.before, options.after), programs, strict=False):
+        if program is None:
+            _say(f"{path}: cannot be read: {_unreadable(path)}")
             return UNREADABLE
-    if options.exact and options.after:
-        options.error("argument --exact: not allowed with AFTER, which is converted already")
+    if options.prepare is not None and (reason := _unreadable(options.prepare)):
+        _say(f"{options.prepare}: cannot be read: {reason}")
+        return UNREADABLE
     own = [word for word in options.scripts if word.partition("=")[0] in options.own]
     if own:
         _say(f"dp2ddp: {', '.join(own)} after -- is for the scripts: verify's own options stand before it")
@@ -298,32 +380,44 @@ def _verify(options: argparse.Namespace) -> int:
     from dp2ddp.verify.report import report
     from dp2ddp.verify.verdict import Verdict
 
-    before = options.before.resolve()
-    if is_converted(before):
-        _say(f"INCONCLUSIVE: {options.before} is converted already; BEFORE is the script with DataParallel")
+    first, last = programs[0], programs[-1]
+    before, after = first.path, last.path
+    cwd, overlay, originals, diff, wraps = Path.cwd().resolve(), {}, {}, b"", ()
+    if options.git:
+        originals = _originals(options.git, first.file.parent)
+        if not originals:
+            _say(f"INCONCLUSIVE: no file of the repository says something else than in {options.git}")
+            return KEPT
+    elif is_converted(first.file):
+        _say(
+            f"INCONCLUSIVE: {options.before} is converted already; BEFORE is the script with DataParallel, or "
+            "--git HEAD says that git has that"
+        )
         return KEPT
-    after, cwd, overlay, diff = before, Path.cwd().resolve(), {}, b""
-    mended = {change.path: change.after_bytes for change in mended_paths([before])}
+    mended = {} if options.git else {it.path: it.after_bytes for it in mended_paths([first.file])}
     if mended:
         names = ", ".join(os.path.relpath(path, cwd) for path in mended)
         _say(
             f"dp2ddp: today's Python and libraries don't run {names}: the reference is the original, mended for them"
         )
-    if options.after is None:
+    if options.after is None and not options.git:
         from dp2ddp.emit.diff import base_of
         from dp2ddp.emit.diff import diff as differences
         from dp2ddp.emit.text import report as findings
+        from dp2ddp.emit.text import shown
 
-        conversion = convert_paths([str(before)], exact=options.exact)
-        if conversion.unreadable or conversion.errors or not conversion.changes:
+        conversion = convert_paths([str(first.file)], exact=options.exact, force=options.force)
+        stays = conversion.errors and not options.force
+        if conversion.unreadable or stays or not conversion.changes:
             sys.stderr.write(findings(conversion, written=False))
             _say("INCONCLUSIVE: the script was not converted")
             return UNREADABLE if conversion.unreadable else KEPT
         overlay = {change.path: change.after_bytes for change in conversion.changes}
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))
-    else:
-        after = options.after.resolve()
-    scripts = (before, after, *overlay, *mended)
+        found = dict.fromkeys(place for script in conversion.scripts for place in script.wraps)
+        wraps = tuple(f"{shown(place.path)}:{place.span.line}" for place in found)
+    added = {**first.added, **last.added}
+    scripts = (before, after, first.file, last.file, *overlay, *mended)
     root = cwd if all(path.is_relative_to(cwd) for path in scripts) else _common(scripts)
     start = cwd.relative_to(root) if cwd.is_relative_to(root) else Path()
     request = Request(
@@ -333,6 +427,9 @@ def _verify(options: argparse.Namespace) -> int:
         start=start,
         overlay=overlay,
         mended=mended,
+        originals={path: text for path, text in originals.items() if path.is_relative_to(root)},
+        added=added,
+        modules=(first.module, last.module),
         processes=options.processes,
         steps=options.steps,
         device=options.device,
@@ -342,10 +439,11 @@ def _verify(options: argparse.Namespace) -> int:
         synthetic=options.synthetic,
         prepare=options.prepare and options.prepare.resolve(),
         patience=float(options.timeout),
+        wraps=wraps,
     )
     result = verify(request, _say)
     result.command = options.given
-    result.diff = diff.decode(errors="replace") if diff else _unified(before, after)
+    result.diff = diff.decode(errors="replace") if diff else _unified(first, last, originals)
     _write(report(result).encode())
     if options.report:
         from dp2ddp.verify.page import page
@@ -367,9 +465,14 @@ def _common(paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.parent for path in paths]))
 
 
-def _unified(before: Path, after: Path) -> str:
-    texts = [path.read_text(errors="replace").splitlines() for path in (before, after)]
-    return "\n".join(difflib.unified_diff(*texts, str(before), str(after), lineterm=""))
+def _unified(before: _Program, after: _Program, originals: Mapping[Path, bytes]) -> str:
+    pairs = [(path, text, path.read_bytes()) for path, text in originals.items()]
+    pairs = pairs or [(before.file, before.file.read_bytes(), after.file.read_bytes())]
+    lines = []
+    for path, *texts in pairs:
+        told = [text.decode(errors="replace").splitlines() for text in texts]
+        lines += difflib.unified_diff(*told, str(path), str(path if originals else after.file), lineterm="")
+    return "\n".join(lines)
 
 
 def _write(data: bytes) -> None:

@@ -17,17 +17,28 @@ from dp2ddp.carry import Carried, Request, carry
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
-from dp2ddp.facts import Facts, Tier, Unused, Wrap
+from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
-from dp2ddp.source import Location, Project, SourceFile, Span, Unreadable, load, read
+from dp2ddp.source import (
+    Installed,
+    Location,
+    Project,
+    SourceFile,
+    Span,
+    Unreadable,
+    dotted,
+    installed,
+    load,
+    read,
+)
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 
 UNREADABLE = "DDP001"
 
-__all__ = ["Conversion", "convert", "convert_paths", "explain"]
+__all__ = ["Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
 
 
 def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None, **options: bool) -> Conversion:
@@ -55,6 +66,7 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
     findings = [*plan.findings, *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
+    written = {change.path for change in carried.changes}
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
@@ -62,7 +74,7 @@ def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversi
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(sorted(told, key=lambda script: script.path)),
         unreadable=tuple(_unread(project)),
-        idle=tuple(_idle(project, facts, told)),
+        idle=tuple(it for it in _idle(project, facts, told) if it.path not in written),
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
     )
@@ -214,6 +226,7 @@ def _script(
         for loader in facts.loaders
         if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }
+    proof = next((it for it in facts.proofs if it.program == start.program), Proof(start.program))
     return Script(
         path=start.program,
         reaches=start.reaches,
@@ -228,19 +241,29 @@ def _script(
         blockers=sum(finding.severity is Severity.ERROR for finding in own),
         tied=tuple(sorted(group.scripts - {start.program})),
         ties=group.ties,
+        wraps=tuple(_at(path, line) for path, line in proof.wraps),
+        synthetic=proof.synthetic,
+        arguments=proof.arguments,
     )
 
 
 def _module(project: Project, path: Path) -> str:
     """The dotted name of a script that imports relative to its package: its path cannot start it."""
-    itself = path.name == "__main__.py"
-    if not itself and not any(item.level for item in project.files[path].imports):
+    if not _is_relative(project.files[path]):
         return ""
-    names, folder = [] if itself else [path.stem], path.parent
-    while folder / "__init__.py" in project.files:
-        names.append(folder.name)
-        folder = folder.parent
-    return ".".join(reversed(names)) if len(names) > (not itself) else ""
+    name = dotted(path, project.files)
+    return name if "." in name or path.name == "__main__.py" else ""
+
+
+def module_of(path: Path) -> str:
+    """The dotted name of a script on the disk that ``-m`` has to start; empty if its path does."""
+    file = load(path, path.read_bytes())
+    name = dotted(path) if isinstance(file, SourceFile) and _is_relative(file) else ""
+    return name if "." in name or path.name == "__main__.py" else ""
+
+
+def _is_relative(file: SourceFile) -> bool:
+    return file.path.name == "__main__.py" or any(item.level for item in file.imports)
 
 
 def _at(path: Path, line: int | None) -> Location:

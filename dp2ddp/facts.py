@@ -196,8 +196,8 @@ class Loader(Fact):
     ``shard`` says why no DistributedSampler can take the place of its sampler: then ``ddp.shard`` gives each process
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
-    tier: whether parts weigh by their numbers of samples. ``number`` tells those apart that one loop draws from at
-    once: each has an order of its own.
+    tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
+    that one loop draws from at once: each has an order of its own.
     """
 
     statement: Anchor
@@ -213,7 +213,7 @@ class Loader(Fact):
     shard: str = ""
     target: Anchor | None = None
     empty: Anchor | None = None
-    weighed: bool = True
+    weighed: bool | None = True
     number: int = 0
 
 
@@ -262,6 +262,14 @@ class Scaled(Fact):
 
     criterion: str = ""
     target: str = ""
+
+
+@dataclass(frozen=True)
+class Draw(Fact):
+    """Random numbers that the training loop draws for the samples of a batch, by a ``function``."""
+
+    function: Anchor
+    what: str
 
 
 @dataclass(frozen=True)
@@ -357,9 +365,11 @@ class StateDict(Fact):
     """A use of a wrapped model's state.
 
     ``kind``: "save" (``at`` is the model whose state is taken or set), "either" (the same, and the model may be bare),
-    "load" (``at`` is the state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare
-    one is meant), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts ``module.`` off a key
-    by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the very type).
+    "other" (the same, and it may be one that is not wrapped and has a ``module`` of its own), "load" (``at`` is the
+    state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare one is meant), "pickle"
+    (the same, in what is pickled), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts
+    ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the
+    very type).
     """
 
     kind: str
@@ -496,6 +506,19 @@ class Unused(Obstacle):
 
 
 @dataclass(frozen=True)
+class Proof:
+    """What ``verify`` has to be told to run a program: ``arguments`` of its own, and whether data are to be replaced.
+
+    ``wraps``: the files and lines in which its models are wrapped.
+    """
+
+    program: Path
+    synthetic: bool = False
+    arguments: tuple[str, ...] = ()
+    wraps: tuple[tuple[Path, int], ...] = ()
+
+
+@dataclass(frozen=True)
 class Facts:
     """Everything that is known about a project.
 
@@ -522,18 +545,22 @@ class Facts:
     agreements: tuple[Agreement, ...] = ()
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
+    draws: tuple[Draw, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
     groups: tuple[OwnGroup, ...] = ()
     outdated: tuple[Outdated, ...] = ()
     obstacles: tuple[Obstacle, ...] = ()
     beside: frozenset[Path] = frozenset()
+    proofs: tuple[Proof, ...] = ()
 
     @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
         groups = (
-            getattr(self, name) for name in self.__dataclass_fields__ if name not in ("lines", "beside")
+            getattr(self, name)
+            for name in self.__dataclass_fields__
+            if name not in ("lines", "beside", "proofs")
         )
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
 

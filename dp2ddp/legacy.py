@@ -373,6 +373,13 @@ def _columns(indent: str, tab: int = TAB) -> int:
     return len(indent.expandtabs(tab))
 
 
+def spaced(text: str) -> str:
+    """A text with one space for each tab that its lines begin with, those inside of strings left as they are."""
+    starts = _starts(text)
+    levels = [(start, was) for start, was in _levels(text, list(_tokens(text))) if "\t" in was]
+    return mended(text, (_indented(starts, start, was, was.replace("\t", " ")) for start, was in levels))
+
+
 def _is_one_reading(text: str, tokens: Sequence[_Token]) -> bool:
     """Whether blocks are the same with narrower tabs, or are no blocks at all then: else nobody knows what is meant."""
     readings = _readings(text, tokens)

@@ -13,9 +13,10 @@ import re
 import shlex
 import tokenize
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
 from dataclasses import dataclass, field, replace
 from functools import cache, cached_property
+from itertools import islice
 from pathlib import Path
 
 from dp2ddp import entrypoints, legacy
@@ -34,6 +35,9 @@ _STARTING = frozenset({"system", "popen", "Popen", "call", "run", "check_call", 
 _IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(", "os.system", "subprocess", "Popen", "check_call")
 _WRITTEN = re.compile(r"\bfrom\s+(?P<module>[\w.*]+)\s+import\s+(?P<names>[\w*, ]+)")
 _LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
+# What a file holds that reads the checkpoints of a wrapped model by their keys; how many files are looked at, how deep.
+_OF_WRAPS = (b"DataParallel", b"module.", b"[7:]")
+_MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
 # What no program imports by name.
 _OWN_NAMES = frozenset({"__init__", "__main__"})
 
@@ -149,6 +153,7 @@ class Project:
     ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
+    ``beside``: files in the folders of those named, which may read what they save.
     """
 
     root: Path
@@ -158,6 +163,7 @@ class Project:
     aliases: Mapping[Path, Path] = field(default_factory=dict)
     named: frozenset[Path] = frozenset()
     installed: Mapping[Path, str] = field(default_factory=dict)
+    beside: Mapping[Path, SourceFile] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -254,12 +260,37 @@ def span_of(node: ast.AST, file: SourceFile) -> Span:
     return Span(start_line, _column(file, start_line, start), end_line, _column(file, end_line, end))
 
 
+class Assign(ast.Assign):
+    """``x: int = 0`` outside of classes: an assignment as any other, with an ``annotation``.
+
+    It has the name of the class that it derives from: ``ast.unparse`` goes by that.
+    """
+
+    _fields = ("targets", "annotation", "value", "type_comment")
+
+
+def _plain(tree: ast.Module) -> ast.Module:
+    """Make annotated assignments plain ones; the body of a class that may be a record has fields, which stay."""
+    for node in ast.walk(tree):
+        fields = isinstance(node, ast.ClassDef) and bool(node.bases or node.decorator_list)
+        for name in () if fields else ("body", "orelse", "finalbody"):
+            block = getattr(node, name, None)
+            for place, statement in enumerate(block) if isinstance(block, list) else ():
+                if isinstance(statement, ast.AnnAssign) and statement.value is not None:
+                    made = Assign([statement.target], statement.annotation, statement.value, None)
+                    block[place] = ast.copy_location(made, statement)
+    return tree
+
+
 def parse(text: str) -> ast.Module:
-    """Parse without showing the warnings that the code would give its own author."""
+    """Parse without showing the warnings that the code would give its own author.
+
+    Annotated assignments come as plain ones (``Assign``), so that nobody reads them otherwise.
+    """
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         try:
-            return ast.parse(text)
+            return _plain(ast.parse(text))
         except (RecursionError, MemoryError):
             raise SyntaxError("it is nested too deeply") from None
 
@@ -354,7 +385,22 @@ class _Reader:
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
         files = dict(sorted(self.files.items()))
-        return Project(root, files, unreadable, tuple(asked), self.aliases, frozenset(named), self.installed)
+        beside = {it.path: it for path in alone for it in self._beside(path)}
+        known = frozenset(named)
+        return Project(root, files, unreadable, tuple(asked), self.aliases, known, self.installed, beside)
+
+    def _beside(self, path: Path) -> Iterator[SourceFile]:
+        """The files in a file's folder, and below it, that load something by the names that a wrap gives."""
+        for place in islice(_scripts_below(path.parent), _MOST_BESIDE):
+            if place not in self.files and place not in self.unreadable:
+                try:
+                    data = place.read_bytes()
+                except OSError:
+                    continue
+                if b"load" in data and any(word in data for word in _OF_WRAPS):
+                    file = load(place, data)
+                    if isinstance(file, SourceFile):
+                        yield file
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -742,6 +788,15 @@ def _elements(node: ast.expr) -> list[ast.expr]:
     return list(node.elts) if isinstance(node, (ast.List, ast.Tuple)) else []
 
 
+def _scripts_below(folder: Path) -> Iterator[Path]:
+    """The Python files in a folder and those in it, a few levels deep."""
+    for where, folders, names in os.walk(folder):
+        here = Path(where)
+        deep = len(here.relative_to(folder).parts) >= _DEEPEST_BESIDE
+        folders[:] = [] if deep else sorted(name for name in folders if _is_ours(here / name))
+        yield from (Path(os.path.realpath(here / name)) for name in sorted(names) if name.endswith(".py"))
+
+
 def _is_ours(folder: Path) -> bool:
     hidden = folder.name.startswith(".")
     return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
@@ -753,6 +808,42 @@ def _declaring(path: Path) -> list[Path]:
         if found := [folder / name for name in entrypoints.FILES if _is_file(folder / name)]:
             return found
     return []
+
+
+@dataclass(frozen=True)
+class Installed:
+    """A program that installing a project makes: where it would lie, what it says, and the file that it calls."""
+
+    path: Path
+    text: str
+    module: Path
+
+
+def installed(path: Path) -> Installed | None:
+    """The program of this name that the project in the path's folder declares, if no file has it."""
+    for file in _declaring(path):
+        try:
+            points = entrypoints.declared(file.name, file.read_text(encoding="utf-8")).points
+        except (OSError, ValueError):
+            continue
+        for point in points:
+            place = _place(file.parent, point.module)
+            if point.name == path.name and place is not None:
+                return Installed(place[0] / f"<{point.name}>", point.program, place[1])
+    return None
+
+
+def dotted(path: Path, packages: Container[Path] | None = None) -> str:
+    """A file's dotted name from where its packages start.
+
+    Args:
+        packages: the known ``__init__.py``; None: those on the disk.
+    """
+    names, folder = [] if path.name == "__main__.py" else [path.stem], path.parent
+    while (folder / "__init__.py").is_file() if packages is None else folder / "__init__.py" in packages:
+        names.append(folder.name)
+        folder = folder.parent
+    return ".".join(reversed(names))
 
 
 def _place(folder: Path, module: str) -> tuple[Path, Path] | None:

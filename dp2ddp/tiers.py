@@ -40,31 +40,39 @@ def decide(facts: Facts, *, exact: bool = False) -> Facts:
 
 
 def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
-    """Facts with how the parts weigh that ``ddp.shard`` deals, the only ones that may differ in size."""
+    """Facts with how parts of different sizes weigh: those that ``ddp.shard`` deals, and a loader's own."""
     unknown: set[Loss] = set()
+    equal: set[Path] = set()
     for group in groups:
+        losses = [loss for loss in facts.losses if loss.scripts & group]
+        mixed = any(loss.average == "samples" for loss in losses)
+        unweighed = {it for it in losses if it.average == "even" or (it.average == "parts" and mixed)}
         if exact or any(loader.shard and loader.scripts & group for loader in facts.loaders):
-            losses = [loss for loss in facts.losses if loss.scripts & group]
-            mixed = any(loss.average == "samples" for loss in losses)
-            unknown |= {it for it in losses if it.average == "even" or (it.average == "parts" and mixed)}
+            unknown |= unweighed
+        elif unweighed:
+            equal |= group
     own = {script for loss in facts.losses if loss.average == "parts" for script in loss.scripts}
     dealt = {script for loader in facts.loaders if loader.shard or exact for script in loader.scripts}
+    odd = {
+        it
+        for it in facts.numbers
+        if it.average in {"even", "samples" if it.scripts & own else "parts"} and it.average
+    }
+    equal |= {script for number in odd for script in number.scripts}
     return replace(
         facts,
         numbers=tuple(
-            (
-                replace(number, kind="left", name="", before=None)
-                if number.scripts & dealt
-                and number.average in {"even", "samples" if number.scripts & own else "parts"}
-                else number
-            )
-            for number in facts.numbers
+            replace(it, kind="left", name="", before=None) if it in odd and it.scripts & dealt else it
+            for it in facts.numbers
         ),
         losses=tuple(
             replace(loss, problem=None) if loss.average and loss not in unknown else loss
             for loss in facts.losses
         ),
-        loaders=tuple(replace(loader, weighed=not loader.scripts & own) for loader in facts.loaders),
+        loaders=tuple(
+            replace(it, weighed=None if it.scripts & equal and not it.shard else not it.scripts & own)
+            for it in facts.loaders
+        ),
     )
 
 

@@ -77,6 +77,12 @@ SAVE = 'torch.save(model.state_dict(), "model.pt")'
 WRAP = "model = ddp.DistributedDataParallel(net)"
 NET = "net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))"
 OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
+STEP = "        optimizer.step()\n"
+SCHEDULE = "\nschedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)"
+CLIP = "        nn.utils.clip_grad_norm_(model.parameters(), 0.05)\n"
+TWO_OPTIMIZERS = """\
+optimizer = torch.optim.SGD(net[0].parameters(), lr=0.1)
+second = torch.optim.SGD(net[1:].parameters(), lr=0.1)"""
 SAMPLED = "sampler=sampler)"
 TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
 INITIALISED = """\
@@ -111,6 +117,39 @@ class Noisy(TensorDataset):
 
 
 data = Noisy(torch.randn(64, 8), torch.randint(2, (64,)))"""
+NOISY = (
+    ("import torch\n", "import numpy\nimport torch\n"),
+    ("torch.manual_seed(3)\n", "torch.manual_seed(3)\nnumpy.random.seed(3)\n"),
+    (
+        "        optimizer.zero_grad()\n",
+        "        optimizer.zero_grad()\n"
+        "        inputs = inputs + 0.5 * torch.randn_like(inputs) + numpy.random.rand()\n"
+        "        inputs[:, 0] += torch.from_numpy(numpy.random.rand(len(inputs))).to(inputs)\n"
+        "        more = torch.empty(len(inputs), 8)\n"
+        "        more.uniform_(0, 1)\n"
+        "        inputs = inputs * more\n",
+    ),
+)
+NOISY_AFTER = (
+    ("torch.randn_like(inputs)", "ddp.local_random(torch.randn_like)(inputs)"),
+    ("numpy.random.rand(len", "ddp.local_random(numpy.random.rand)(len"),
+    ("more.uniform_(", "ddp.local_random(more.uniform_)("),
+)
+DEALS = """
+
+class Deals:
+    def __init__(self, sampler):
+        self.sampler = sampler
+
+    def __len__(self):
+        return len(self.sampler)
+
+    def __iter__(self):
+        return iter(self.sampler)
+
+
+"""
+"""A sampler that does not say that it deals each process other samples."""
 DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
 
 PRINT = 'print(f"epoch {epoch}: accuracy {correct / 30:.4f}")'
@@ -222,6 +261,27 @@ RIGHT = {
     ),
     "a forward that writes a parameter": Pair(both=((NET, INITIALISED),)),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
+    "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
+    "noise in the loop, for parts that differ in size": Pair(
+        both=NOISY,
+        before=(("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),),
+        after=(
+            *NOISY_AFTER,
+            (
+                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+                "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
+            ),
+            ("    sampler.set_epoch(epoch)\n", ""),
+        ),
+    ),
+    "augmentation in workers": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=((SAMPLED, "sampler=sampler, num_workers=2)"),),
+    ),
+    "augmentation of whole batches": Pair(
+        both=((DATA, AUGMENTED),), after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)"))
+    ),
     "loader workers": Pair(
         both=((DATA, AUGMENTED), ("batch_size=", "num_workers=1, batch_size=")),
     ),
@@ -334,6 +394,7 @@ WRONG = {
         after=(*WHOLE, (WRAP, "model = ddp.DataParallel(net)")),
         step=1,
         what="loss",
+        cause="buffers",
     ),
     "the wrapper is bypassed": Pair(
         after=((WRAP, TORCHS), ("outputs = model(inputs)", "outputs = model.module(inputs)")),
@@ -397,9 +458,127 @@ WRONG = {
     "the optimizer has other options": Pair(
         after=(("lr=0.1", "lr=0.1, weight_decay=0.01"),),
         step=1,
-        what="parameter",
-        cause="optimizer",
+        what="options",
+        cause="options",
+    ),
+    "the learning rate is three times as large": Pair(
+        after=(("lr=0.1", "lr=0.3"),), step=1, what="learning rate", cause="learning rate"
+    ),
+    "the global batch is twice as large": Pair(
+        after=(("local_batch_size(16)", "local_batch_size(32)"),),
+        step=1,
+        what="global batch",
+        cause="batch size",
+    ),
+    "a schedule runs after every batch": Pair(
+        before=(
+            (OPTIMIZER, OPTIMIZER + SCHEDULE),
+            ("    model.eval()", "    schedule.step()\n    model.eval()"),
+        ),
+        after=((OPTIMIZER, OPTIMIZER + SCHEDULE), (STEP, STEP + "        schedule.step()\n")),
+        step=2,
+        what="learning rate",
+        cause="learning rate",
+    ),
+    "weight decay is lost": Pair(
+        before=(("lr=0.1", "lr=0.1, weight_decay=1e-6"),), step=1, what="options", cause="options"
+    ),
+    "parameters lose their own group": Pair(
+        before=(
+            (
+                "SGD(model.parameters()",
+                'SGD([{"params": net[0].parameters()}, {"params": [*net[1:].parameters()]}]',
+            ),
+        ),
+        step=1,
+        what="options",
+        cause="options",
+    ),
+    "a layer is frozen": Pair(
+        after=((NET, NET + "\nnet[3].bias.requires_grad_(False)"),),
+        step=1,
+        what="gradient",
+        cause="gradient",
+        tensor="Sequential.3.bias",
+    ),
+    "a step is skipped": Pair(
+        after=(
+            ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+            (STEP, "        if place != 1:\n    " + STEP),
+        ),
+        step=2,
+        what="number of losses",
+        cause="decision",
+    ),
+    "a batch is skipped": Pair(
+        after=(
+            ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+            (
+                "        optimizer.zero_grad()",
+                "        if place == 1:\n            continue\n        optimizer.zero_grad()",
+            ),
+        ),
+        step=2,
+        what="loss",
+        cause="buffers",
+    ),
+    "a layer keeps other averages": Pair(
+        after=(("nn.BatchNorm1d(16)", "nn.BatchNorm1d(16, momentum=0.2)"),),
+        step=1,
+        what="buffer",
+        cause="buffers",
+        tensor="Sequential.1.running_mean",
+    ),
+    "gradients are clipped elsewhere": Pair(
+        both=((STEP, CLIP + STEP),),
+        after=(("0.05)", "0.06)"),),
+        step=1,
+        what="gradient",
+        cause="gradient",
         tensor="Sequential.0.weight",
+    ),
+    "a second optimizer is not stepped": Pair(
+        both=((OPTIMIZER, TWO_OPTIMIZERS),),
+        before=((STEP, STEP + "        second.step()\n"),),
+        step=2,
+        what="number of steps",
+        cause="steps",
+    ),
+    "more is dropped": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        after=(("Dropout(0.5)", "Dropout(0.6)"),),
+        step=1,
+        what="loss",
+        cause="whole-batch loss",
+    ),
+    "a checkpoint is a dictionary of another kind": Pair(
+        after=(("model.module.state_dict()", '{"model": model.module.state_dict()}'),),
+        step=4,
+        what="checkpoint",
+        cause="checkpoint keys",
+    ),
+    "every process draws the same noise in the loop": Pair(both=NOISY, step=1, what="loss", cause="streams"),
+    "every process augments alike": Pair(
+        both=((DATA, AUGMENTED),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler))")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process's workers augment alike": Pair(
+        both=((DATA, AUGMENTED),),
+        before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),
+        after=(("ddp.init()\n", "ddp.init()\n" + DEALS), (SAMPLED, "sampler=Deals(sampler), num_workers=2)")),
+        step=1,
+        what="random numbers",
+        cause="streams",
+    ),
+    "every process drops out alike": Pair(
+        both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
+        after=((WRAP, TORCHS),),
+        step=1,
+        what="random numbers",
+        cause="streams",
     ),
     "the model begins elsewhere": Pair(
         after=(("net = nn.Seq", "torch.randn(1)\nnet = nn.Seq"),),

@@ -252,7 +252,7 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     text = with_class(WAITING, WRAP, "from queue import Queue")
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     (error,) = converted(text).errors
-    assert "SyncNorm waits for its likes" in error.message and "SyncBatchNorm" in error.help
+    assert "SyncNorm waits for the other replicas" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
 
 
@@ -264,3 +264,23 @@ def test_layers_that_are_called_back_are_not() -> None:
     )
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     assert not converted(text).errors
+
+
+CHOSEN = """
+def norm(kind):
+    if kind == "sync":
+        from encoding.nn import BatchNorm1d
+        return BatchNorm1d
+    return nn.BatchNorm1d
+"""
+
+
+def test_of_several_layers_one_that_waits_is_no_reason_to_refuse() -> None:
+    text = with_class(CHOSEN, WRAP, "import sys")
+    layers = "nn.Sequential(nn.Linear(8, 2), norm(sys.argv[-1])(2)).cuda()"
+    result = converted(text.replace("nn.Linear(8, 2).cuda()", layers))
+    assert not result.errors and [it.tier for it in result.scripts]
+    assert any("encoding.nn.BatchNorm1d is chosen here" in it.message for it in result.findings)
+    always = text.replace("return nn.BatchNorm1d", "return BatchNorm1d")
+    (error,) = converted(always.replace("nn.Linear(8, 2).cuda()", layers)).errors
+    assert "waits for its likes" in error.message

@@ -691,9 +691,11 @@ def test_the_forward_of_a_base_class_stays() -> None:
     assert "super().forward(x)" in after and "head(outputs)" in after
 
 
-def test_noise_for_a_module_that_is_not_wrapped_keeps_the_batches_whole() -> None:
+def test_noise_for_a_module_that_is_not_wrapped_is_each_ranks_own() -> None:
     text = headed(HEAD, "outputs + head(torch.randn(len(inputs), 2).cuda())")
-    assert converted(text)[1].scripts[0].tier == "whole batch"
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert "head(ddp.local_random(torch.randn)(len(inputs), 2)" in after
 
 
 BODY = PROGRAM[PROGRAM.index("model = nn.Linear") :]

@@ -20,8 +20,10 @@ from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
+from dp2ddp.analyse.proofs import DATA_SETS
 from dp2ddp.cli import main
-from dp2ddp.convert import mended_paths
+from dp2ddp.convert import convert_paths, mended_paths
+from dp2ddp.emit.text import report as told
 from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
@@ -60,8 +62,10 @@ def ran(lab: Lab, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Res
     originals: dict[tuple[object, ...], Run] = {}
     run_before = Bench.run_before
 
-    def once(bench: Bench, plan: Path) -> Run:
+    def once(bench: Bench, plan: Path, **noise: Path) -> Run:
         """An original that several pairs have, with the same batches."""
+        if noise:
+            return run_before(bench, plan, **noise)
         key = bench.request.before.read_text(), bench.request.float64, plan.read_text()
         if key not in originals:
             originals[key] = run_before(bench, plan)
@@ -109,13 +113,46 @@ def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:
     assert "--float64 tells it from a mistake" not in report(ran("the learning rate is scaled"))
 
 
-def test_an_original_without_data_parallel_is_said_to_be_none(
-    lab: Lab, tmp_path: Path, ran: Callable[..., Result]
+@pytest.mark.parametrize("as_is", [False, True])
+@pytest.mark.parametrize(
+    ("before", "said"),
+    [
+        ((("nn.DataParallel(net).cuda()", "net.cuda()"),), "has not used nn.DataParallel in training"),
+        (
+            (("outputs = model(inputs)", "outputs = net(inputs)"),),
+            "has not used nn.DataParallel in training, only elsewhere",
+        ),
+    ],
+)
+def test_an_original_that_does_not_train_in_parallel_is_inconclusive(
+    lab: Lab, tmp_path: Path, before: tuple[tuple[str, str], ...], said: str, as_is: bool
 ) -> None:
-    pair = Pair(before=(("nn.DataParallel(net).cuda()", "net.cuda()"),))
-    assert "has called no nn.DataParallel" in report(verified(lab, tmp_path, pair))
-    for name in ("the program", "a network that calls data_parallel"):
-        assert "has called no nn.DataParallel" not in report(ran(name, True))
+    """Also where it agrees with the converted program in everything: BatchNorm is what would differ."""
+    plain = ("nn.BatchNorm1d(16), ", "")
+    result = verified(lab, tmp_path, Pair(both=(plain,), before=before), as_is=as_is)
+    assert result.verdict is Verdict.INCONCLUSIVE, report(result)
+    assert said in result.reason and "after --" in result.reason
+
+
+OWN_REPLICAS = """\
+def model(inputs):
+    replicas = nn.parallel.replicate(net, [0, 1])
+    parts = nn.parallel.scatter(inputs, [0, 1])
+    return nn.parallel.gather(nn.parallel.parallel_apply(replicas, parts), 0)
+
+"""
+
+
+def test_replicas_that_are_made_by_hand_are_in_parallel(lab: Lab, tmp_path: Path) -> None:
+    by_hand = (
+        ("model = nn.DataParallel(net).cuda()", OWN_REPLICAS),
+        ("model.state_dict", "net.state_dict"),
+        ("model.parameters", "net.parameters"),
+        ("model.train()", "net.train()"),
+        ("model.eval()", "net.eval()"),
+    )
+    result = verified(lab, tmp_path, Pair(before=by_hand), float64=True)
+    assert result.verdict is Verdict.MATCH, report(result)
 
 
 def test_three_processes(lab: Lab, tmp_path: Path) -> None:
@@ -208,7 +245,7 @@ def test_gpus_are_named_in_all_ways(lab: Lab, tmp_path: Path) -> None:
         "    model.to('cpu').to(torch.accelerator.current_accelerator())\n"
         "print({str(x.device) for x in (*made, *moved, *named, model.weight)}, named[1].dtype, named[2].dtype)\n"
     )
-    assert lab.run(script, gpus=2).ok().printed == "{'cpu'} torch.float64 torch.int32\n"
+    assert lab.run(script, gpus=2).ok().printed == "{'cuda:0'} torch.float64 torch.int32\n"
 
 
 def test_what_is_asked_of_cuda_is_answered_without_it(lab: Lab, tmp_path: Path) -> None:
@@ -235,8 +272,8 @@ def test_what_is_asked_of_cuda_is_answered_without_it(lab: Lab, tmp_path: Path) 
     said = lab.run(script, gpus=2, float64=True).ok().printed.splitlines()
     assert said == [
         "True True",
-        "torch.DoubleTensor torch.LongTensor torch.DoubleTensor True",
-        "True cpu",
+        "torch.cuda.DoubleTensor torch.cuda.LongTensor torch.cuda.DoubleTensor True",
+        "True cuda:0",
         "True",
         "True",
         *["torch.float64"] * 3,
@@ -245,11 +282,104 @@ def test_what_is_asked_of_cuda_is_answered_without_it(lab: Lab, tmp_path: Path) 
 
 
 def test_curves_are_compared_as_they_are(lab: Lab, tmp_path: Path) -> None:
-    """Over three seeds, with samples and random numbers of their own: a right one, and a wrong one."""
-    assert verified(lab, tmp_path, RIGHT["dropout"], as_is=True, steps=12).verdict is Verdict.MATCH
-    wrong = WRONG["a sum is not scaled"]
-    result = verified(lab, tmp_path, wrong, as_is=True, steps=12)
-    assert result.verdict is Verdict.DIFFERS, report(result)
+    """Over three seeds, with samples and random numbers of their own: equal parameters alone are a match."""
+    whole = verified(lab, tmp_path, RIGHT["whole batches"], as_is=True)
+    assert whole.verdict is Verdict.MATCH, report(whole)
+    right = verified(lab, tmp_path, RIGHT["dropout"], as_is=True, steps=12)
+    assert right.verdict is Verdict.INCONCLUSIVE, report(right)
+    assert "what was compared agrees" in right.reason
+
+
+AS_IS = (
+    "the learning rate is three times as large",
+    "the global batch is twice as large",
+    "weight decay is lost",
+    "set_epoch is missing",
+    "the loss is scaled",
+    "every process saves",
+    "a second optimizer is not stepped",
+    "the model begins elsewhere",
+)
+
+
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=() if name in AS_IS else pytest.mark.slow) for name in WRONG]
+)
+def test_what_is_wrong_does_not_match_as_it_is(lab: Lab, tmp_path: Path, name: str) -> None:
+    """What does not hang on the samples is found and named; the rest is inconclusive at best."""
+    patience = {"collective": 6.0, "error": 4.0}.get(WRONG[name].cause, 20.0)
+    result = verified(lab, tmp_path, WRONG[name], as_is=True, steps=12, patience=patience)
+    assert result.verdict is not Verdict.MATCH, report(result)
+    if name in AS_IS:
+        assert result.verdict is Verdict.DIFFERS, report(result)
+
+
+CONDITIONS = (
+    'device.type == "cuda"',
+    '"cuda" in str(device)',
+    "torch.cuda.is_available()",
+    "torch.cuda.device_count() > 1",
+    "next(net.parameters()).is_cuda",
+    "not next(net.parameters()).is_cpu",
+    'next(net.parameters()).device.type == "cuda"',
+    "next(net.parameters()).get_device() >= 0",
+    "torch.ones(1, device=device).device != torch.device('cpu')",
+    'torch.ones(1).to(device).type() == "torch.cuda.FloatTensor"',
+    'torch.cuda.get_device_name(torch.cuda.current_device()) != ""',
+)
+
+
+def test_a_wrap_under_a_condition_on_devices_is_made(lab: Lab, tmp_path: Path) -> None:
+    """Both programs see GPUs in whatever way they ask, also where torch puts its modes aside."""
+    script = tmp_path / "asks.py"
+    script.write_text(
+        "import torch\nfrom torch import nn\n\n"
+        'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+        "net = nn.Linear(2, 2).to(device)\n"
+        "class Twice(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return 2 * x\n"
+        "    @staticmethod\n    def backward(ctx, x):\n        return 2 * x + torch.zeros_like(x, device=x.device)\n"
+        "y = Twice.apply(net(torch.ones(3, 2).to(device)))\n"
+        "y.register_hook(lambda x: x + torch.zeros(1, device=device))\n"
+        "torch.compile(nn.MSELoss())(y, torch.zeros_like(y)).backward()\n"
+        + "".join(f"assert {condition}, {condition!r}\n" for condition in CONDITIONS)
+    )
+    lab.run(script, gpus=2, replicas=2).ok()
+
+
+@pytest.mark.parametrize("condition", CONDITIONS[:1])
+def test_a_program_that_asks_for_its_device_is_compared_with_replicas(
+    tmp_path: Path, command: Callable[..., Done], condition: str
+) -> None:
+    conditional = f'net = net.cuda()\ndevice = torch.device("cuda")\nmodel = nn.DataParallel(net) if {condition} else net'
+    (tmp_path / "train.py").write_text(BEFORE.replace("model = nn.DataParallel(net).cuda()", conditional))
+    done = command("train.py", "--steps", "6", "--float64")
+    assert done.code == 0, done.out + done.err
+
+
+OPTION = """\
+import argparse
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--multi-gpu", action="store_true")
+args = parser.parse_args()
+"""
+
+
+def test_a_wrap_under_an_option_needs_the_option(tmp_path: Path, command: Callable[..., Done]) -> None:
+    """Without it the verdict names the wrap; the summary of a conversion names the option."""
+    wrap = "model = net.cuda()\nif args.multi_gpu:\n    model = nn.DataParallel(model)"
+    text = OPTION + BEFORE.replace("model = nn.DataParallel(net).cuda()", wrap)
+    text = text.replace("model.state_dict()", "net.state_dict()")
+    (tmp_path / "train.py").write_text(text)
+    line = text.splitlines().index("    model = nn.DataParallel(model)") + 1
+    done = command("train.py", "--steps", "4")
+    assert done.code == 3, done.out + done.err
+    assert f"INCONCLUSIVE: the original has not used nn.DataParallel (train.py:{line})" in done.out
+    (proof,) = proofs(tmp_path)
+    assert proof == "dp2ddp verify train.py -- --multi-gpu"
+    done = command(*proof.split()[2:])
+    assert done.code == 0, done.out + done.err
 
 
 SYNTHETIC = """\
@@ -458,6 +588,141 @@ def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., D
     assert "own.py" in done.out
 
 
+def proofs(folder: Path, *asked: str) -> list[str]:
+    """The commands that a conversion of a folder, or of files, names to prove it."""
+    conversion = convert_paths([folder / name for name in asked or ("train.py",)])
+    said = told(conversion, written=False, command="dp2ddp convert --inplace").splitlines()
+    lines = [line.partition("prove it with: ")[2] for line in said if "prove it with: " in line]
+    return lines or [said[-1].partition("next: ")[2].partition(", then ")[0]]
+
+
+@pytest.mark.parametrize(
+    ("head", "line"),
+    [
+        ("", "dp2ddp verify train.py"),
+        ("import sys\nname = sys.argv[1]\n", "dp2ddp verify train.py -- ..."),
+        ("import sys\nname = sys.argv[1] if len(sys.argv) > 1 else ''\n", "dp2ddp verify train.py"),
+        (
+            OPTION.replace('"--multi-gpu", action="store_true"', '"data", metavar="DIR"'),
+            "dp2ddp verify train.py -- DIR",
+        ),
+        (
+            OPTION.replace('"--multi-gpu", action="store_true"', '"--data-set", "-d", required=True'),
+            "dp2ddp verify train.py -- --data-set DATA_SET",
+        ),
+        (
+            OPTION.replace('"--multi-gpu", action="store_true"', '"arch", choices=["small one", "large"]'),
+            "dp2ddp verify train.py -- 'small one'",
+        ),
+        (OPTION.replace('"--multi-gpu", action="store_true"', '"data", nargs="?"'), "dp2ddp verify train.py"),
+        (
+            "from torchvision import datasets\ntrain = datasets.CIFAR10('data', download=True)\n",
+            "dp2ddp verify train.py --synthetic",
+        ),
+    ],
+)
+def test_a_conversion_says_how_to_prove_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(head + BEFORE)
+    assert proofs(tmp_path) == [line]
+
+
+def test_data_sets_that_are_replaced_are_those_that_the_summary_knows(lab: Lab, tmp_path: Path) -> None:
+    script = tmp_path / "made.py"
+    script.write_text(
+        "from torchvision import datasets\n\n"
+        f"for name in {sorted(DATA_SETS)!r}:\n"
+        "    print(name, len(getattr(datasets, name)('nowhere')) > 0)\n"
+    )
+    done = lab.run(script, synthetic=True).ok()
+    assert done.printed.split() == [word for name in sorted(DATA_SETS) for word in (name, "True")]
+
+
+RELATIVE = {
+    "pkg/__init__.py": "",
+    "pkg/data.py": "SIZE = 64\n",
+    "pkg/train.py": BEFORE.replace("import torch\n", "import torch\n\nfrom .data import SIZE\n", 1).replace(
+        "64", "SIZE"
+    ),
+}
+COMMAND = {
+    "pkg/__init__.py": "",
+    "pkg/data.py": "SIZE = 64\n",
+    "pkg/train.py": "import torch\nfrom torch import nn\nfrom torch.nn import functional as F\n"
+    "from torch.utils.data import DataLoader, TensorDataset\n\nfrom .data import SIZE\n\n\ndef main():\n    "
+    + BEFORE.partition("TensorDataset\n\n")[2].replace("64", "SIZE").replace("\n", "\n    ").rstrip()
+    + "\n",
+    "pyproject.toml": '[project]\nname = "pkg"\n\n[project.scripts]\npkg-train = "pkg.train:main"\n',
+}
+
+
+@pytest.mark.parametrize(
+    ("files", "line"),
+    [(RELATIVE, "dp2ddp verify pkg/train.py"), (COMMAND, "dp2ddp verify pkg-train")],
+    ids=["a module", "a command"],
+)
+def test_what_is_no_script_is_verified_as_the_summary_says(
+    tmp_path: Path, command: Callable[..., Done], files: dict[str, str], line: str
+) -> None:
+    for name, text in files.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text(text)
+    assert proofs(tmp_path, "pkg/train.py") == [line]
+    done = command(*line.split()[2:], "--steps", "4", "--float64")
+    assert done.code == 0, done.out + done.err
+    assert done.out.startswith("MATCH over 4 steps")
+
+
+def test_an_original_that_is_written_over_is_that_of_git(
+    tmp_path: Path, command: Callable[..., Done], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The summary says so where git has it."""
+    git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
+    (tmp_path / "train.py").write_text(BEFORE)
+    assert main(["convert", "train.py", "--inplace"]) == 0
+    assert capsys.readouterr().err.splitlines()[-1] == "1 converted; next: start it as said above"
+    (tmp_path / "train.py").write_text(BEFORE)
+    for words in (["init", "-q"], ["add", "train.py"], ["commit", "-qm", "before"]):
+        subprocess.run([*git, *words], check=True)
+    assert main(["convert", "train.py", "--inplace"]) == 0
+    last = capsys.readouterr().err.splitlines()[-1]
+    assert last == "1 converted; next: dp2ddp verify train.py --git HEAD, then start it as said above"
+    done = command("train.py", "--git", "HEAD", "--steps", "4", "--float64", "--report", "out.html")
+    assert done.code == 0, done.out + done.err
+    assert "+model = ddp.DistributedDataParallel" in (tmp_path / "out.html").read_text()
+    assert "--git HEAD says that git has that" in command("train.py").err
+    (tmp_path / "train.py").write_text(BEFORE)
+    assert command("train.py", "--git", "HEAD").code == 3
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (SYNTHETIC, "add --synthetic, which puts small ones in the place of torchvision's"),
+        (BEFORE.replace("torch.randn(64, 8)", "torch.load('gone.pt')"), "--prepare FILE"),
+        (OPTION.replace("action=", "required=True, action=") + BEFORE, "stands after --"),
+    ],
+)
+def test_an_original_that_lacks_something_says_what_to_add(
+    tmp_path: Path, command: Callable[..., Done], text: str, said: str
+) -> None:
+    (tmp_path / "train.py").write_text(text.replace("download=True", "download=False"))
+    done = command("train.py", "--steps", "4")
+    assert done.code == 3
+    assert done.out.startswith("INCONCLUSIVE: the original ends: ")
+    assert said in done.out.splitlines()[0]
+
+
+def test_a_seed_that_a_script_draws_is_the_same_in_both(tmp_path: Path, command: Callable[..., Done]) -> None:
+    text = BEFORE.replace("import torch\n", "import random\n\nimport torch\n", 1)
+    text = text.replace("torch.manual_seed(3)", "torch.manual_seed(random.randint(1, 1000))")
+    (tmp_path / "train.py").write_text(text)
+    done = command("train.py", "--steps", "4")
+    assert done.code == 0, done.out + done.err
+
+
 def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
     (tmp_path / "before.py").write_text(BEFORE)
     (tmp_path / "after.py").write_text(WRONG["the batch size is not divided"].texts[1])
@@ -645,6 +910,7 @@ ARGUMENTS = {
     "bypass_in_training": "",
     "center_loss": "--data DATA --batch-size 24 --max-epoch 2",
     "class_weights": "",
+    "config_dict": "",
     "config_gpus": "--data DATA --gpus GPUS",
     "contrastive": "--data DATA --epochs 2 --batch-size 24",
     "ddp_branch": "--data DATA --batch-size 24",
@@ -652,6 +918,8 @@ ARGUMENTS = {
     "early_stopping": "",
     "encoder_wrap": "--batch-size 24",
     "endless_loader": "",
+    "entry_point": "",
+    "experiment_class": "--name first",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",
     "forwarding_wrapper": "--data DATA --batch-size 24",
@@ -682,6 +950,7 @@ ARGUMENTS = {
     "rebuilt_loader": "",
     "spawn_branch": "--set ROOT DATA SEED 3 BATCH_SIZE 24",
     "spectral_norm": "",
+    "registry": "",
     "sum_loss": "--data DATA --batch-size 24 --epochs 2",
     "synced_norm": "",
     "trainer": "--data DATA --epochs 2 --batch-size 24",
@@ -722,8 +991,10 @@ def test_fixtures_match(lab: Lab, name: str, processes: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("name", sorted(ARGUMENTS))
 def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
+    """Nothing that can be compared differs; only what draws alike by itself has the same parameters, and matches."""
     result = verify(request_for(lab, name, as_is=True), server=lab.warm)
-    assert result.verdict is Verdict.MATCH, report(result)
+    assert result.verdict is not Verdict.DIFFERS, report(result)
+    assert result.verdict is Verdict.MATCH or result.reason.startswith("nothing is aligned"), report(result)
 
 
 def test_links_in_a_folder_stay_links(tmp_path: Path) -> None:

@@ -14,9 +14,11 @@ from dp2ddp.analyse import (
     bare,
     branches,
     checkpoints,
+    collating,
     decisions,
     devices,
     differing,
+    drawing,
     effects,
     entry,
     evaluations,
@@ -29,7 +31,9 @@ from dp2ddp.analyse import (
     outdated,
     parallel,
     precision,
+    proofs,
     questions,
+    readers,
     reports,
 )
 from dp2ddp.analyse.context import Context, is_main_guard
@@ -78,6 +82,7 @@ def analyse(linked: Linked) -> Facts:
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt
+    context.hands_lists = collating.hand_lists(context, training)
     wrapped = models.collect(context)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
@@ -101,6 +106,7 @@ def analyse(linked: Linked) -> Facts:
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
+    noise = drawing.Drawing(context, batch_loops, judged.gathers)
     left = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
     facts = Facts(
         scripts=starts,
@@ -123,21 +129,28 @@ def analyse(linked: Linked) -> Facts:
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *left),
+        draws=tuple(noise.facts()),
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),
+        proofs=tuple(proofs.collect(context, (start.program for start in starts), wrapped)),
         outdated=(*spelled, *linked.outdated),
         obstacles=(
             *branches.obstacles(context),
             *models.obstacles(context),
             *parallel.obstacles(context),
             *loops.obstacles(context, batch_loops, (*numbers, *left)),
-            *metrics.obstacles(context, batch_loops, trained),
+            *noise.obstacles(),
+            *collating.obstacles(context, loops.training_loaders(batch_loops)),
+            *metrics.obstacles(context, batch_loops),
+            *metrics.numbered(context, batch_loops),
+            *reports.obstacles(context, reported),
             *differing.obstacles(context, batch_loops, judged, reported),
             *devices.obstacles(context),
             *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
+            *hooks.of_inputs(context, batch_loops),
             *stays,
             *precision.obstacles(context),
             *alike.obstacles(context),
@@ -146,7 +159,8 @@ def analyse(linked: Linked) -> Facts:
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
-    return replace(facts, obstacles=left, beside=frozenset(context.beside))
+    reading = readers.find(linked.project, facts.states)
+    return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 
 
 def _lines(context: Context) -> Iterator[Lines]:
@@ -188,7 +202,7 @@ def wraps(text: str) -> bool:
 
 
 def _loads(text: str) -> bool:
-    return "load_state_dict" in text and "torch.load" in text
+    return "torch.load" in text and ("load_state_dict" in text or "module." in text)
 
 
 def _misplaced(context: Context) -> Iterator[Obstacle]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.link import LOADER, Bound, Call, Cls, Func, full_name
@@ -31,13 +32,10 @@ PLAIN = frozenset("""
     """.split())
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
 DRAWING_METHODS = {
-    "normal_",
-    "uniform_",
-    "random_",
-    "bernoulli_",
-    "exponential_",
-    "log_normal_",
-    "multinomial",
+    it
+    for it in operations.METHODS
+    if operations.NAMES[f"torch.Tensor.{it}"].random
+    and (it.endswith("_") or it in ("multinomial", "bernoulli"))
 }
 ORDERED = {"builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.zip"}
 UNORDERED = {"concurrent.futures.as_completed"}

@@ -11,18 +11,15 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse import alike, losses, models
+from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.models import MODULE_NAMES, PARAMETERS
-from dp2ddp.analyse.samples import LAYERS, Samples
+from dp2ddp.analyse.samples import Samples, layer_does
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
-STATELESS = {f"torch.nn.{name}" for name in LAYERS if not name.startswith("Dropout")}
-RANDOM = {
-    f"torch.nn.functional.{name}" for name in ("dropout", "dropout2d", "alpha_dropout", "gumbel_softmax")
-}
-RANDOM |= {"torch.dropout", "torch.bernoulli"}
+RANDOM = {name for name, row in operations.NAMES.items() if row.random}
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
@@ -156,7 +153,8 @@ def _unfit(context: Context, samples: Samples, part: object) -> str:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))
         return "" if followed else f"holds a {shown} of layers that can't be followed"
-    if name not in STATELESS and name.removeprefix("torch.nn.") not in losses.MEANS:
+    stateless = layer_does(context.program, part) is not None and name not in RANDOM  # type: ignore[arg-type]
+    if not stateless and name not in losses.CLASSES:
         return f"holds a {shown}, which may look at several samples or draws random numbers"
     sparse = call.argument("sparse")
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):

@@ -10,8 +10,28 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_of_writer
 from dp2ddp.analyse.entry import given
-from dp2ddp.analyse.link import APEX_WRAP, DDP_WRAPS, WRAP, Bound, Call, Const, Ext, Made, handed
+from dp2ddp.analyse.link import (
+    APEX_WRAP,
+    DDP_WRAPS,
+    WRAP,
+    Bound,
+    Call,
+    Cls,
+    Const,
+    Ext,
+    Inst,
+    Made,
+    Value,
+    full_name,
+    handed,
+)
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
+
+# What pickles its first argument.
+PICKLES = {
+    f"{module}.{it}" for module in ("pickle", "cPickle", "dill", "cloudpickle") for it in ("dump", "dumps")
+}
+PICKLES |= {"joblib.dump"}
 
 
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
@@ -21,13 +41,8 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
     project = bool(context.scripts)
     stored = _stored(context)
-    for call in context.program.calls if project else ():
-        for node, fact in _states(context, call, stored, perhaps):
-            found.setdefault(id(node), fact)
-    if project:
-        for node in context.program.nodes.values():
-            if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
-                found.setdefault(id(node), _state(context, "prefix", node.value, whole=node))
+    for node, fact in _used(context, stored, perhaps) if project else ():
+        found.setdefault(id(node), fact)
     for call in context.program.calls:
         function = call.node.func
         if (
@@ -44,6 +59,30 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
 
+def read(context: Context) -> Iterator[StateDict]:
+    """Every use of a checkpoint that its prefix matters to, in files that train nothing."""
+    return (fact for _, fact in _used(context, set(), set()))
+
+
+def spelled(context: Context) -> Iterator[ast.Subscript]:
+    """Keys of checkpoints that are asked for with a wrap's prefix: ``state["module.head.weight"]``."""
+    for node in context.program.nodes.values():
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Load()) if key.startswith(
+                "module."
+            ):
+                if _from_file(context, node.value):
+                    yield node
+
+
+def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
+    for call in context.program.calls:
+        yield from _states(context, call, stored, perhaps)
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
+            yield node, _state(context, "prefix", node.value, whole=node)
+
+
 def _state(
     context: Context, kind: str, node: ast.AST, whole: ast.AST | None = None, imported: str = ""
 ) -> StateDict:
@@ -57,12 +96,28 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     ``perhaps``: the wraps that may not happen.
     """
     values = context.program.values(node)
-    bare = (
-        is_shared(context, node)
-        or bool(context.made(values, WRAP) & perhaps)
-        or any(context.module_class(value) for value in values if not context.is_wrapped(frozenset([value])))
-    )
+    others = [it for it in values if not context.is_wrapped(frozenset([it])) and it != Const(None)]
+    if any(_may_have_module(context, it) for it in others):
+        return _state(context, "other", node)
+    bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
     return _state(context, "either" if bare else kind, node)
+
+
+def _may_have_module(context: Context, value: Value) -> bool:
+    """Whether a model that DataParallel does not wrap may have a ``module`` of its own, as averaged ones have."""
+    if isinstance(value, Inst):
+        bases = context.program.bases(value.cls)
+        known = all(isinstance(it, Cls) or _is_layer(full_name(it)) for it in bases)
+        methods = {
+            it for base in bases if isinstance(base, Cls) for it in context.program.scopes[base.scope].names
+        }
+        return not known or "module" in methods | {name for name, _ in context.program.fields(value)}
+    return not _is_layer(full_name(value))
+
+
+def _is_layer(name: str) -> bool:
+    """Whether a full name is that of a model or layer of torch's or torchvision's: they have no ``module``."""
+    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith("torch.nn.parallel.")
 
 
 def _stored(context: Context) -> set[int]:
@@ -77,6 +132,19 @@ def _stored(context: Context) -> set[int]:
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
     return found
+
+
+def _pickled(call: Call) -> ast.expr | None:
+    """What a call writes as it is."""
+    return call.argument("value" if "joblib.dump" in call.names else "obj", 0)
+
+
+def _holds_wrapped(context: Context, call: Call) -> bool:
+    """Whether what is pickled is a collection with a wrapped model in it."""
+    whole = _pickled(call)
+    values = context.program.values(whole) if whole is not None else frozenset()
+    held = context.program.contents(values) - values
+    return any(context.is_wrapped(frozenset([it])) for it in held) and context.runs_in_training(call.node)
 
 
 def _changed(context: Context, call: ast.Call) -> bool:
@@ -162,9 +230,9 @@ def _states(
                 if any(isinstance(value, Made) and value.name == WRAP for value in values):
                     yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
-    elif "torch.save" in call.names and (whole := call.argument("obj", 0)) is not None:
+    elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
-            yield whole, _bare(context, whole, perhaps, "model")
+            yield whole, _bare(context, whole, perhaps, "pickle")
     elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
         yield from _classes(context, call.node.args[1], "class")
     elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
@@ -252,8 +320,30 @@ def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
+    for node in spelled(context) if context.scripts else ():
+        yield context.obstacle(
+            node,
+            "this key has `module.` before it, and none has in checkpoints saved from now on",
+            "leave it out",
+            NO_TIER,
+        )
     for call in context.program.calls:
         function = call.node.func
+        if "torch.save" in call.names and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "the wrapped model in this checkpoint is saved as the bare one, to be loaded without dp2ddp",
+                "what loads it needs no `.module`",
+                NO_TIER,
+                works=True,
+            )
+        elif call.names & PICKLES and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "this pickles a wrapped model, which can be loaded with dp2ddp only",
+                "put the bare one there, `model.module`",
+                NO_TIER,
+            )
         if (
             isinstance(function, ast.Attribute)
             and function.attr == "state_dict"

@@ -226,6 +226,16 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     return found
 
 
+def leaves_before(context: Context, statement: ast.stmt) -> list[ast.If]:
+    """The conditions before a statement, in its block, under which a function returns: ``if alone: return model``."""
+    program = context.program
+    if program.scope(statement).is_module:
+        return []
+    block = program.block(statement)
+    before = (it for it in block[: block.index(statement)] if isinstance(it, ast.If) and not it.orelse)
+    return [it for it in before if isinstance(it.body[-1], ast.Return)]
+
+
 def decides_device(context: Context, test: ast.expr) -> bool:
     """Whether the same condition also chooses between ``"cuda"`` and ``"cpu"``, or stands round ``.cuda()``."""
     return ast.dump(test) in context.device_tests

@@ -80,6 +80,8 @@ class Context:
     """Programs that have DistributedDataParallel already, which can't be told apart, and where: they stay as such."""
     agreed: set[int] = field(default_factory=set)
     """Identities of the nodes whose values the processes agree on."""
+    hands_lists: bool = False
+    """Whether a batch of the training may hold a list with an entry for each sample, of any size."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)

@@ -23,13 +23,9 @@ from dp2ddp.analyse.evaluating import (
 from dp2ddp.analyse.kinds import DEALT, PLAIN, Kind, Value
 from dp2ddp.analyse.link import Made, Scope, handed
 from dp2ddp.analyse.loops import BatchLoop
-from dp2ddp.analyse.samples import HANDED_ON, NUMBER_BY_NUMBER, right_side
+from dp2ddp.analyse.samples import HANDED_ON, OF_TENSORS, OUT_OF_TORCH, right_side
 from dp2ddp.facts import Division
 
-# What makes something else of a tensor.
-OUT_OF_TORCH = {"numpy", "tolist", "item"}
-# What is asked of tensors alone.
-OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"}) | NUMBER_BY_NUMBER
 OF_BATCHES = (*kinds.BY_SAMPLE, Kind.EACH, Kind.PICKED, Kind.PLACES, Kind.COUNT, Kind.SHAPE)
 # What gives a tensor another first dimension in its place.
 RESHAPING = {"squeeze_", "unsqueeze_", "resize_", "resize_as_", "transpose_", "t_", "swapaxes_", "set_"}

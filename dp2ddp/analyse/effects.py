@@ -187,9 +187,7 @@ def opens_for_writing(call: Call) -> bool:
     if not call.names & OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
-    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
-        return any(letter in mode.value for letter in "wax+")
-    return mode is not None
+    return _may_write(mode)
 
 
 def _is_nowhere(call: Call) -> bool:
@@ -203,10 +201,16 @@ def _is_writer(context: Context, call: Call) -> bool:
     if call.names & WRITERS:
         return not _in_own_folder(context, call)
     for name in call.names & OPENING.keys():
-        mode = call.argument("mode", OPENING[name])
-        if isinstance(mode, ast.Constant) and any(letter in str(mode.value) for letter in "wax+"):
+        if _may_write(call.argument("mode", OPENING[name])):
             return not _in_own_folder(context, call)
     return False
+
+
+def _may_write(mode: ast.expr | None) -> bool:
+    """Whether a file is opened for writing by its mode: one that is not known counts."""
+    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
+        return any(letter in mode.value for letter in "wax+")
+    return mode is not None
 
 
 def _is_open(context: Context, call: Call) -> bool:

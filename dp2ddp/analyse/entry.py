@@ -21,6 +21,7 @@ from dp2ddp.analyse.conditions import (
     is_call_of,
     is_choice,
     is_cuda_string,
+    leaves_before,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.effects import happens_once
@@ -360,25 +361,59 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
-    """``device_ids`` where an option of the program chooses between DataParallel and a single device."""
-    program = context.program
+    """``device_ids`` where options of the program choose between DataParallel and a single device."""
     if context.branches is not None or given is not None:
         return None
-    inside: ast.AST = wrap
-    for around in program.ancestors(wrap):
-        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *LOOPS)):
+    for test, wraps, others in _choices(context, wrap):
+        if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
             return None
-        if isinstance(around, ast.If) and inside in (*around.body, *around.orelse):
-            if not is_main_guard(around.test) and _is_option(context, around.test):
-                others = around.orelse if inside in around.body else around.body
-                if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
-                    return None
+        for part, holds in _parts(test, wraps):
+            if _is_option(context, part):
                 several = ast.Constant(None)
                 alone: ast.expr = _single(context, others) or ast.Constant(1)
-                first, second = (several, alone) if inside in around.body else (alone, several)
-                return ast.IfExp(around.test, first, second)
-        inside = around
+                first, second = (several, alone) if holds else (alone, several)
+                return ast.IfExp(part, first, second)
     return None
+
+
+def _choices(context: Context, wrap: ast.Call) -> Iterator[tuple[ast.expr, bool, list[ast.AST]]]:
+    """The conditions under which a model is wrapped, whether they must hold, and what runs where it is not.
+
+    ``if several: model = nn.DataParallel(model)``, ``nn.DataParallel(model) if several else model``,
+    ``wrap = nn.DataParallel if several else same`` and ``if not several: return model`` before it.
+    """
+    for source in assigned(context, wrap.func) if isinstance(wrap.func, ast.Name | ast.Attribute) else ():
+        if isinstance(source, ast.IfExp):
+            both = [Ext(WRAP) in context.program.values(it) for it in (source.body, source.orelse)]
+            if both[0] != both[1]:
+                yield source.test, both[0], []
+    inside: ast.AST = wrap
+    for around in context.program.ancestors(wrap):
+        if isinstance(inside, ast.stmt):
+            for before in leaves_before(context, inside):
+                yield before.test, False, list(before.body)
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *LOOPS)):
+            return
+        if isinstance(around, ast.IfExp) and inside is not around.test:
+            wraps = inside is around.body
+            yield around.test, wraps, [around.orelse if wraps else around.body]
+        if isinstance(around, ast.If) and inside in (*around.body, *around.orelse):
+            if not is_main_guard(around.test):
+                wraps = inside in around.body
+                yield around.test, wraps, list(around.orelse if wraps else around.body)
+        inside = around
+
+
+def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that a condition is made of, all of which must hold, or must not, for it to ``holds``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _parts(operand, not holds)
+        case ast.BoolOp(op=operator, values=values) if isinstance(operator, ast.And) is holds:
+            for value in values:
+                yield from _parts(value, holds)
+        case _:
+            yield test, holds
 
 
 def _is_option(context: Context, test: ast.expr) -> bool:

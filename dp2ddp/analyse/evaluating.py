@@ -10,11 +10,14 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from dp2ddp.analyse import alike, samples
+from dp2ddp.analyse import alike
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import Effect
 from dp2ddp.source import Location
 
@@ -44,7 +47,8 @@ METHODS = frozenset("""
     max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
     __getattr__
     """.split())
-METHODS |= samples.NUMBER_BY_NUMBER | samples.HANDED_ON | samples.ALONG
+METHODS |= {it for it in operations.METHODS if not it.endswith("_")} | operations.methods(Does.NUMBERS)
+METHODS |= {"detach_", "requires_grad_", "scatter_"}
 # Methods of lists, dicts and sets that change these.
 CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
 # Methods whose result is another look at what they are called of.
@@ -355,14 +359,9 @@ class EvaluationLoop:
         }
 
     def _is_addition(self, statement: ast.stmt, node: ast.Name) -> bool:
-        match statement:
-            case ast.AugAssign(target=target):
-                return target is node
-            case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
-            ):
-                return name == left == node.id
-        return False
+        change = updated(statement)
+        written = isinstance(statement, ast.AugAssign)
+        return change is not None and change.target is node and (written or isinstance(change.op, ast.Add))
 
     def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):

@@ -20,6 +20,7 @@ from dp2ddp.analyse.kinds import DEALT, Kind, Value
 from dp2ddp.analyse.link import Inst, Scope
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import right_side
+from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import Effect, Evaluation
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
@@ -147,13 +148,14 @@ class _InTurn(EvaluationLoop):
     # What it does
 
     def _statement(self, statement: ast.stmt) -> None:
+        change = updated(statement)
         match statement:
             case ast.AugAssign(target=target):
                 self._add(statement, target)
-            case ast.Assign(
-                targets=[ast.Name(id=name)], value=ast.BinOp(left=ast.Name(id=left), op=ast.Add())
-            ) if name == left and not self._is_own(name):
-                self._keep(name, "sum", statement.targets[0], statement.value.left)  # type: ignore[attr-defined]
+            case ast.Assign(targets=[ast.Name(id=name) as target]) if (
+                change is not None and isinstance(change.op, ast.Add) and not self._is_own(name)
+            ):
+                self._keep(name, "sum", *filter(None, (target, change.read)))
             case ast.Assign(targets=targets):
                 for target in targets:
                     self._store(target)

@@ -10,7 +10,7 @@ from functools import cached_property
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import OPTIONS, Call, Coll, Inst, Made, Program, Scope, closure, full_name, handed
-from dp2ddp.analyse.samples import LAYERS, Frame, Samples
+from dp2ddp.analyse.samples import Frame, Samples, layer_does
 
 
 class Forwards(Samples):
@@ -167,7 +167,7 @@ def is_layer(program: Program, value: object, asked: frozenset[object] = frozens
         last = program.values(call.node.args[-1])
         behind = asked | {value}
         return bool(last) and all(is_layer(program, it, behind) for it in last if it not in asked)
-    return value.name.removeprefix("torch.nn.") in LAYERS
+    return layer_does(program, value) is not None
 
 
 def _known(value: Value) -> Value:

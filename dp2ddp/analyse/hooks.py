@@ -7,13 +7,14 @@ gradients of its part there. What is linear in them may come before their averag
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse import kinds
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.forwards import Forwards
-from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, PLAIN
+from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
 from dp2ddp.analyse.link import Bound, Func, Scope
+from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import right_side
 from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
 
@@ -98,6 +99,68 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             "change .grad between backward() and step(): there it is the whole batch's",
             SHARDED_ONLY if of_rows else ANY_TIER,
         )
+
+
+def of_inputs(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Gradients of what a model is given, or computes: those of a part's mean are larger than of the whole batch's."""
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Forwards(context)
+    told: set[ast.stmt] = set()
+    for node in context.program.nodes.values():
+        asked = isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+        if not asked or id(node) not in training or (statement := context.program.statement(node)) in told:
+            continue
+        if not _is_sign(context, node) and _is_of_rows(samples, node.value):  # type: ignore[attr-defined]
+            told.add(statement)
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` is as many times larger on a part of the batch as there are processes: "
+                "the mean is over fewer samples",
+                "use its sign, or divide by its norm for every sample",
+                SHARDED_ONLY,
+            )
+
+
+def _is_of_rows(samples: Forwards, node: ast.expr) -> bool:
+    """Whether a tensor is of the samples of a batch."""
+    value = kinds.tensor(samples.of(node), node)
+    if isinstance(value, Unclear):
+        name = ast.unparse(node)
+        scope = samples.program.scope(node)
+        return any(name == made for made in _leaves(samples.program.body(scope)))
+    return value in (*BY_SAMPLE, *AVERAGED, Kind.EACH, Kind.PICKED, Kind.HANDED)
+
+
+def _leaves(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The names of tensors that a function makes leaves of its own: ``x.requires_grad = True``, ``x.retain_grad()``."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Attribute(attr="requires_grad", value=made)]):
+                yield ast.unparse(made)
+            case ast.Call(func=ast.Attribute(attr="requires_grad_" | "retain_grad", value=made)):
+                yield ast.unparse(made)
+            case ast.Assign(targets=[made], value=ast.Call(keywords=[*given])):
+                yield from (ast.unparse(made) for it in given if it.arg == "requires_grad")
+
+
+def _is_sign(context: Context, node: ast.AST) -> bool:
+    """Whether all that is asked of a gradient is its sign, or whether it is there."""
+    parent = context.program.parent(node)
+    match parent:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            return True
+        case ast.Attribute(attr="sign" | "sign_" | "zero_" | "device" | "dtype" | "shape"):
+            return True
+        case ast.Attribute(attr="data"):
+            return _is_sign(context, parent)
+        case ast.Attribute(attr="detach" | "clone" | "cpu" | "float" | "to"):
+            around = context.program.parent(parent)
+            return isinstance(around, ast.Call) and _is_sign(context, around)
+        case ast.Call():
+            call = context.program.call(parent)
+            return call is not None and call.names == {"torch.sign"}
+    return False
 
 
 def _functions(context: Context, hook: ast.expr) -> list[Scope]:

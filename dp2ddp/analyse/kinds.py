@@ -30,6 +30,8 @@ class Kind(Enum):
     """What the model hands out: the same, and nothing says whether it is a list."""
     EACH = auto()
     """A sample, or its number, where a loop takes one after the other."""
+    NUMBERED = auto()
+    """The numbers of the rows, from 0 on: those of a part begin again."""
     MOVED = auto()
     """Every sample computed by itself, in dimensions that are not followed."""
     PICKED = auto()
@@ -176,6 +178,9 @@ def tensor(value: Value, place: ast.AST) -> Value:
 def elementwise(values: list[Value], place: ast.AST) -> Value:
     """What comes of tensors put together number by number."""
     found = join([tensor(value, place) for value in values], place)
+    kinds = {it for value in values if isinstance(it := tensor(value, place), Kind)}
+    if Kind.MOVED in kinds and kinds & {*DEALT, Kind.PICKED}:
+        return Unclear(place)  # `x.unsqueeze(0) - x.unsqueeze(1)` has a row for each pair
     if found is Kind.ZERO:
         return Kind.SAME
     if found in DEALT:

@@ -16,6 +16,7 @@ from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Iterator, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from heapq import heappop, heappush
 from itertools import islice
 from pathlib import Path
 
@@ -202,6 +203,13 @@ RUNNING_DECORATORS = {"sacred.Experiment.automain"}
 # Decorators whose functions are given options; the configuration that one gives.
 OFFERED = ("click.", "cyclopts.", "rich_click.", "sacred.", "typer.")
 CONFIGURED = {"hydra.main": "omegaconf.DictConfig"}
+
+
+# How many attributes, elements and calls from something outside the project are followed: a value that goes round in
+# a circle would have another name each time.
+FARTHEST = 4
+# Attributes of how many things from outside the project one expression may be before it is unknown.
+MOST = 24
 
 
 @dataclass(frozen=True)
@@ -493,7 +501,8 @@ class Program:
         self._readers: dict[object, set[int]] = defaultdict(set)
         """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
         self._stale: set[int] = set()
-        """The functions that have read what has changed since."""
+        """The functions that have read what has changed since; those that stand first are run first."""
+        self._queue: list[int] = []
         self._in_order: dict[tuple[int, str], _Definitions] = {}
         self._kept: dict[tuple[int, int, str], tuple[int, list[int]]] = {}
         self._asked_for_wraps = False
@@ -516,6 +525,10 @@ class Program:
         self._known_texts: dict[int, frozenset[str]] = {}
         self._families: dict[Cls, list[Value]] = {}
         self._subclasses: dict[Value, list[Cls]] = {}
+        self._supers: dict[int, Values] = {}
+        """The objects that calls of ``super()`` stand for."""
+        self._derivation: dict[str, int] = {}
+        """The names of what calls make of what came of other calls, with the steps from the first one."""
 
     # Structure
 
@@ -528,6 +541,10 @@ class Program:
         scope = Scope(len(self.scopes), node, file, parent)
         self.scopes.append(scope)
         self.by_node[id(node)] = scope
+        if isinstance(node, ast.Lambda):
+            (returned,) = scope.body
+            self.scope_of[id(returned)], self.file_of[id(returned)] = scope, file
+            self.parents[id(returned)] = node
         return scope
 
     def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
@@ -661,12 +678,17 @@ class Program:
                 self._run(scope)
             if not self._changed:
                 break
-            while self._stale:
-                stale, self._stale = sorted(self._stale), set()
-                for index in stale:
+            budget = 100 * len(
+                self.scopes
+            )  # runs; what is not seen by then is seen in the next round, or not at all
+            while self._queue and budget:
+                budget -= 1
+                index = heappop(self._queue)
+                if index in self._stale:
                     self._run(self.scopes[index])
         self._running_scope = None
         self._readers.clear()
+        self._stale.clear()
         for key, call in self._calls.items():
             if len(call.callees) > 1:
                 self._calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
@@ -683,8 +705,9 @@ class Program:
             self._readers[key].add(self._running_scope)
 
     def _wrote(self, key: object) -> None:
-        if key in self._readers:
-            self._stale |= self._readers[key]
+        for index in self._readers.get(key, NOTHING) - self._stale:  # type: ignore[operator]
+            self._stale.add(index)
+            heappush(self._queue, index)
 
     def _wrapping(self) -> Iterator[Cls]:
         """The classes that derive from DataParallel, and modules that do with replicas what it does."""
@@ -934,7 +957,7 @@ class Program:
                     for entry in self._field(holder, name).values():
                         found |= entry
             if isinstance(value, Made) and value.name not in ITERATORS:
-                found.add(Member(value, "[]"))
+                found |= self._part(value, "[]")
         return frozenset(found)
 
     def _elements(self, values: Values) -> Values:
@@ -946,7 +969,7 @@ class Program:
                     if name.startswith("["):
                         found.update(*entries.values())
             if isinstance(value, Made) and value.name not in ITERATORS:
-                found.add(Member(value, "[]"))
+                found |= self._part(value, "[]")
             elif isinstance(value, Cls) and any(map(_is_enumeration, self.bases(value))):
                 found.add(Inst(value, id(self.scopes[value.scope].node)))
         return frozenset(found)
@@ -997,7 +1020,8 @@ class Program:
                 return self._name(node, scope)
             case ast.Attribute():
                 owners = self._evaluate(node.value, scope)
-                return frozenset().union(*(self._attribute(owner, node.attr, node) for owner in owners))
+                found = frozenset().union(*(self._attribute(owner, node.attr, node) for owner in owners))
+                return self._fewer(found)
             case ast.Call():
                 return self._call(node, scope)
             case ast.IfExp():
@@ -1037,7 +1061,9 @@ class Program:
                 owners = self._evaluate(node.value, scope)
                 self._evaluate(node.slice, scope)
                 found = self._subscripted(owners, node, scope)
-                return found or frozenset(Member(owner, "[]") for owner in owners if isinstance(owner, Made))
+                return found or frozenset().union(
+                    *(self._part(owner, "[]") for owner in owners if isinstance(owner, Made))
+                )
             case ast.Starred() | ast.Await():
                 return self._evaluate(node.value, scope)
             case ast.Lambda():
@@ -1294,12 +1320,24 @@ class Program:
                     stored |= values
                 if isinstance(owner, Coll) and (entry := self._field(owner, f"[{name}]")):
                     return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
-                depth = 0
-                at: Value = owner
-                while isinstance(at, Member):
-                    at, depth = at.owner, depth + 1
-                return frozenset(stored | ({Member(owner, name)} if depth < 4 else set()))
+                return frozenset(stored | self._part(owner, name))
         return NOTHING
+
+    def _part(self, owner: Value, name: str) -> Values:
+        """An attribute, or the elements, of something from outside the project; nothing where that is too far."""
+        return frozenset([Member(owner, name)] if self._steps(owner) < FARTHEST else [])
+
+    def _fewer(self, values: Values) -> Values:
+        """Values, without attributes of too many things from outside the project: which of them it is, nobody knows."""
+        parts = {it for it in values if isinstance(it, Member)}
+        return values - parts if len(parts) > MOST else values
+
+    def _steps(self, value: Value) -> int:
+        """How many attributes and calls lie between a value and what was called or made first."""
+        steps = 0
+        while isinstance(value, Member):
+            value, steps = value.owner, steps + 1
+        return steps + (self._derivation.get(value.name, 0) if isinstance(value, Made) else 0)
 
     # DataParallels of classes of the project
 
@@ -1483,7 +1521,7 @@ class Program:
                 self._read((base.scope, name))
             if isinstance(base, Cls) and (base.scope, name) in self._definitions:
                 for values in self._definitions[base.scope, name].values():
-                    found.update(self._method(value, owner) for value in values)
+                    found |= self._methods(values, owner)
                 break
         own = (self.scopes[base.scope].names for base in self.bases(cls) if isinstance(base, Cls))
         if not found and not any(name in names for names in own):
@@ -1506,6 +1544,11 @@ class Program:
         """Whether a function is called where it is asked for as an attribute."""
         marks = getattr(self.scopes[function.scope].node, "decorator_list", ())
         return any(full_name(it) in PROPERTIES for mark in marks for it in self.values(mark))
+
+    def _methods(self, values: Iterable[Value], owner: Inst | Cls) -> Values:
+        """What is found in a class, as it comes out of an object: that of ``super()`` is the object it stands for."""
+        objects = (self._supers.get(owner.site) if isinstance(owner, Inst) else None) or (owner,)
+        return frozenset(self._method(value, it) for value in values for it in objects)
 
     def _method(self, value: Value, owner: Inst | Cls | Made) -> Value:
         """What is found in a class, as it comes out of an object or out of the class itself."""
@@ -1674,7 +1717,10 @@ class Program:
     def _outside(self, callee: Ext | Member, node: ast.Call) -> Values:
         """What a call of something outside the project returns."""
         name = full_name(callee)
-        return frozenset([Made(name, id(node))]) if name and not _is_tensor(name) else NOTHING
+        if not name or _is_tensor(name):
+            return NOTHING
+        self._derivation.setdefault(name, self._steps(callee))
+        return frozenset([Made(name, id(node))])
 
     def _arguments(self, node: ast.Call, first: int = 0) -> Arguments:
         """What a call gives, from one place on."""
@@ -2154,11 +2200,23 @@ class Program:
         own = Cls(current.index)
         if node.args and own not in self._values.get(id(node.args[0]), NOTHING):
             return NOTHING
-        bases = [base for base in self.bases(own) if base != own]
-        return frozenset(
+        self._supers[id(node)] = self._selves(scope, current)
+        return frozenset(  # what the bases inherit themselves is found through them
             Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
-            for base in bases
+            for given in current.node.bases  # type: ignore[attr-defined]
+            for base in self.values(given)
         )
+
+    def _selves(self, scope: Scope, cls: Scope) -> Values:
+        """The objects whose method of a class a place stands in: ``super()`` is these, looked at as one of a base."""
+        while scope.parent is not cls and scope.parent is not None:
+            scope = scope.parent
+        if not scope.params:
+            return NOTHING
+        key = scope.index, scope.params[0]
+        self._read(key)
+        found = set().union(*self._definitions.get(key, {}).values())
+        return frozenset(it for it in found if isinstance(it, Inst))
 
     def _invoke(self, func: Func, owner: Value | None, given: Arguments, seen: bool = True) -> Values:
         """Pass arguments to the function's parameters; its return values come back."""
@@ -2336,17 +2394,7 @@ class Program:
         found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.calls:
             for callee in call.callees:
-                func = callee.func if isinstance(callee, Bound) else callee
-                if isinstance(callee, Cls | Inst):
-                    names = ("__init__",) if isinstance(callee, Cls) else ("__call__", "forward")
-                    made = Inst(callee, id(call.node)) if isinstance(callee, Cls) else callee
-                    entered = set().union(*(self.methods(made, name, call.node) for name in names))
-                    bound = True
-                else:
-                    entered, bound = {func.scope} if isinstance(func, Func) else set(), isinstance(
-                        callee, Bound
-                    )
-                for index in entered:
+                for index, _, bound in self.targets(callee, call):
                     found[index].append((call, bound))
         return found
 

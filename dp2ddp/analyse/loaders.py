@@ -10,7 +10,7 @@ from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import fetches
-from dp2ddp.analyse.link import Call, Ext, Inst
+from dp2ddp.analyse.link import LOADER, Call, Ext, Inst
 from dp2ddp.facts import SHARDED_ONLY, Loader, Problem, Workers
 from dp2ddp.plan import Anchor
 
@@ -23,8 +23,12 @@ POSITIONS = {
     "sampler": 3,
     "batch_sampler": 4,
     "num_workers": 5,
+    "collate_fn": 6,
     "drop_last": 8,
 }
+
+# What a loader says of the batches that it draws.
+SAID = {"batch_size", "sampler", "batch_sampler", "drop_last", "_index_sampler"}
 
 
 def collect(
@@ -32,14 +36,44 @@ def collect(
 ) -> tuple[Loader, ...]:
     """The loaders of training loops: those that a loop draws from at once, and why some need the very batches."""
     found = []
+    read = _read(context, training)
     for call in context.loaders:
         if id(call.node) in training:
             first, *others = together.get(id(call.node), [0])
             loader = replace(_loader(context, call), number=first)
             shard = loader.shard or ("several made here are drawn from at once" if others else "")
-            shard = shard or whole.get(id(call.node), "")
+            shard = shard or whole.get(id(call.node), "") or read.get(id(call.node), "")
             found.append(replace(loader, shard=shard))
     return tuple(found)
+
+
+def _read(context: Context, training: set[int]) -> dict[int, str]:
+    """The loaders of which the program asks what speaks of the batches they draw, and what it is.
+
+    A rate, a schedule or an average made of it must be that of whole batches, as what ``shard`` makes says of itself.
+    """
+    found: dict[int, str] = {}
+    for node in context.program.nodes.values():
+        asked = _asked(context, node)
+        if asked is not None and context.runs_in_training(node):
+            for site in context.made(context.program.values(asked), LOADER) & training:
+                found.setdefault(
+                    site, f"`{ast.unparse(node)}` is asked of it, and is to speak of whole batches"
+                )
+    return found
+
+
+def _asked(context: Context, node: ast.AST) -> ast.expr | None:
+    """The loader that an expression asks for what it draws, if it is one."""
+    match node:
+        case ast.Attribute(attr=name, value=asked, ctx=ast.Load()) if name in SAID:
+            return asked
+        case ast.Call(func=ast.Name(id="getattr"), args=[asked, name, *_]):
+            known = isinstance(name, ast.Constant)
+            return asked if not known or name.value in SAID else None  # type: ignore[attr-defined]
+        case ast.Call(func=ast.Name(id="vars"), args=[asked]) | ast.Attribute(attr="__dict__", value=asked):
+            return asked
+    return None
 
 
 def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
@@ -71,7 +105,7 @@ def workers(context: Context) -> tuple[Workers, ...]:
     for call in context.loaders:
         if not context.runs_in_training(call.node):
             continue
-        for value in _given(context, call, "num_workers"):
+        for value in given_for(context, call, "num_workers"):
             if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
                 fact = Workers(**context.place(value))
                 found[fact.at] = fact
@@ -83,12 +117,18 @@ def _is_local(context: Context, value: ast.expr) -> bool:
     return call is not None and "dp2ddp.runtime.local_workers" in call.names
 
 
-def _given(context: Context, call: Call, name: str) -> list[ast.expr]:
+def given_for(context: Context, call: Call, name: str) -> list[ast.expr]:
     """What a loader's argument may be: written in the call, or in a dict that is passed as ``**kwargs``."""
     argument = call.argument(name, POSITIONS[name])
     if argument is not None:
         return [argument]
     return [value for display in _displays(context, call) or () for key, value in display if key == name]
+
+
+def hides_arguments(context: Context, call: Call) -> bool:
+    """Whether a loader is given arguments that can't be seen."""
+    starred = any(isinstance(it, ast.Starred) for it in call.node.args)
+    return starred or _displays(context, call) is None
 
 
 def _displays(context: Context, call: Call) -> list[list[tuple[str, ast.expr]]] | None:
@@ -284,13 +324,16 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
     if dataset is None:
         return "its data set can't be seen in its call"
     for name in ("sampler", "batch_sampler"):
-        for value in _given(context, call, name):
+        for value in given_for(context, call, name):
             if not _is_none(context, value):
                 return f"it has a {name} of its own"
     displays = _displays(context, call)
     if displays is None:
         return "its arguments come from a collection that can't be followed"
-    hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {"num_workers"}
+    hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {
+        "num_workers",
+        "collate_fn",
+    }
     if hidden:
         return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
     if any(isinstance(argument, ast.Starred) for argument in call.node.args):

@@ -8,12 +8,38 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.conditions import COUNT, assigned, is_call_of
 from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
-from dp2ddp.analyse.link import IMPORTING, LOADER, Call, Inst, Values, full_name
+from dp2ddp.analyse.link import (
+    ASKING,
+    DICTIONARIES,
+    IMPORTING,
+    LOADER,
+    Call,
+    Inst,
+    Values,
+    full_name,
+    handed,
+    is_runtime,
+)
 from dp2ddp.analyse.samples import HANDED_ON
+from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
 DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
+# What is given a loader, and keeps it or asks for it: any other function from outside may draw from it.
+HOLDING = (
+    *ASKING,
+    "builtins.dict",
+    "builtins.enumerate",
+    "builtins.reversed",
+    "builtins.setattr",
+    "builtins.vars",
+    "collections.",
+    "copy.",
+    "functools.partial",
+    "logging.",
+    "types.",
+)
 FILLING = {
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
@@ -198,11 +224,11 @@ def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> l
     return [
         call
         for call in context.program.calls
-        if call.names & DRAWING
+        if _may_draw(call)
         and context.runs_in_training(call.node)
         and id(call.node) not in known
         and _drawn_by(context, call)
-        and not any(_passed(context, argument) & shared for argument in call.node.args)
+        and not any(_passed(context, argument) & shared for argument in handed(call.node))
     ]
 
 
@@ -212,9 +238,17 @@ def _passed(context: Context, source: ast.expr) -> Values:
     return frozenset(value for value in behind if context.sources(value))
 
 
+def _may_draw(call: Call) -> bool:
+    """Whether a call draws from a loader that it is given, or may: ``update_bn(loader, model)``."""
+    if call.names & DRAWING:
+        return True
+    outside = bool(call.names) and not call.names & (WRAPPERS | DICTIONARIES | {LOADER})
+    return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
+
+
 def _drawn_by(context: Context, call: Call) -> set[int]:
     """The loaders that a call draws from."""
-    found = [context.iterated(context.program.values(argument)) for argument in call.node.args]
+    found = [context.iterated(context.program.values(argument)) for argument in handed(call.node)]
     return set().union(*(context.made(values, LOADER) for values in found))
 
 
@@ -568,9 +602,10 @@ def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
     if isinstance(loop, ast.While):
         tested = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
         for statement in loop.body:
-            if isinstance(statement, ast.AugAssign) and isinstance(statement.target, ast.Name):
-                if statement.target.id in tested and isinstance(statement.op, ast.Add):
-                    return statement.target
+            change = updated(statement)
+            if change is not None and isinstance(change.target, ast.Name):
+                if change.target.id in tested and isinstance(change.op, ast.Add):
+                    return change.target
     return None
 
 

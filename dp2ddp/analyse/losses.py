@@ -4,36 +4,22 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.analyse.api.losses import LOSSES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Made
 from dp2ddp.facts import Problem
 
 # Losses that are a mean over the samples unless told otherwise, with their functional forms.
-MEANS = {
-    "CrossEntropyLoss": "cross_entropy",
-    "NLLLoss": "nll_loss",
-    "MSELoss": "mse_loss",
-    "L1Loss": "l1_loss",
-    "SmoothL1Loss": "smooth_l1_loss",
-    "HuberLoss": "huber_loss",
-    "BCELoss": "binary_cross_entropy",
-    "BCEWithLogitsLoss": "binary_cross_entropy_with_logits",
-    "MultiLabelSoftMarginLoss": "multilabel_soft_margin_loss",
-    "MultiMarginLoss": "multi_margin_loss",
-    "SoftMarginLoss": "soft_margin_loss",
-    "PoissonNLLLoss": "poisson_nll_loss",
-    "GaussianNLLLoss": "gaussian_nll_loss",
-}
+MEANS = {loss.layer: loss.name for loss in LOSSES}
+BY_NAME = {name: loss for loss in LOSSES for name in (loss.layer, loss.name)}
 CLASSES = {f"torch.nn.{name}" for name in MEANS}
 FUNCTIONS = {f"torch.nn.functional.{name}" for name in MEANS.values()}
 # Those in which every number counts by itself, whatever dimension it stands in.
-ELEMENTWISE = {
-    *("MSELoss", "L1Loss", "SmoothL1Loss", "HuberLoss", "BCELoss", "BCEWithLogitsLoss", "SoftMarginLoss"),
-    *("PoissonNLLLoss", "GaussianNLLLoss"),
-}
-ELEMENTWISE |= {MEANS[name] for name in ELEMENTWISE}
+ELEMENTWISE = {name for name, loss in BY_NAME.items() if loss.by_number}
 # Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
 WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
+# Those that know a mean over the samples of the sums of their numbers.
+BATCH_MEANS = {"KLDivLoss", "kl_div"}
 BCE = {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "binary_cross_entropy"}
 
 
@@ -45,6 +31,18 @@ def is_loss(context: Context, call: Call) -> bool:
 
 def is_elementwise(call: Call) -> bool:
     return all(_last(name) in ELEMENTWISE for name in call.names)
+
+
+def tensors(call: Call) -> list[ast.expr] | None:
+    """What a loss is computed of; None where that can't be seen, or more may be given."""
+    loss = BY_NAME[_last(next(iter(call.names)))]
+    if any(isinstance(it, ast.Starred) for it in call.node.args) or None in {
+        it.arg for it in call.node.keywords
+    }:
+        return None
+    given = [call.argument(name, position) for position, name in enumerate(loss.tensors)]
+    rest = [call.argument(name) for name in ("weight", "pos_weight")]
+    return [it for it in (*given, *rest) if it is not None]
 
 
 def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
@@ -84,12 +82,14 @@ def _option(call: Call, name: str) -> object:
 
 def _reduced(call: Call) -> tuple[str, Problem | None]:
     spelled = ast.unparse(call.node.func)
+    last = _last(next(iter(call.names)))
     given = _option(call, "reduction")
     if _option(call, "size_average") is False or _option(call, "reduce") is False:
         given = "none" if _option(call, "reduce") is False else "sum"
+    if given == "batchmean" and last in BATCH_MEANS:
+        given = "mean"
     if given not in (None, "mean", "sum", "none"):
         return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
-    last = _last(next(iter(call.names)))
     if last in BCE:
         return (
             str(given or "mean"),

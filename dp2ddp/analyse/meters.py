@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Cls, Inst, Scope, Values
+from dp2ddp.analyse.updates import updated
 
 METERS = ({"sum", "count"}, {"total", "count"})
 
@@ -98,18 +99,19 @@ def _added(scope: Scope) -> Added | None:
     waiting = list(scope.body)
     while waiting:
         statement = waiting.pop(0)
+        change = updated(statement)
+        match change.target if change is not None and isinstance(change.op, ast.Add) else None:
+            case ast.Attribute(value=ast.Name(id=owner), attr=name) if change is not None and owner == me:
+                sums.add(name)
+                read |= _reads(change.value, me) - {"val"}
+                continue
         match statement:
             case ast.Expr(value=ast.Constant()) | ast.Pass() | ast.Assert():
                 pass
             case ast.If(test=test, body=body, orelse=orelse) if _reads(test, me) <= {"count"}:
-                if _reads(test, me) and any(isinstance(it, ast.AugAssign) for it in ast.walk(statement)):
+                if _reads(test, me) and any(map(updated, ast.walk(statement))):
                     return None  # the sums depend on what came before
                 waiting = [*body, *orelse, *waiting]
-            case ast.AugAssign(target=ast.Attribute(value=ast.Name(id=owner), attr=name), op=ast.Add()) if (
-                owner == me
-            ):
-                sums.add(name)
-                read |= _reads(statement.value, me) - {"val"}
             case ast.Assign(targets=[ast.Attribute(value=ast.Name(id=owner), attr=name)], value=value) if (
                 owner == me
             ):
@@ -121,11 +123,6 @@ def _added(scope: Scope) -> Added | None:
                         in (f"{me}.count", f"max({me}.count, 1)", f"max(1, {me}.count)")
                     ):
                         pass
-                    case ast.BinOp(left=left, op=ast.Add(), right=right) if (
-                        ast.unparse(left) == f"{me}.{name}"
-                    ):
-                        sums.add(name)
-                        read |= _reads(right, me)
                     case _:
                         kept.add(name)
                         read |= _reads(value, me)

@@ -4,22 +4,22 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
+from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.conditions import assigned, is_rate
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_write
 from dp2ddp.analyse.forwards import Forwards
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
-from dp2ddp.analyse.link import Scope, Values, handed
+from dp2ddp.analyse.link import Scope, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
-from dp2ddp.analyse.samples import HANDED_ON, Samples, called
+from dp2ddp.analyse.samples import OF_TENSORS, Samples
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
-NOISE = {f"torch.{name}" for name in ("rand", "randn", "normal", "randint", "rand_like", "randn_like")}
 COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
 ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 
@@ -149,62 +149,59 @@ def _said(context: Context, node: ast.expr) -> ast.expr:
     return held[0] if len(held) == 1 else node
 
 
-def obstacles(context: Context, loops: list[BatchLoop], trained: Iterable[ast.expr]) -> Iterator[Obstacle]:
-    """Samples of a batch mixed with each other while training, and random numbers in their place.
-
-    ``trained``: the modules that are trained and not wrapped.
-    """
-    bare = frozenset().union(*map(context.program.values, trained))
+def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch mixed with each other while training."""
     training = set().union(*(loop.runs for loop in loops if loop.trains))
-    samples = Samples(context)
     for call in context.program.calls:
-        if id(call.node) not in training:
-            continue
-        if call.names & {"torch.randperm", "numpy.random.permutation"}:
+        if id(call.node) in training and call.names & {"torch.randperm", "numpy.random.permutation"}:
             yield context.obstacle(
                 call.node,
                 "the samples of a batch are permuted: each rank would permute its own part only",
                 "",
                 SHARDED_ONLY,
             )
-        elif (
-            call.names & NOISE
-            and samples.of(call.node) in DEALT
-            and _is_given_alone(context, call.node, bare)
+
+
+def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch that are taken by their number in it: a part has others there, or none.
+
+    The first is that of the main process's part, too.
+    """
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Samples(context)
+    for node in context.program.nodes.values():
+        if (
+            not isinstance(node, ast.Subscript)
+            or not isinstance(node.ctx, ast.Load)
+            or id(node) not in training
         ):
+            continue
+        several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
+        place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
+        if written(place) and _has_rows(samples, node.value, several):
             yield context.obstacle(
-                call.node,
-                "a model is given random numbers, of which every process would draw the same for its part of the batch",
-                "",
+                node,
+                f"`{ast.unparse(node)}` takes a sample by its number in the batch: each process has a part of it",
+                "take the first, `[0]`: the main process has that",
                 SHARDED_ONLY,
             )
 
 
-def _is_given_alone(context: Context, node: ast.expr, bare: Values) -> bool:
-    """Whether a tensor becomes an argument of a trained model, not mixed with anything but put beside it."""
-    program = context.program
-    waiting: list[ast.AST] = [node]
-    seen: set[int] = set()
-    while waiting:
-        parent = program.parent(waiting.pop())
-        if isinstance(parent, ast.Attribute | ast.List | ast.Tuple):
-            waiting.append(parent)
-        elif isinstance(parent, ast.Call):
-            call = program.call(parent)
-            if call is not None and (
-                context.is_wrapped(call.callees) or program.values(called(parent)) & bare
-            ):
-                return True
-            names = {getattr(parent.func, "attr", getattr(parent.func, "id", ""))}
-            waiting += [parent] if names <= {*HANDED_ON, "cat"} else []
-        elif isinstance(parent, ast.Assign):
-            for target in parent.targets:
-                if isinstance(target, ast.Name) and id(target) not in seen:
-                    seen.add(id(target))
-                    names = [it for it in program.body(program.scope(target)) if isinstance(it, ast.Name)]
-                    uses = [it for it in names if isinstance(it.ctx, ast.Load)]
-                    waiting += [it for it in uses if target in program.definitions(it)]
-    return False
+def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
+    """Whether an expression is a tensor with a row for each sample, and no list of such."""
+    value = samples.of(node)
+    if value is Kind.ROWS or (value in DEALT and is_tensor):
+        return True
+    if value not in DEALT or not isinstance(node, ast.Name):
+        return False
+    program = samples.program
+    asked = (
+        program.parent(it)
+        for it in program.body(program.scope(node))
+        if isinstance(it, ast.Name) and it.id == node.id
+    )
+    return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
 
 # Numbers that are reported

@@ -15,6 +15,7 @@ from dp2ddp.analyse.conditions import (
     is_choice,
     is_device,
     is_true,
+    leaves_before,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
 from dp2ddp.analyse.devices import is_gpu
@@ -28,6 +29,7 @@ from dp2ddp.analyse.link import (
     Ext,
     Func,
     Inst,
+    Made,
     Mod,
     Values,
     full_name,
@@ -42,6 +44,15 @@ MODULE_NAMES = frozenset("""
     module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
     load_state_dict train eval training zero_grad requires_grad_ to cuda cpu float half double bfloat16 apply forward
     register_forward_hook register_buffer type share_memory __class__ __dict__ device_ids
+    """.split())
+# What else a wrap has, of its own or as every module.
+WRAP_NAMES = MODULE_NAMES | frozenset("""
+    add_module call_super_init compile dim dump_patches extra_repr gather get_buffer
+    get_extra_state get_parameter get_submodule output_device parallel_apply
+    register_backward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
+    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
+    register_state_dict_post_hook register_state_dict_pre_hook replicate scatter set_extra_state set_submodule
+    src_device_obj to_empty xpu
     """.split())
 
 
@@ -79,11 +90,50 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
                     SHARDED_ONLY,
                 )
+    yield from _lacking(context)
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
     for call in context.wraps if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
             yield from _unused(context, call)
+
+
+def _lacking(context: Context) -> Iterator[Obstacle]:
+    """``model.classifier`` of a wrapped model: an error now, as it was wherever there were several GPUs."""
+    program = context.program
+    plain = {id(call.node) for call in context.wraps if call.callees == {Ext(WRAP)}}
+    plain &= context.trained_wraps
+    for node in program.nodes.values():
+        if not isinstance(node, ast.Attribute) or node.attr in WRAP_NAMES or node.attr.startswith("_"):
+            continue
+        values = program.values(node.value)
+        sites = {value.site for value in values if isinstance(value, Made) and value.name == WRAP}
+        if not isinstance(node.ctx, ast.Load) or not sites or len(sites) < len(values) or not sites <= plain:
+            continue
+        held = context.attribute_assignments.get(node.attr, ())
+        if any(program.values(target.value) & values for target, _ in held) or _is_asked_before(
+            context, node
+        ):
+            continue
+        if context.runs_in_training(node):
+            yield context.obstacle(
+                node,
+                f"a wrapped model has no `{node.attr}`: this fails, as it did with nn.DataParallel",
+                f"use `{ast.unparse(node.value)}.module.{node.attr}`",
+                NO_TIER,
+            )
+
+
+def _is_asked_before(context: Context, node: ast.AST) -> bool:
+    """Whether a place is only come to where a model turned out to be bare, or an error there is expected."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.Try) and around.handlers:
+            return True
+        if isinstance(around, ast.If | ast.IfExp):
+            asked, whole = ast.unparse(around.test), ast.unparse(around)
+            if any(word in asked for word in ("hasattr", "isinstance", "type(")) or ".module" in whole:
+                return True
+    return False
 
 
 def _unused(context: Context, call: Call) -> Iterator[Unused]:
@@ -614,6 +664,11 @@ def _condition(
     ifs: list[tuple[ast.If, ast.AST]] = []
     outermost: ast.If | None = None
     inside: ast.AST = statement
+    if (past := _led_past(context, statement, module)) is not None:
+        return _unclear(
+            f"the model is returned as it is, past its wrap, where `{ast.unparse(past.test)}`",
+            "wrap the model always, or under `torch.cuda.device_count() > 1`",
+        )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
             break
@@ -666,6 +721,20 @@ def _condition(
     if len(ifs) > 1:
         return _nested(context, ifs, statement)
     return _movable(context, condition, statement, module)
+
+
+def _led_past(context: Context, statement: ast.stmt, module: ast.expr) -> ast.If | None:
+    """``if count < 2: return model`` before a wrap."""
+    program = context.program
+    bare = program.values(module)
+    for inside in (statement, *program.ancestors(statement)):
+        if isinstance(inside, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return None
+        for before in leaves_before(context, inside) if isinstance(inside, ast.stmt) else ():
+            given = before.body[-1].value  # type: ignore[attr-defined]
+            if given is not None and program.contents(program.values(given)) & bare:
+                return before
+    return None
 
 
 def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.stmt) -> bool:

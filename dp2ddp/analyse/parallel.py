@@ -127,11 +127,13 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for cls in sorted((it for it in makers if it is not None), key=lambda it: it.scope):
         if context.module_class(Inst(cls, 0)) and not called_back & set(program.bases(cls)):
             name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
-            yield from (_waiting(context, it, name) for it in _names_in_training(context, cls))
+            named = _names_in_training(context, cls)
+            yield from (_waiting(context, it, name, len(named) - 1) for it in named[:1])
     for call in program.calls:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
-            yield _waiting(context, call.node, apart[0])
+            chosen = len(call.callees) > len(apart)
+            yield (_may_wait if chosen else _waiting)(context, call.node, apart[0])
         if any(name.endswith(PATCHES) for name in call.names) and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
@@ -191,11 +193,23 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
     return not checks and bool(named) and all(isinstance(it, ast.alias | ast.ClassDef) for it in named)
 
 
-def _waiting(context: Context, node: ast.AST, name: str) -> Obstacle:
+def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obstacle:
+    where = f" (and in {more} places more)" if more > 1 else ""
     return context.obstacle(
         node,
-        f"{name} waits for its likes in the other replicas of the same process: in other processes they never come",
+        f"{name}{where} waits for the other replicas of its process: in ranks there are none",
         "use a layer of torch's instead, torch.nn.SyncBatchNorm where it is BatchNorm, then convert",
+    )
+
+
+def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
+    """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
+    return context.obstacle(
+        node,
+        f"where {name} is chosen here, training ends at the wrap: it waits for its likes in the same process",
+        "choose another layer, torch.nn.SyncBatchNorm where it is BatchNorm",
+        NO_TIER,
+        works=True,
     )
 
 

@@ -21,13 +21,33 @@ from dp2ddp.analyse.link import LOADER, Call, handed, is_runtime
 from dp2ddp.analyse.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.samples import FUEL, OPEN, Frame, Samples, right_side
-from dp2ddp.facts import Effect, Number
+from dp2ddp.analyse.updates import Update, updated
+from dp2ddp.facts import SHARDED_ONLY, Effect, Number, Obstacle
 
 # Methods that take a number to add it to others, or to keep it.
 FEEDING = {"update", "append", "extend", "add", "push"}
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
 STATISTICS = {f"torch.{name}" for name in ("mean", "median", "std", "var")}
+# Packages whose objects keep nothing of what they are given, or share it between the processes by themselves.
+KNOWN = (
+    "builtins.",
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "tqdm.",
+    "logging.",
+    "dp2ddp.",
+    "torchmetrics.",
+    "ignite.",
+)
+KNOWN += ("collections.", "apex.", "random.", "math.", "copy.", "gc.", "time.", "os.", "sys.", "warnings.")
+# What makes numbers of all rows together.
+REDUCTIONS = frozenset(f"torch.{name}" for name in """
+    median std var max min amax amin aminmax norm unique unique_consecutive bincount histc mode quantile nanquantile
+    kthvalue count_nonzero std_mean var_mean nanmedian
+    """.split())
+REDUCTIONS |= STATISTICS
 STEPS = 2000
 """How many expressions one question may lead to."""
 
@@ -59,6 +79,7 @@ class Reports:
 
     ``whole``: what is the whole batch's then. ``is_whole`` says of an expression whether it is, or has nothing to do
     with the samples, ``is_settled`` of a condition whether all processes answer it alike, ``values`` what others are.
+    ``unmet``: what is kept elsewhere of a part, by objects that are not followed.
     """
 
     combined: tuple[Combined, ...]
@@ -67,6 +88,7 @@ class Reports:
     is_whole: Callable[[ast.AST], bool]
     is_settled: Callable[[ast.expr], bool]
     values: Samples
+    unmet: tuple[ast.expr, ...] = ()
 
     def statements(self, context: Context) -> frozenset[int]:
         """The statements in which all processes meet."""
@@ -83,7 +105,8 @@ def find(
     finder = _Finder(context, loops, whole, asked)
     finder.search()
     combined, totals = tuple(finder.combined.values()), tuple(finder.totals)
-    return Reports(combined, totals, frozenset(finder.whole), finder.is_whole, finder.is_settled, finder)
+    whole, unmet = frozenset(finder.whole), tuple(finder.unmet())
+    return Reports(combined, totals, whole, finder.is_whole, finder.is_settled, finder, unmet)
 
 
 class _Finder(Gathering):
@@ -102,8 +125,9 @@ class _Finder(Gathering):
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
-        self._evaluated = {id(draw) for loop in loops if not loop.trains for draw in loop.draws}
-        _, self._dealt = drawn(context, loops)
+        draws, self._dealt = drawn(context, loops)
+        sources = [*draws, *(loop.source for loop in loops if loop.trains)]
+        self._draws = {id(node) for source in sources for node in ast.walk(source)}
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._summed: set[int] = set()
@@ -128,6 +152,13 @@ class _Finder(Gathering):
         helpers = [self._nodes(index) for index in sorted(self._own - home)]
         for value in self._added([node for part in nodes for node in part]):
             self._visit(value)
+        self._fed = [node for part in nodes for node in part if self._is_fed(node)]
+        for call in self._fed:
+            for given in handed(call):
+                self._visit(given)
+                base = self._peeled(given)
+                if self._of(base) in DEALT and id(base) not in self.whole:
+                    self._combine("rows", base)
         for step, places in ((self._given, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
             for part in places:
                 for node in part:
@@ -205,21 +236,18 @@ class _Finder(Gathering):
     def _added(self, nodes: list[ast.AST]) -> Iterator[ast.expr]:
         """What is added to something; first what is added to numbers that are added themselves."""
         waiting = [
-            node
-            for node in nodes
-            if isinstance(node, ast.AugAssign)
-            and isinstance(node.op, ast.Add | ast.Sub)
-            and id(node) not in self._summed
-            and not self._is_trained(node.target)
+            it
+            for it in filter(None, map(updated, nodes))
+            if isinstance(it.op, ast.Add | ast.Sub)
+            and id(it.statement) not in self._summed
+            and not self._is_trained(it.target)
         ]
         while waiting:
-            targets = {ast.unparse(node.target) for node in waiting}
-            later = [
-                node for node in waiting if _mentioned(node.value) & targets - {ast.unparse(node.target)}
-            ]
+            targets = {ast.unparse(it.target) for it in waiting}
+            later = [it for it in waiting if _mentioned(it.value) & targets - {ast.unparse(it.target)}]
             if len(later) == len(waiting):
                 later = []
-            yield from (node.value for node in waiting if node not in later)
+            yield from (it.value for it in waiting if it not in later)
             waiting = later
 
     def _given(self, node: ast.AST) -> Iterator[ast.expr]:
@@ -231,6 +259,25 @@ class _Finder(Gathering):
                 for given in handed(node):
                     if method == "update" or self._peeled(given) is not given or not self._is_tensor(given):
                         yield given
+
+    def _is_fed(self, node: ast.AST) -> bool:
+        """Whether an object that is not torch's may keep what it is given here: ``scaler.partial_fit(x)``."""
+        call = self.program.call(node) if isinstance(self.program.parent(node), ast.Expr) else None
+        outside = call is not None and call.names and not self.program.entered(call.node)
+        return (
+            bool(outside)
+            and isinstance(call.node.func, ast.Attribute)  # type: ignore[union-attr]
+            and not any(name.startswith(KNOWN) for name in call.names)  # type: ignore[union-attr]
+            and self._trains(node)
+            and not self._reporters.has(node)
+        )
+
+    def unmet(self) -> Iterator[ast.expr]:
+        """What such objects are given that is of this process's part all the same."""
+        for call in self._fed:
+            for given in handed(call):
+                if kinds.tensor(self.of(given), given) not in (*PLAIN, Kind.WHOLE):
+                    yield given
 
     def _left(self, node: ast.AST) -> Iterator[ast.expr]:
         """Numbers made of a mean over the samples."""
@@ -357,16 +404,20 @@ class _Finder(Gathering):
         return True
 
     def _reduced(self, call: Call) -> ast.expr | None:
-        """The selected rows that a call is the mean of, or the like; None for other calls."""
+        """The rows that a function of torch makes a number of, or several; None for other calls."""
         node, function = call.node, call.node.func
-        if call.names and call.names <= STATISTICS:
-            rows, others = node.args[0] if node.args else None, node.args[1:]
-        elif isinstance(function, ast.Attribute) and f"torch.{function.attr}" in STATISTICS:
-            rows, others = function.value, node.args
+        if isinstance(function, ast.Attribute) and not call.names & REDUCTIONS:
+            rows, name, others = function.value, f"torch.{function.attr}", node.args
         else:
+            rows, others = node.args[0] if node.args else None, node.args[1:]
+            name = next(iter(call.names)) if len(call.names) == 1 else ""
+        if rows is None or name not in REDUCTIONS:
             return None
-        alone = rows is not None and not others and not node.keywords
-        return rows if alone and self._of(rows) is Kind.PICKED else None
+        others = [*others, *(it.value for it in node.keywords)]
+        value = self._of(rows)
+        if value is Kind.PICKED:
+            return rows if name in STATISTICS and not others else None
+        return rows if value in DEALT and all(self._of(it) in PLAIN for it in others) else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)
@@ -431,26 +482,26 @@ class _Finder(Gathering):
     # Sums that are added up in the loop, and combined once after it
 
     def _add_up(self, nodes: list[ast.AST]) -> None:
-        added: dict[str, list[ast.AugAssign]] = defaultdict(list)
-        for node in nodes:
-            if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-                added[node.target.id].append(node)
+        added: dict[str, list[Update]] = defaultdict(list)
+        for it in filter(None, map(updated, nodes)):
+            if isinstance(it.target, ast.Name):
+                added[it.target.id].append(it)
         found: dict[int, list[str]] = defaultdict(list)
         loops = {id(loop.node): loop.node for loop in self._loops if loop.trains}
-        for name, statements in added.items():
-            around = {self._loop(statement, loops) for statement in statements}
+        for name, updates in added.items():
+            around = {self._loop(it.statement, loops) for it in updates}
             loop = around.pop() if len(around) == 1 else None
             if (
                 loop is None
-                or self._is_trained(statements[0].target)
-                or not self._is_for_after(statements, loop)
-                or not all(self._is_alike(it.value, OPEN) for it in statements)  # type: ignore[arg-type]
+                or self._is_trained(updates[0].target)
+                or not self._is_for_after(updates, loop)
+                or not all(self._is_alike(it.value, OPEN) for it in updates)  # type: ignore[arg-type]
             ):
                 continue
-            if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in statements):
+            if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in updates):
                 found[id(loop)].append(name)
-                self._summed |= {id(statement) for statement in statements}
-                self.whole |= {id(statement.value) for statement in statements}
+                self._summed |= {id(it.statement) for it in updates}
+                self.whole |= {id(it.value) for it in updates}
         self._known.clear()
         self.totals += [Totals(loops[key], tuple(names)) for key, names in found.items()]  # type: ignore[arg-type]
 
@@ -463,12 +514,12 @@ class _Finder(Gathering):
                 break
         return None
 
-    def _is_for_after(self, statements: list[ast.AugAssign], loop: ast.For) -> bool:
+    def _is_for_after(self, updates: list[Update], loop: ast.For) -> bool:
         """Whether a sum begins at 0 right before a loop, and is looked at after it only; all processes come there."""
         program = self.program
         scope = program.scope(loop)
         block = program.block(loop)
-        targets = [statement.target for statement in statements]
+        targets, reads = [it.target for it in updates], {id(it.read) for it in updates}
         name = targets[0].id  # type: ignore[union-attr]
         inside = {id(node) for node in ast.walk(loop)}
         tree = program.file(loop).tree if scope.is_module else scope.node
@@ -478,12 +529,15 @@ class _Finder(Gathering):
                 return False
             if not isinstance(node, ast.Name) or node.id != name or not isinstance(node.ctx, ast.Load):
                 continue
+            if id(node) in reads:
+                continue
             if id(node) in inside or (
                 program.scope(node) is not scope and name not in program.scope(node).names
             ):
                 return False
             seen |= any(it in targets for it in program.definitions(node))
-        before = {it for target in targets for it in program.definitions(target)} - set(targets)
+        looked = [it.read or it.target for it in updates]
+        before = {it for node in looked for it in program.definitions(node)} - set(targets)
         begins = [
             self._right_side(it) for it in before if program.statement(it) in block and id(it) not in inside
         ]
@@ -604,7 +658,7 @@ class _Finder(Gathering):
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
-        sharded = self._training - (self._dealt if id(source) in self._evaluated else set())
+        sharded = self._training - (set() if id(source) in self._draws else self._dealt)
         if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
         return super()._drawn(source, frame)
@@ -684,6 +738,17 @@ def _with_graph(node: ast.AST) -> Iterator[ast.Name]:
 
 
 # Facts
+
+
+def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
+    """Parts of batches that an object is given which may keep something of them."""
+    for given in reports.unmet:
+        yield context.obstacle(
+            given,
+            f"`{ast.unparse(given)}` is of this process's part of the batch, and what it is given to may keep it",
+            "give it the batch as the loader hands it out",
+            SHARDED_ONLY,
+        )
 
 
 def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> Iterator[Number]:

@@ -8,8 +8,11 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.operations import Arguments, Does, Operation, written
 from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import WRAPPERS, Context
+from dp2ddp.analyse.dimensions import Dimensions
 from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import (
     LOADER,
@@ -23,6 +26,7 @@ from dp2ddp.analyse.link import (
     Inst,
     Made,
     Mod,
+    Program,
     Scope,
     Values,
     full_name,
@@ -30,28 +34,8 @@ from dp2ddp.analyse.link import (
 )
 from dp2ddp.facts import Problem
 
-# Operations that treat every number by itself; those of torch and those of tensors.
-NUMBER_BY_NUMBER = frozenset("""
-    abs exp log log1p log2 log10 expm1 sqrt rsqrt pow clamp clamp_ clamp_min clamp_max sigmoid tanh relu relu_ square
-    neg sub add mul div sub_ add_ mul_ div_ eq ne gt ge lt le logical_not logical_and logical_or where masked_fill
-    masked_fill_ zero_ fill_ ones_like zeros_like full_like empty_like rand_like randn_like expit sin cos atan2 sign
-    erf floor ceil round minimum maximum leaky_relu softplus logsigmoid dropout elu gelu silu reciprocal lerp isnan
-    interpolate upsample pad one_hot adaptive_avg_pool2d adaptive_max_pool2d avg_pool2d max_pool2d true_divide clip
-    """.split())
-# Those that hand a tensor on, on another device, of another type, or in fewer dimensions after the first.
-HANDED_ON = frozenset("""
-    to cuda cpu long float double half int bool byte type type_as contiguous detach clone requires_grad_ pin_memory data
-    expand expand_as Variable astype tensor as_tensor from_numpy numpy item bfloat16 tolist new_tensor squeeze
-    """.split())
-# Those that are told along which dimension they work.
-ALONG = frozenset("""
-    softmax log_softmax mean sum max min normalize cumsum argmax argmin norm scatter scatter_ gather sort topk
-    logsumexp chunk split unbind cross cosine_similarity all any std var prod repeat_interleave flip
-    """.split())
-# Those that are told so after another number, and those that take dimension 1 where they are told nothing.
-DIMENSION_SECOND = {"norm", "normalize", "topk", "cosine_similarity", "chunk", "split", "cross"}
-SEVERAL = {"max", "min", "sort", "topk", "chunk", "split", "unbind"}
-OWN_DEFAULT = {"normalize", "cosine_similarity"}
+# What hands a tensor on, by its last name: to follow a tensor, where it is known that it is one.
+HANDED_ON = operations.names(Does.HANDS_ON) | {"type", "squeeze"}
 # What makes a mask, and what keeps one.
 ASKING = {"eq", "ne", "gt", "ge", "lt", "le", "bool", "logical_not", "logical_and", "isnan", "isfinite"}
 KEEPING = {
@@ -67,19 +51,29 @@ KEEPING = {
     "clone",
     "detach_",
 }
+# What makes something else of a tensor, and what is asked of tensors alone.
+OUT_OF_TORCH = {"numpy", "tolist", "item"}
+OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"})
+OF_TENSORS |= operations.methods(Does.NUMBERS)
 # What tensors say of themselves, whatever rows they have.
 DESCRIBING = {"device", "dtype", "layout", "ndim", "is_cuda", "is_sparse", "requires_grad"}
-REDUCING = {"mean": kinds.mean, "sum": kinds.total}
-FILLED = frozenset(
-    "zeros ones full rand randn empty arange linspace eye FloatTensor LongTensor new_zeros".split()
-)
-FILLED |= {"new_ones", "new_full", "randint", "Tensor", "manual_seed"}
-# Layers that treat every sample by itself.
-LAYERS = frozenset("""
-    Sigmoid Tanh ReLU LeakyReLU ELU GELU Softplus Identity Flatten Upsample LogSigmoid AvgPool2d MaxPool2d Linear
-    Conv1d Conv2d Conv3d ConvTranspose2d ConvTranspose3d PReLU LayerNorm GroupNorm Embedding Dropout Dropout2d
-    AdaptiveAvgPool2d PixelShuffle ReflectionPad2d ZeroPad2d
+# What takes dimensions from a tensor, so that there may be but one left.
+FLATTENING = frozenset("""
+    sum mean max min amax amin norm argmax argmin any all prod std var logsumexp squeeze ravel pairwise_distance
+    cosine_similarity dot select
     """.split())
+OF_SIZES = (Kind.COUNT, Kind.SHAPE)
+SPREADING = {"expand", "expand_as", "broadcast_to"}
+LIKE = {"view_as", "reshape_as", "expand_as"}
+JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
+# The names of what makes tensors, where methods are called of it, and of what may be in a program's own tensors.
+TENSORS = (
+    "torch.Tensor.",
+    "torch.utils.data.DataLoader.",
+    "torch.nn.Parameter.",
+    "torch.nn.parameter.Parameter.",
+)
+OWN_HOMES = ("torch.", "builtins.", *OPTIONS)
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
 # Methods that add to a container of modules.
 ADDING = {"append", "extend", "insert", "add_module", "update", "__setitem__", "register_module"}
@@ -453,11 +447,21 @@ class Samples:
                 return Every(value)
             if self._keeps_all(index) or (at in PLAIN and self._is_list(node.value)):
                 return value
+            if value in DEALT and self._is_of_each(index, frame):
+                return Kind.ROWS
             picks = at is Kind.PLACES or (at in BY_SAMPLE and self._is_mask(index))
             return Kind.PICKED if picks else Unclear(node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
         return value if at in PLAIN else Unclear(node)
+
+    def _is_of_each(self, index: ast.expr, frame: Frame) -> bool:
+        """``outputs[torch.arange(len(outputs)), labels]``: a number of each sample."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        first, *rest = (
+            [kinds.tensor(it, index) for it in self._all(parts, frame)] if parts else [Kind.UNKNOWN]
+        )
+        return first is Kind.NUMBERED and all(it in (*PLAIN, Kind.ROWS, Kind.BATCH) for it in rest)
 
     def _is_mask(self, index: ast.expr, depth: int = 0) -> bool:
         """Whether an index is made of yes and no, one for each row or number."""
@@ -650,7 +654,8 @@ class Samples:
         value = self._value(source, frame)
         if value in DEALT and self._is_list(source):
             return value
-        return Kind.EACH if value is Kind.ROWS else kinds.element(value, source)
+        by_sample = value is Kind.ROWS or (value is Kind.BATCH and self.context.hands_lists)
+        return Kind.EACH if by_sample else kinds.element(value, source)
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
@@ -659,6 +664,11 @@ class Samples:
         for node in self._stores(self.program.scope(name)).get(text, ()):
             held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
             if not any(it in definitions for it in self.program.definitions(held)):
+                continue
+            if isinstance(node, ast.Call) and _writes(node.func.attr):  # type: ignore[attr-defined]
+                value = self._written_into(node, name, value, frame)
+                if isinstance(value, Unclear):
+                    return value
                 continue
             if isinstance(node, ast.Call):
                 if not isinstance(value, Held | Every):
@@ -687,6 +697,18 @@ class Samples:
             return Every(kinds.join(before + added, name))
         return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
 
+    def _written_into(self, call: ast.Call, name: ast.expr, value: Value, frame: Frame) -> Value:
+        """A tensor with what a method like ``sub_`` writes into it: as many rows, each of them by itself."""
+        row = operations.method(call.func.attr)  # type: ignore[attr-defined]
+        if value not in (*BY_SAMPLE, *PLAIN) or row is None and not call.args and not call.keywords:
+            return value
+        found = self._value(call, frame)
+        if found is value or found is Kind.UNKNOWN:
+            return value
+        return (
+            found if found in BY_SAMPLE and value in PLAIN else Unclear(call) if found not in DEALT else value
+        )
+
     def _tests(self, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
         inside = {id(node) for node in self.program.ancestors(use)}
         return [
@@ -700,8 +722,9 @@ class Samples:
         if scope.index not in self._stored:
             found: dict[str, list[ast.expr]] = {}
             for node in self.program.body(scope):
-                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-                    if node.func.attr in ("append", "extend", "insert"):
+                if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+                    adds = node.func.attr in ("append", "extend", "insert") and node.args
+                    if adds or _writes(node.func.attr):
                         found.setdefault(ast.unparse(node.func.value), []).append(node)
                 elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                     if isinstance(self.program.parent(node), ast.Assign):
@@ -812,20 +835,40 @@ class Samples:
         if outside and all(name.startswith("builtins.") for name in names):
             return self._builtin(call, frame)
         if outside and all(name.startswith(("math.", "numpy.", "random.", "copy.")) for name in names):
-            last = next(iter(names)).rpartition(".")[2]
-            if last in FILLED:
-                return self._filled(node, frame)
             values = [kinds.tensor(value, node) for value in self._all(given, frame)]
+            if all(name.startswith("numpy.") for name in names) and values and values[0] in OF_SIZES:
+                return self._filled(node, frame)
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
         layers = self.program.values(model)
+        if layers and all(isinstance(it, Made) and operations.operation(it.name) for it in layers):
+            return self._layer(call, frame)
         if any(isinstance(layer, Made) and layer.name.startswith("torch.nn.") for layer in layers):
             return self._layer(call, frame)
-        if _is_function(names):
-            last = next(iter(names)).rpartition(".")[2]
-            return self._operation(last, node.args, call, frame)
+        if names:
+            return self._named_operation(call, names, frame)
         if isinstance(function, ast.Attribute):
-            return self._operation(function.attr, [function.value, *node.args], call, frame)
+            row = operations.method(function.attr)
+            return self._operation(row, function.attr, [function.value, *node.args], call, frame)
         return Unclear(node)
+
+    def _named_operation(self, call: Call, names: frozenset[str], frame: Frame) -> Value:
+        """A call of what has a name outside the project: only torch's operations are known by it."""
+        node = call.node
+        rows = {id(row): row for name in names if (row := operations.operation(name)) is not None}
+        functions = all(operations.operation(name) is not None for name in names)
+        if functions and len(rows) == 1:
+            (row,) = rows.values()
+            first = next((it.value for it in node.keywords if it.arg in ("input", "self")), None)
+            given = [first, *node.args] if first is not None else node.args
+            return self._operation(row, row.name, given, call, frame)
+        if isinstance(node.func, ast.Attribute):
+            given = [node.func.value, *node.args]
+            known = all(name.startswith(TENSORS) for name in names)
+            row = operations.method(node.func.attr) if known else None
+            return self._operation(row, node.func.attr, given, call, frame)
+        values = [kinds.tensor(value, node) for value in self._all(handed(node), frame)]
+        torchs = all(name.startswith("torch.") for name in names)
+        return Kind.SAME if torchs and values and all(value in PLAIN for value in values) else Unclear(node)
 
     def _forward(self, call: Call, frame: Frame) -> Value:
         """A wrapped model."""
@@ -835,8 +878,10 @@ class Samples:
         """A loss of torch.nn."""
         node = call.node
         reduction, problem = losses.reduction(self.context, call)
-        given = [it.value for it in node.keywords if it.arg in ("input", "target")]
-        values = [kinds.tensor(value, node) for value in self._all([*node.args[:2], *given], frame)]
+        given = losses.tensors(call)
+        if given is None:
+            return Unclear(node, mixed(node))
+        values = [kinds.tensor(value, node) for value in self._all(given, frame)]
         for value in values:
             if isinstance(value, Unclear):
                 return replace(value, problem=value.problem or mixed(value.place))
@@ -920,25 +965,36 @@ class Samples:
     def _layer(self, call: Call, frame: Frame) -> Value:
         """Layers that are not wrapped: those applied to every sample by itself."""
         layers = self.program.values(called(call.node))
-        if not all(map(self.is_layer, layers)):
-            return Unclear(call.node)
-        return kinds.elementwise(self._all(call.node.args, frame), call.node)
+        does = [self._layer_does(layer) for layer in layers]
+        values = self._all([*call.node.args, *(it.value for it in call.node.keywords)], frame)
+        found = kinds.elementwise(values, call.node)
+        if found in PLAIN:
+            return Kind.SAME
+        fits = found in BY_SAMPLE and all(it in PLAIN or it in BY_SAMPLE for it in map(_tensor_of, values))
+        if None in does or not does or (Does.SAMPLES in does and found not in DEALT) or not fits:
+            return found if isinstance(found, Unclear) or found is Kind.UNKNOWN else Unclear(call.node)
+        return found
+
+    def _layer_does(self, value: object, asked: frozenset[object] = frozenset()) -> Does | None:
+        """What a layer does to rows, or several in order; None where it may look at several samples."""
+        if not isinstance(value, Made) or value in self.altered:
+            return None
+        if value.name != "torch.nn.Sequential":
+            return layer_does(self.program, value)
+        held = self.held(value)
+        behind = asked | {value}
+        inner = [self.program.values(it) for it in held or ()]
+        if held is None or not all(inner):
+            return None
+        found = {self._layer_does(it, behind) for values in inner for it in values if it not in asked}
+        return None if None in found else Does.NUMBERS if found <= {Does.NUMBERS} else Does.SAMPLES
 
     def is_layer(self, value: object, asked: frozenset[object] = frozenset()) -> bool:
         """Whether an object is a layer of torch.nn that treats every sample by itself, or several in order.
 
         ``asked``: those that it is part of.
         """
-        if not isinstance(value, Made) or not value.name.startswith("torch.nn.") or value in self.altered:
-            return False
-        if value.name != "torch.nn.Sequential":
-            return value.name.removeprefix("torch.nn.") in LAYERS
-        held = self.held(value)
-        inner = [self.program.values(it) for it in held or ()]
-        behind = asked | {value}
-        return held is not None and all(
-            values and all(self.is_layer(it, behind) for it in values if it not in asked) for values in inner
-        )
+        return self._layer_does(value, asked) is not None
 
     def held(self, made: Made) -> list[ast.expr] | None:
         """What a container of modules is made of; None where that can't be seen."""
@@ -1052,147 +1108,260 @@ class Samples:
             found is not None and bool(found.names) and all(it.startswith("torch.nn.") for it in found.names)
         )
 
-    def _operation(self, name: str, given: list[ast.expr], call: Call, frame: Frame) -> Value:
-        """A function of torch, or a method: ``given[0]`` is what it works on."""
+    def _operation(
+        self, row: Operation | None, name: str, given: list[ast.expr], call: Call, frame: Frame
+    ) -> Value:
+        """A function of torch, or a method: ``given[0]`` is what it works on. Without a row, it is not known."""
         node = call.node
-        keywords = {it.arg: it.value for it in node.keywords}
+        does = row.does(Arguments()) if row is not None and row.rule in operations.FIXED else None
+        is_method = bool(given) and isinstance(node.func, ast.Attribute) and node.func.value is given[0]
+        if does is Does.FILLS and not (is_method and name[:4] != "new_"):
+            return self._filled(node, frame)
         if not given:
             return Unclear(node)
-        if name in FILLED and not (
-            isinstance(node.func, ast.Attribute) and node.func.value is given[0] and name[:4] != "new_"
-        ):
-            return self._filled(node, frame)
+        if does is Does.ORDERS:
+            return self._numbered(node, frame)
         value = self._value(given[0], frame)
+        keywords = {it.arg: it.value for it in node.keywords if it.value is not given[0]}
         if isinstance(value, Unclear) or value is Kind.UNKNOWN:
             return value
-        rest = [it for it in self._all([*given[1:], *keywords.values()], frame)]
-        if name in ("items", "values", "keys", "copy", "get", "pop") and isinstance(
-            value, Held | Every | Kind
-        ):
+        rest = self._all([*given[1:], *keywords.values()], frame)
+        is_plain = all(kinds.tensor(it, node) in PLAIN for it in rest)
+        if name in ("items", "values", "keys", "copy", "get", "pop") and is_method and is_plain:
             return kinds.element(value, node) if name in ("get", "pop") else value
         if name == "where" and len(given) == 1:
             places = Held(((0, Kind.PLACES), (1, Unclear(node))))
             return places if value in BY_SAMPLE else Unclear(node)
-        if name == "sum" and value is Kind.PICKED and self._dimensions(given[1:], keywords, name) == [0]:
-            return Kind.TOTAL
-        if name in ("stack", "cat", "concat"):
-            return self._joined(name, value, given[1:], keywords, node)
-        if name in REDUCING and self._dimensions(given[1:], keywords, name) is None:
+        if value in PLAIN and is_plain and does is not Does.HANDS_ON:
+            return Kind.SAME
+        if row is None or (is_method and value in PLAIN and not is_plain and self._is_foreign(given[0])):
+            return Unclear(node)
+        shift = 0 if row.name == "einsum" else 1
+        arguments = Arguments(
+            tuple(given[shift:]),
+            keywords,
+            rank=self._rank(given[0]),
+            is_flat=self._may_be_flat(given[0]),
+            least=self._least_rank(given[0]),
+            counts=lambda it: self._counts(it, frame),
+            is_of_batch=lambda it: kinds.tensor(self._value(it, frame), it)
+            not in (*PLAIN, Kind.COUNT, Kind.SHAPE),
+            is_rows=lambda it: kinds.tensor(self._value(it, frame), it) in DEALT,
+            number=self._written,
+        )
+        return self._done(row, row.does(arguments), [value, *rest], call, arguments)
+
+    def _done(
+        self, row: Operation, does: Does, values: list[Value], call: Call, arguments: Arguments
+    ) -> Value:
+        """What comes of an operation that does so much to what it is given."""
+        node, value, rest = call.node, values[0], values[1:]
+        if does is Does.HANDS_ON:
+            return Kind.ROWS if value in (Kind.ROWS, Kind.BATCH) and row.name != "to" else value
+        if does in (Does.MEAN, Does.TOTAL):
             if isinstance(value, Every) and value.element in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
                 return value.element
-            return Unclear(node) if isinstance(value, Held | Every) else REDUCING[name](value, node)
-        if name == "type" and not rest and value in BY_SAMPLE:
-            return Kind.SAME
-        if name in HANDED_ON:
-            return Kind.ROWS if value in (Kind.ROWS, Kind.BATCH) and name != "to" else value
-        if value in PLAIN and all(kinds.tensor(it, node) in PLAIN for it in rest):
-            return Kind.SAME
-        if name in OWN_DEFAULT and self._dimensions(given[1:], keywords, name) is None:
-            return kinds.elementwise([value, *rest], node)
-        if name in NUMBER_BY_NUMBER:
-            return kinds.elementwise([value, *rest], node)
-        if name in ("size", "dim", "ndimension", "numel"):
-            return self._size(name, value, given[1:], node)
-        if name in (
-            "view",
-            "reshape",
-            "flatten",
-            "unsqueeze",
-            "permute",
-            "transpose",
-            "t",
-            "repeat",
-            "swapaxes",
-        ):
-            return self._reshaped(name, value, given[1:], frame, node)
-        if name in ALONG:
-            return self._along(name, value, rest, self._dimensions(given[1:], keywords, name), node)
+            if isinstance(value, Held | Every):
+                return Unclear(node)
+            if row.name == "dot":
+                return kinds.total(kinds.elementwise(values, node), node)
+            return kinds.mean(value, node) if does is Does.MEAN else kinds.total(value, node)
+        if does is Does.TELLS:
+            return Kind.SAME if value in BY_SAMPLE else Unclear(node)
+        if does in (Does.SHAPE, Does.COUNTS):
+            return self._size(does, value, arguments, node)
+        if row.shapes:
+            return self._reshaped(row, does, value, rest, node)
+        if does is Does.MIXES and row.name == "sum" and value is Kind.PICKED:
+            along = arguments.get(0, "dim", "axis")
+            return Kind.TOTAL if along is not None and arguments.numbers(along) == [0] else Unclear(node)
+        last = len(values) if row.rows is None else row.rows
+        found = kinds.elementwise(values[:last], node)
+        if isinstance(found, Unclear) or any(kinds.tensor(it, node) not in PLAIN for it in values[last:]):
+            return found if isinstance(found, Unclear) else Unclear(node)
+        match does:
+            case Does.NUMBERS:
+                return found
+            case Does.LOOKS_UP if kinds.tensor(value, node) in PLAIN and found in DEALT:
+                return Kind.ROWS
+            case Does.SAMPLES if found in DEALT:
+                return Kind.ROWS
+            case Does.PARTS if found in DEALT:
+                return Every(Kind.ROWS)
+            case Does.PICKS if found in BY_SAMPLE:
+                return Kind.PICKED
         return Unclear(node)
+
+    def _is_foreign(self, node: ast.expr) -> bool:
+        """Whether what a method is called of is made by what is neither torch's nor the project's."""
+        waiting: list[ast.AST] = [node]
+        seen: set[int] = set()
+        while waiting:
+            part = waiting.pop()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            names = {full_name(it) for it in self.program.values(part) if not isinstance(it, Const)}
+            call = self.program.call(part) if isinstance(part, ast.Call) else None
+            names |= call.names if call is not None else set()
+            if any(name and not name.startswith(OWN_HOMES) for name in names):
+                return True
+            if isinstance(part, ast.Name | ast.Attribute):
+                waiting += (it for one in self.program.definitions(part) for it in self._behind(one))
+            elif isinstance(part, ast.BinOp | ast.UnaryOp | ast.IfExp | ast.Subscript):
+                waiting += (it for it in ast.iter_child_nodes(part) if isinstance(it, ast.expr))
+        return False
+
+    def _counts(self, size: ast.expr, frame: Frame) -> bool:
+        """Whether a size is the number of samples, or a shape that begins with it."""
+        value = self._value(size.value if isinstance(size, ast.Starred) else size, frame)
+        return value in (Kind.COUNT, Kind.SHAPE)
+
+    def _written(self, node: ast.expr) -> int | None:
+        """A number that is written, or that a name can only be."""
+        number = written(node)
+        if number is not None or not isinstance(node, ast.Name | ast.Attribute):
+            return number
+        held = {it.value if isinstance(it, Const) else None for it in self.program.values(node)}
+        single = held.pop() if len(held) == 1 and self.is_followed(node) else None
+        return single if isinstance(single, int) and not isinstance(single, bool) else None
+
+    @cached_property
+    def _dimensions(self) -> Dimensions:
+        return Dimensions(self.context)
+
+    def _rank(self, node: ast.expr) -> int | None:
+        """How many dimensions a tensor has, where the code says it."""
+        rank = self._dimensions.of(node)
+        return rank if rank is not None and rank > 0 else None
+
+    def _may_be_flat(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a tensor may well have one number for each sample: dimensions were taken from it."""
+        if depth > NAMES:
+            return False
+        match node:
+            case ast.Call(func=function):
+                name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+                call = self.program.call(node)
+                if call is not None and losses.is_any_loss(self.context, call):
+                    return True
+                if name in FLATTENING:
+                    return not any(it.arg == "keepdim" for it in node.keywords)
+                inner = [function.value] if isinstance(function, ast.Attribute) else []
+                return any(self._may_be_flat(it, depth + 1) for it in [*inner, *node.args[:1]])
+            case ast.BinOp(left=left, right=right):
+                sides = [it for it in (left, right) if not isinstance(it, ast.Constant)]
+                return bool(sides) and all(self._may_be_flat(it, depth + 1) for it in sides)
+            case ast.UnaryOp(operand=operand):
+                return self._may_be_flat(operand, depth + 1)
+            case ast.List(elts=elements) | ast.Tuple(elts=elements):
+                return any(self._may_be_flat(it, depth + 1) for it in elements)
+            case ast.Subscript(slice=ast.Tuple(elts=parts)):
+                return any(isinstance(it, ast.Constant) for it in parts)
+            case ast.Name():
+                return any(
+                    self._may_be_flat(it, depth + 1)
+                    for definition in self.program.definitions(node)
+                    for it in self._behind(definition)
+                )
+        return False
+
+    def _least_rank(self, node: ast.expr, depth: int = 0) -> int:
+        """How many dimensions a tensor has at least; rows have two, but where that is one number for each sample."""
+        least = 1 if self._may_be_flat(node) else 2
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name, value=value)) if depth < NAMES:
+                if name in ("view", "reshape", "permute", "expand", "repeat"):
+                    sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+                    return max(len(sizes), 1)
+                return self._least_rank(value, depth + 1) + 1 if name == "unsqueeze" else least
+            case ast.Name() if depth < NAMES:
+                held = [it for one in self.program.definitions(node) for it in self._behind(one)]
+                return min((self._least_rank(it, depth + 1) for it in held), default=least)
+        return least
+
+    def _numbered(self, node: ast.Call, frame: Frame) -> Value:
+        """``torch.arange(len(inputs))``: the numbers of the rows, where they are those of a part."""
+        values = self._all(handed(node), frame)
+        if values == [Kind.COUNT] or (values[:1] == [Kind.COUNT] and all(it in PLAIN for it in values[1:])):
+            if "torch.arange" in self.program.call(node).names:  # type: ignore[union-attr]
+                return Kind.NUMBERED
+        return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
 
     def _filled(self, node: ast.Call, frame: Frame) -> Value:
         """``torch.zeros(len(inputs), 3)``: rows, where the first size is that of the samples."""
-        sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
+        given, limits = self._sized(node)
+        sizes = [size for it in given for size in getattr(it, "elts", [it])]
+        if not all(value in PLAIN for value in self._all(limits, frame)):
+            return Unclear(node)
         values = self._all([it.value if isinstance(it, ast.Starred) else it for it in sizes], frame)
         if values and values[0] in (Kind.COUNT, Kind.SHAPE) and all(it in PLAIN for it in values[1:]):
             return Kind.ROWS
         return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
 
-    def _joined(
-        self,
-        name: str,
-        value: Value,
-        rest: list[ast.expr],
-        keywords: dict[str | None, ast.expr],
-        node: ast.Call,
-    ) -> Value:
-        """``torch.cat`` and ``torch.stack``."""
-        inner = kinds.tensor(value, node)
-        dimensions = self._dimensions(rest, keywords, name)
-        if name == "stack" and inner in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
-            return Every(inner)
-        if inner in DEALT:
-            return inner if dimensions and 0 not in dimensions else Kind.MOVED
-        return inner if inner in (*PLAIN, Kind.MOVED) or isinstance(inner, Unclear) else Unclear(node)
+    def _sized(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
+        """What a call that fills a tensor is given as its sizes, and the limits of what it fills it with."""
+        named = [it.value for it in node.keywords if it.arg in ("size", "shape")]
+        limits = [it.value for it in node.keywords if it.arg in ("low", "high", "fill_value")]
+        if getattr(node.func, "attr", "") != "randint":
+            return [*node.args, *named], limits
+        call = self.program.call(node)
+        names = call.names if call is not None else set()
+        first = {"torch.randint": len(node.args) - 1, "numpy.random.randint": 2}
+        place = min((first.get(name, len(node.args)) for name in names), default=len(node.args))
+        place = len(node.args) if named else place
+        return [*node.args[place:], *named], [*node.args[:place], *limits]
 
-    def _dimensions(
-        self, rest: list[ast.expr], keywords: dict[str | None, ast.expr], name: str
-    ) -> list[int] | None:
-        """The dimensions that a call names; empty where they are not numbers, None where it names none."""
-        position = 1 if name in DIMENSION_SECOND else 0
-        given = keywords.get("dim", keywords.get("axis", rest[position] if position < len(rest) else None))
-        if given is None:
-            return None
-        several = rest if name == "flip" and rest else getattr(given, "elts", [given])
-        numbers = [_number(part) for one in several for part in getattr(one, "elts", [one])]
-        return [] if None in numbers else numbers  # type: ignore[return-value]
-
-    def _along(
-        self, name: str, value: Value, rest: list[Value], dimensions: list[int] | None, node: ast.Call
-    ) -> Value:
-        """What is computed along named dimensions, none of them that of the samples."""
-        found = kinds.elementwise([value, *rest], node)
-        if found not in DEALT or not dimensions or any(number == 0 or number < -1 for number in dimensions):
-            return found if isinstance(found, Unclear) else Unclear(node)
-        return Every(Kind.ROWS) if name in SEVERAL else Kind.ROWS
-
-    def _size(self, name: str, value: Value, rest: list[ast.expr], node: ast.Call) -> Value:
-        if name in ("dim", "ndimension") or value in PLAIN:
+    def _size(self, does: Does, value: Value, arguments: Arguments, node: ast.Call) -> Value:
+        given = arguments.get(0, "dim")
+        if value in PLAIN:
             return Kind.SAME
         if value in (Kind.PLACES, Kind.PICKED):
             sizes = _shape_of_some(node)
-            return (
-                Kind.TOTAL
-                if name == "numel"
-                else kinds.entry(sizes, _number(rest[0]), node) if rest else sizes
-            )
+            whole = sizes if given is None else kinds.entry(sizes, written(given), node)
+            return Kind.TOTAL if does is Does.COUNTS else whole
         if value not in DEALT:
-            return Kind.COUNT if name == "numel" and value is Kind.MOVED else Unclear(node)
-        if name == "numel":
+            return Kind.COUNT if does is Does.COUNTS and value is Kind.MOVED else Unclear(node)
+        if does is Does.COUNTS:
             return Kind.COUNT
-        return kinds.entry(Kind.SHAPE, _number(rest[0]), node) if rest else Kind.SHAPE
+        return Kind.SHAPE if given is None else kinds.entry(Kind.SHAPE, written(given), node)
 
-    def _reshaped(self, name: str, value: Value, rest: list[ast.expr], frame: Frame, node: ast.Call) -> Value:
+    def _reshaped(self, row: Operation, does: Does, value: Value, rest: list[Value], node: ast.Call) -> Value:
         """Whether the samples are still in the first dimension."""
-        value = kinds.tensor(value, node)
-        if value not in DEALT:
-            return value if value in (*PLAIN, Kind.MOVED) else Unclear(node)
-        sizes = [size for given in rest for size in getattr(given, "elts", [given])]
-        numbers = [_number(size) for size in sizes]
-        match name:
-            case "view" | "reshape":
-                first = self._value(sizes[0], frame) if sizes else Kind.SHAPE
-                kept = numbers[:1] == [-1] or first in (Kind.COUNT, Kind.SHAPE)
-            case "flatten":
-                kept = True
-            case "permute":
-                kept = numbers[:1] == [0]
-            case "repeat":
-                kept = numbers[:1] == [1]
-            case "unsqueeze":
-                kept = numbers[:1] not in ([0], [None])
-            case _:
-                kept = bool(numbers) and None not in numbers and 0 not in numbers and min(numbers) >= -1
-        return Kind.ROWS if kept else Kind.MOVED
+        inner = kinds.tensor(value, node)
+        sizes = [kinds.tensor(it, node) for it in rest]
+        if row.name == "stack" and inner in (*AVERAGED, Kind.TOTAL, Kind.WHOLE):
+            return Every(inner)
+        if does is Does.MIXES:
+            return Unclear(node)
+        if inner is Kind.BATCH and row.name in JOINING and row.name != "stack" and self.context.hands_lists:
+            return Unclear(node)
+        if inner in PLAIN and row.name in SPREADING:
+            return Kind.ROWS if does is Does.SAMPLES else Unclear(node)
+        if any(it not in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in sizes) and row.name not in LIKE:
+            return Unclear(node)
+        if inner in DEALT:
+            return (
+                inner
+                if does is Does.SAMPLES and row.name in JOINING
+                else (Kind.ROWS if does is Does.SAMPLES else Kind.MOVED)
+            )
+        return inner if inner in (*PLAIN, Kind.MOVED) or isinstance(inner, Unclear) else Unclear(node)
+
+
+def layer_does(program: Program, made: Made) -> Does | None:
+    """What a layer of torch does to rows, by what it is made with; None where it may look at several samples."""
+    row = operations.operation(made.name)
+    call = program.call(program.node(made.site))
+    if row is None or call is None or made.name not in operations.LAYER_NAMES:
+        return None
+    keywords = {it.arg: it.value for it in call.node.keywords}
+    does = row.does(Arguments(tuple(call.node.args), keywords, is_layer=True))
+    return does if does in (Does.NUMBERS, Does.SAMPLES) else None
+
+
+def _tensor_of(value: Value) -> Value:
+    return kinds.tensor(value, ast.Pass())
 
 
 def _shape_of_some(place: ast.AST) -> Value:
@@ -1226,6 +1395,11 @@ def called(call: ast.Call) -> ast.expr:
 
 def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+
+
+def _writes(method: str) -> bool:
+    """Whether a method writes into the tensor that it is called of."""
+    return method.endswith("_") and not method.startswith("_") and method not in ("requires_grad_", "detach_")
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:
@@ -1280,31 +1454,3 @@ def _asks_by_name(use: ast.AST) -> bool:
 
 def _holds(target: ast.AST, node: ast.AST) -> bool:
     return any(inner is node for inner in ast.walk(target))
-
-
-def _number(node: ast.expr) -> int | None:
-    """A written number."""
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and isinstance(node.operand, ast.Constant)
-    ):
-        return -node.operand.value if isinstance(node.operand.value, int) else None
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
-        return node.value
-    return None
-
-
-def _is_function(names: set[str]) -> bool:
-    """Whether a call is one of a function of torch, and not of a method of an object made there."""
-    modules = (
-        "torch",
-        "torch.nn.functional",
-        "torch.autograd",
-        "torch.special",
-        "torch.cuda",
-        "torch.linalg",
-    )
-    return bool(names) and all(
-        name.rpartition(".")[0] in modules and not name.endswith("__call__") for name in names
-    )

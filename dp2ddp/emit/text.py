@@ -16,7 +16,12 @@ _REASONS = 3
 
 
 def report(
-    conversion: Conversion, *, written: bool, moved: tuple[Path, Path] | None = None, command: str = ""
+    conversion: Conversion,
+    *,
+    written: bool,
+    moved: tuple[Path, Path] | None = None,
+    command: str = "",
+    verify: Sequence[str] = (),
 ) -> str:
     """Everything there is to say.
 
@@ -25,19 +30,24 @@ def report(
         written: whether the files are changed now.
         moved: the folder that was copied, and its converted copy.
         command: what writes the files, where they are not.
+        verify: options that ``verify`` needs to convert as this run did, or to find the original.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
     lines += [_finding(finding) for finding in conversion.findings if _is_shown(finding)]
+    several = sum(script.converted for script in conversion.scripts) > 1
     for script in conversion.scripts:
         lines += _script(script, _moved(script.path, moved))
+        has_original = not written or moved or verify
+        if several and has_original and (line := proof(script, moved, verify)):
+            lines.append(f"   prove it with: {line}")
     lines += _idle(conversion.idle)
     if not conversion.asked:
         lines.append("nothing to do: there is no Python file")
     if conversion.changes:
         names = [shown(_moved(change.path, moved)) for change in conversion.changes]
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
-    lines += _outcome(conversion, written, moved, command)
+    lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -91,7 +101,11 @@ def _tie(script: Script) -> str:
 
 
 def _outcome(
-    conversion: Conversion, written: bool, moved: tuple[Path, Path] | None, command: str
+    conversion: Conversion,
+    written: bool,
+    moved: tuple[Path, Path] | None,
+    command: str,
+    verify: Sequence[str],
 ) -> list[str]:
     """One line for the whole run: how many programs are converted and refused, and what to do next."""
     done = [script for script in conversion.scripts if script.converted]
@@ -103,7 +117,23 @@ def _outcome(
         named = [f"{shown(it.path)}: {_why(it)}" for it in refused[:_NAMED]]
         more = [f"{len(refused) - _NAMED} more"] * (len(refused) > _NAMED)
         parts.append(f"{len(refused)} refused ({'; '.join([*named, *more])})")
-    return [f"{', '.join(parts)}; next: {_next(done, written, moved, command)}"]
+    return [f"{', '.join(parts)}; next: {_next(done, written, moved, command, verify)}"]
+
+
+def proof(script: Script, moved: tuple[Path, Path] | None, options: Sequence[str]) -> str:
+    """The command that shows that a program trains the same, where it can be given one."""
+    if not script.converted or script.path.name == STDIN:
+        return ""
+    place = _named(script, script.path)
+    places = [place, *([_named(script, _moved(script.path, moved))] if moved else [])]
+    given = [*places, *["--synthetic"] * script.synthetic, *options]
+    after = " ".join(word if word == "..." else shlex.quote(word) for word in script.arguments)
+    return shlex.join(["dp2ddp", "verify", *given]) + f" -- {after}" * bool(after)
+
+
+def _named(script: Script, path: Path) -> str:
+    """What a person gives for a program: its path, or that of the command that installing the project makes."""
+    return shown(path.with_name(script.command)) if script.command else shown(path)
 
 
 def _why(script: Script) -> str:
@@ -112,16 +142,23 @@ def _why(script: Script) -> str:
     return _count(script.blockers, "blocker")
 
 
-def _next(done: list[Script], written: bool, moved: tuple[Path, Path] | None, command: str) -> str:
+def _next(
+    done: list[Script],
+    written: bool,
+    moved: tuple[Path, Path] | None,
+    command: str,
+    verify: Sequence[str],
+) -> str:
     """What to run next."""
     if not done:
         return "follow what is said above and convert again, or convert the rest with --force"
-    first = shlex.quote(shown(done[0].path))
+    first = proof(done[0], moved, verify)
+    start = f"start {'it' if len(done) == 1 else 'them'} as said above"
     if moved is not None:
-        return f"dp2ddp verify {first} {shlex.quote(shown(_moved(done[0].path, moved)))}"
-    if written or done[0].path.name == STDIN or not command:
-        return f"start {'it' if len(done) == 1 else 'them'} as said above"
-    return f"dp2ddp verify {first}, then {command}"
+        return first
+    if not first or (written and not verify):
+        return start
+    return f"{first}, then {start if written or not command else command}"
 
 
 def _count(number: int, what: str) -> str:

@@ -3,7 +3,8 @@
 A DistributedSampler deals each process its part: ``shuffle`` and ``drop_last`` move to it, its seed follows the user's
 (``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process takes
 ``ddp.local_batch_size(n)`` of it, so steps and learning rate keep their meaning. The last batch of an epoch may
-see at most as many samples twice as there are processes, less one.
+see at most as many samples twice as there are processes, less one. A batch size that the number of processes does not
+divide is dealt in parts of different sizes, as nn.DataParallel cuts it.
 
 A loader with a sampler of its own keeps it: ``ddp.shard(loader)`` gives each process its part of every batch that the
 loader draws. So it is with a loader whose arguments can't be seen, and with all loaders if ``--exact`` is given. Where
@@ -74,12 +75,17 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _shard(loader: Loader) -> Iterator[Edit]:
     yield runtime_import(loader.path, loader.ddp)
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "loader": loader.at}
-    more = "" if loader.weighed else ", weighed=False"
+    more = _weighed(loader)
     if loader.target is None:
         yield Replace(loader.at, f"{{ddp}}.shard({{loader}}{more})", holes)
     else:
         template = f"{{target}} = {{ddp}}.shard({{target}}{more})"
         yield Insert(loader.statement, template, {"ddp": loader.ddp, "target": loader.target}, after=True)
+
+
+def _weighed(loader: Loader) -> str:
+    """How parts of different sizes weigh, where not by these."""
+    return "" if loader.weighed else f", weighed={loader.weighed}"
 
 
 def _edits(loader: Loader) -> Iterator[Edit]:
@@ -107,9 +113,8 @@ def _edits(loader: Loader) -> Iterator[Edit]:
     lines.append(f"{loader.sampler} = {loader.sampler_class}({', '.join(arguments)})")
     yield Insert(loader.statement, "\n".join(lines), holes)
     size: Anchor | str = loader.batch_size if loader.batch_size is not None else "1"
-    yield SetArgument(
-        loader.at, "batch_size", "{ddp}.local_batch_size({n})", {"ddp": loader.ddp, "n": size}, position=1
-    )
+    template = f"{{ddp}}.local_batch_size({{n}}{_weighed(loader)})"
+    yield SetArgument(loader.at, "batch_size", template, {"ddp": loader.ddp, "n": size}, position=1)
     if loader.shuffle is not False:
         yield SetArgument(loader.at, "shuffle", "False", position=2)
     yield SetArgument(loader.at, "sampler", loader.sampler, position=3)

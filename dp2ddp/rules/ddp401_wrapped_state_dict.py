@@ -36,6 +36,8 @@ torch.save(model.state_dict(), "model.pt")
 MESSAGES = {
     "save": "this state belongs to the wrapped model",
     "either": "this state belongs to a model that is wrapped or not",
+    "other": "this state belongs to a model that DataParallel wraps, or to another one",
+    "pickle": "this pickles the wrapped model: the bare one is saved, and what loads it needs no `.module`",
     "model": "this is the wrapped model where the bare one is meant",
     "load": "this state dict may have the prefix of a wrapped model, or not",
     "forward": "this calls the wrapped model's forward past its hooks",
@@ -52,10 +54,13 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(state: StateDict) -> Iterator[Edit]:
     holes = {"ddp": state.ddp, "x": state.operand}
     match state.kind:
-        case "save" | "model":
+        case "save" | "model" | "pickle":
             yield Replace(state.at, "{x}.module", holes)
         case "either":
             yield Replace(state.at, 'getattr({x}, "module", {x})', holes)
+        case "other":
+            yield Replace(state.at, "{ddp}.unwrap({x})", holes)
+            yield runtime_import(state.path, state.ddp)
         case "load":
             yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
             yield runtime_import(state.path, state.ddp)

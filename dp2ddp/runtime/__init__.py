@@ -7,12 +7,13 @@ In a plain process everything works as if it were not there.
 from . import parallel
 from .arguments import take_local_rank
 from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
-from .checkpoint import strip_module_prefix
+from .checkpoint import strip_module_prefix, unwrap
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
 from .devices import use_devices
 from .gradients import sync_gradients
+from .local_random import local_random
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, from_main_process, input, main_process_first, open, print, save
@@ -54,6 +55,7 @@ __all__ = [
     "launch",
     "local_batch_size",
     "local_workers",
+    "local_random",
     "loss_weight",
     "main_process_first",
     "mean",
@@ -71,6 +73,7 @@ __all__ = [
     "strip_module_prefix",
     "sum",
     "sync_gradients",
+    "unwrap",
     "use_devices",
     "whole_batch",
 ]

@@ -13,10 +13,12 @@ import weakref
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from queue import Queue, SimpleQueue
 from types import SimpleNamespace
 from typing import Any
 
 import torch
+from torch.nn.modules.batchnorm import _NormBase
 
 from . import nested, ranks, rows
 from .bypass import in_a_copy
@@ -25,6 +27,22 @@ from .exchange import exchange
 METHOD = "__data_parallel_replicate__"
 _ABSENT = object()
 _watched: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
+
+
+def refuse_waiting(module: torch.nn.Module) -> None:
+    """Raise where a norm would wait for its likes in the other replicas of the same process, for ever.
+
+    Norms that hold queues talk through them; those that are called back are told where the others are.
+    """
+    for name, layer in module.named_modules() if ranks.get_world_size() > 1 else ():
+        if not isinstance(layer, _NormBase) or hasattr(type(layer), METHOD):
+            continue
+        held = (it for value in vars(layer).values() for it in (value if type(value) is list else [value]))
+        if any(isinstance(it, Queue | SimpleQueue) for it in held):
+            raise RuntimeError(
+                f"{name or 'the model'} is a {type(layer).__name__}, which waits for the other replicas of its process: "
+                "in ranks there are none; use torch.nn.SyncBatchNorm"
+            )
 
 
 class Heard:

@@ -2,14 +2,44 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from copy import copy
 from typing import Any
 
 import torch
 
 PREFIX = "module."
+
+_is_saving = False  # whether wrapped models are pickled as the bare ones
+
+
+def unwrap(model: Any) -> Any:
+    """The bare model behind DataParallel's or DistributedDataParallel's wrap; any other as it is.
+
+    A model of another kind may have a ``module``, too, and a state of its own beside it: that of
+    ``torch.optim.swa_utils.AveragedModel`` says how often it was averaged. It stays.
+    """
+    wraps = (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel)
+    return model.module if isinstance(model, wraps) else model
+
+
+@contextmanager
+def bare() -> Iterator[None]:
+    """Have wrapped models pickled as the bare ones in a block: a file of them can be read without dp2ddp."""
+    global _is_saving
+    before, _is_saving = _is_saving, True
+    try:
+        yield
+    finally:
+        _is_saving = before
+
+
+def reduced(model: torch.nn.Module, kind: type) -> Any:
+    """What a wrapped model of the runtime's own class reduces to where it is to be bare; None elsewhere."""
+    return (operator.getitem, ((model.module,), 0)) if _is_saving and type(model) is kind else None
 
 
 def strip_module_prefix(state_dict: Any, model: torch.nn.Module | None = None) -> Any:

@@ -12,13 +12,12 @@ from collections.abc import Iterable
 from contextlib import suppress
 from copy import copy
 from itertools import chain
-from numbers import Number
 from typing import Any, NamedTuple, NoReturn, TypeVar
 
 import torch
 import torch.distributed as dist
 
-from . import nested, ranks
+from . import nested, plain, ranks
 from .exchange import exchange
 from .shard import batches, positions
 
@@ -161,10 +160,10 @@ class _Like(NamedTuple):
 _NUMBER, _ZERO = _Like("number"), _Like("0")
 
 
-def _like(addend: Any, plain: Any) -> _Like:
-    if not isinstance(plain, torch.Tensor):
+def _like(addend: Any, sent: Any) -> _Like:
+    if not isinstance(sent, torch.Tensor):
         return _NUMBER if addend else _ZERO
-    return _Like("array" if _is_array(addend) else plain.device.type, plain.dtype, tuple(plain.shape))
+    return _Like("array" if plain.is_array(addend) else sent.device.type, sent.dtype, tuple(sent.shape))
 
 
 def _form_of_all(column: tuple[_Like, ...]) -> _Like | None:
@@ -218,17 +217,7 @@ def _form_of(leaf: Any) -> str:
 
 
 def _is_addend(value: Any) -> bool:
-    return isinstance(value, torch.Tensor) or _is_array(value) or _is_number(value)
-
-
-def _is_number(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return isinstance(value, Number) or (numpy is not None and isinstance(value, numpy.number | numpy.bool_))
-
-
-def _is_array(value: Any) -> bool:
-    numpy = sys.modules.get("numpy")
-    return numpy is not None and isinstance(value, numpy.ndarray) and value.dtype.kind in "biufc"
+    return isinstance(value, torch.Tensor) or plain.is_array(value) or plain.is_number(value)
 
 
 def _is_meter(leaf: Any) -> bool:
@@ -248,7 +237,7 @@ def _sums_name(meter: Any) -> str:
 
 
 def _plain(addend: Any) -> Any:
-    if _is_array(addend):
+    if plain.is_array(addend):
         addend = torch.from_numpy(addend.copy())
     if isinstance(addend, torch.Tensor):
         return addend.detach().long() if addend.dtype is torch.bool else addend.detach()
@@ -298,13 +287,13 @@ def _all_reduce(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
 
 def _with_sum(leaf: Any, total: Any, count: Any = None) -> Any:
     if count is None:
-        return _as_was(leaf, total)
+        return plain.as_was(leaf, total)
     meter, name = copy(leaf), _sums_name(leaf)
-    setattr(meter, name, _as_was(getattr(leaf, name), total))
-    meter.count = _as_was(leaf.count, count)
+    setattr(meter, name, plain.as_was(getattr(leaf, name), total))
+    meter.count = plain.as_was(leaf.count, count)
     if count and hasattr(leaf, "avg") and not callable(leaf.avg):
         with suppress(AttributeError):  # a property: it divides itself
-            meter.avg = _as_was(leaf.avg, _ratio(total, count))
+            meter.avg = plain.as_was(leaf.avg, _ratio(total, count))
     return meter
 
 
@@ -316,7 +305,7 @@ def _with_floats(value: Any, leaves: list[Any]) -> Any:
 def _is_integral(leaf: Any) -> bool:
     if isinstance(leaf, torch.Tensor):
         return not (leaf.is_floating_point() or leaf.is_complex())
-    return _is_array(leaf) and leaf.dtype.kind in "biu"
+    return plain.is_array(leaf) and leaf.dtype.kind in "biu"
 
 
 def _mean(leaf: Any, total: Any, count: Any = None) -> Any:
@@ -325,27 +314,19 @@ def _mean(leaf: Any, total: Any, count: Any = None) -> Any:
     mean = total / ranks.get_world_size()
     if isinstance(leaf, torch.Tensor) and _is_integral(leaf):
         mean = mean.to(torch.get_default_dtype())  # as a division gives it
-    return _as_was(leaf, mean)
+    return plain.as_was(leaf, mean)
 
 
 def _own_mean(leaf: Any) -> Any:
     """The mean over a group of one."""
     if _is_meter(leaf):
         return _ratio(*_addends(leaf))
-    has_floats = (isinstance(leaf, torch.Tensor) or _is_array(leaf)) and not _is_integral(leaf)
+    has_floats = (isinstance(leaf, torch.Tensor) or plain.is_array(leaf)) and not _is_integral(leaf)
     return leaf if has_floats else leaf / 1
 
 
 def _ratio(total: Any, count: Any) -> Any:
     return total / count if isinstance(count, torch.Tensor) or count else float("nan")
-
-
-def _as_was(value: Any, total: Any) -> Any:
-    """``total`` as one of numpy's numbers, where ``value`` is."""
-    if isinstance(total, torch.Tensor) or _is_array(total):
-        return total
-    is_numpys = not isinstance(value, torch.Tensor) and not _is_array(value) and hasattr(value, "item")
-    return type(value)(total) if is_numpys and isinstance(total, type(value.item())) else total
 
 
 # The samples' values

@@ -5,28 +5,44 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from . import debug, messages, ranks, rendezvous
+from . import debug, messages, ranks, rendezvous, uneven
 
 
-def local_batch_size(n: int) -> int:
-    """This rank's part of a global batch of ``n`` samples: ``n / world size``.
+def local_batch_size(n: int, weighed: bool | None = True) -> int:
+    """This rank's part of a global batch of ``n`` samples, for a DataLoader: ``n / world size``.
 
     Steps per epoch and learning rate then keep their meaning: with a DistributedSampler every rank takes
-    ceil(ceil(L / W) / (n / W)) = ceil(L / n) steps over L samples on W ranks.
+    ceil(ceil(L / W) / (n / W)) = ceil(L / n) steps over L samples on W ranks. Where the number of ranks does not divide
+    ``n``, the DataLoader that is given the result deals its batches as ``shard`` does, and speaks of global batches.
+    10 samples on 4 ranks are parts of 3, 3, 3 and 1, as nn.DataParallel cuts them; where some would have none all
+    differ by one sample at most: 12 on 8 ranks are 2, 2, 2, 2, 1, 1, 1 and 1.
 
     Args:
         n: the global batch size, in samples.
+        weighed: whether parts of different sizes weigh by these, as in ``shard``. None where that is not known: then
+            all must have one size.
+
+    Returns:
+        The number of samples; where parts differ in size a kind of int by which a DataLoader knows that.
 
     Raises:
-        SystemExit: ``n`` can't be divided by the world size; code 2, and the choices on standard error, once. Parts
-            of different size would give the ranks different numbers of steps, and the job would hang.
+        SystemExit: ``n`` is less than the world size; or can't be divided by it, and it is not known how parts weigh.
+            Code 2, and the choices on standard error, once.
     """
     world = ranks.get_world_size()
     if n >= world and n % world == 0:
         return n // world
+    deals = n >= world and weighed is not None
     if _speaks_first("local_batch_size"):
-        messages.say(_choices(n, world))
-    raise SystemExit(2)
+        messages.say(_sizes(n, world, bool(weighed)) if deals else _choices(n, world))
+    if not deals:
+        raise SystemExit(2)
+    return uneven.Size(n, bool(weighed))
+
+
+def _sizes(n: int, world: int, weighed: bool) -> str:
+    listed = ", ".join(map(str, uneven.sizes(n, weighed)))
+    return f"{world} processes get parts of different sizes of each batch of {n} samples: {listed}"
 
 
 def _choices(n: int, world: int) -> str:
@@ -35,11 +51,14 @@ def _choices(n: int, world: int) -> str:
     divisors = [str(d) for d in range(1, min(n, max(16, 2 * world)) + 1) if n % d == 0]
     below, above = n // world * world, -(-n // world) * world
     sizes = " or ".join(str(size) for size in (below, above) if size)
-    reason = "there are more processes than samples in a batch" if n < world else "it leaves a rest"
+    reason = (
+        "there are more processes than samples in a batch"
+        if n < world
+        else "it leaves a rest, and it is not known how parts of different sizes weigh in the loss"
+    )
     return (
-        f"a batch size of {n} can't be divided among {world} processes: {reason}. "
-        "Choose ddp.shard(loader), which takes any size on any number (dp2ddp convert --exact writes it), "
-        f"a number of processes that divides it ({', '.join(divisors)}) or another batch size ({sizes})"
+        f"a batch size of {n} can't be divided among {world} processes: {reason}. Choose a number of processes that "
+        f"divides it ({', '.join(divisors)}) or another batch size ({sizes})"
     )
 
 

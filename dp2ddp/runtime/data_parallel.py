@@ -24,7 +24,7 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
+from . import callbacks, checkpoint, compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
 from .exchange import exchange
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
@@ -111,6 +111,8 @@ class DataParallel(torch.nn.DataParallel):
         self.output_device = output_device
         if ranks.get_world_size() > 1:
             compiling.leave_out()
+        if module is not None:
+            callbacks.refuse_waiting(module)
         self._forget()
 
     def __init_subclass__(cls, **options: Any) -> None:
@@ -300,6 +302,9 @@ class DataParallel(torch.nn.DataParallel):
                 )
 
     # Copies
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DataParallel) or super().__reduce_ex__(protocol)
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Iterator, Sized
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
 from . import order, streams
+from .fetching import lending, with_own_numbers
 
 
 def chunk(total: int, rank: int, world: int) -> slice:
@@ -18,6 +19,15 @@ def chunk(total: int, rank: int, world: int) -> slice:
     size = -(-total // world)
     begin = min(rank * size, total)
     return slice(begin, min(begin + size, total))
+
+
+def spread(total: int, rank: int, world: int) -> slice:
+    """As ``chunk``; but where that leaves a rank without samples, in parts that differ by one sample at most."""
+    if chunk(total, world - 1, world).start < total:
+        return chunk(total, rank, world)
+    size, more = divmod(total, world)
+    begin = rank * size + min(rank, more)
+    return slice(begin, begin + size + (rank < more))
 
 
 @dataclass(frozen=True)
@@ -28,12 +38,14 @@ class Cut:
         rank, world: of this process.
         training: whether gradients are taken of it.
         stands_in: whether a rank without a sample of its own gets rank 0's part.
+        spreads: whether no rank is to be without samples, as ``spread`` cuts; else as torch.chunk.
     """
 
     rank: int
     world: int
     training: bool
     stands_in: bool
+    spreads: bool = False
 
     @property
     def evaluates(self) -> bool:
@@ -44,12 +56,16 @@ class Cut:
         """Whether the rank gets anything of the batch with this number."""
         return True
 
+    def part(self, total: int, rank: int) -> slice:
+        """Which of ``total`` samples are a rank's."""
+        return (spread if self.spreads else chunk)(total, rank, self.world)
+
     def __call__(self, batch: Any) -> Any:
         """This rank's part of a sequence; None if it gets nothing."""
-        own = batch[chunk(len(batch), self.rank, self.world)]
+        own = batch[self.part(len(batch), self.rank)]
         if len(own) or not len(batch):
             return own
-        return batch[chunk(len(batch), 0, self.world)] if self.stands_in else None
+        return batch[self.part(len(batch), 0)] if self.stands_in else None
 
 
 @dataclass(frozen=True)
@@ -121,8 +137,8 @@ class Indices:
         lent = {"_lent_indices": self}
         if self._seeds is not None:
             lent["generator"] = self._seeds
-        with _lending(loader, lent):
-            iterator = make()
+        with lending(loader, lent):
+            iterator = with_own_numbers(loader, make)
         self._seeds = None
         return iterator
 
@@ -204,7 +220,7 @@ class Samples:
 
     def make(self, loader: Any, make: Callable[[], Any]) -> Any:
         """As ``Indices.make``."""
-        with self._together(loader.generator), _lending(loader, {"collate_fn": self._collate(loader)}):
+        with self._together(loader.generator), lending(loader, {"collate_fn": self._collate(loader)}):
             return make()
 
     def _collate(self, loader: Any) -> _Collate:
@@ -259,16 +275,3 @@ class _Collate:
     def __call__(self, samples: list[Any]) -> tuple[int, bool, Any]:
         own = self.cut(samples)
         return len(samples), own is not None, None if own is None else self.collate(own)
-
-
-@contextmanager
-def _lending(loader: Any, attributes: dict[str, Any]) -> Iterator[None]:
-    """Have ``loader`` show these attributes for a while."""
-    own = {name: loader.__dict__[name] for name in attributes if name in loader.__dict__}
-    loader.__dict__.update(attributes)  # past DataLoader.__setattr__
-    try:
-        yield
-    finally:
-        for name in attributes:
-            del loader.__dict__[name]
-        loader.__dict__.update(own)

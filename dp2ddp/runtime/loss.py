@@ -8,17 +8,19 @@ together would be wrong.
 
 from __future__ import annotations
 
-import itertools
+import sys
+from collections.abc import Iterator
 from typing import Any, TypeVar
 
 import torch
 import torch.distributed as dist
 from torch import nn
 
-from . import debug, evaluation, graph, nested, parts, ranks
+from . import debug, evaluation, graph, nested, parts, persample, plain, ranks
 from .exchange import exchange
 
 Rows = TypeVar("Rows")
+Loss = TypeVar("Loss")
 
 
 def whole_batch(values: Rows, dim: int = 0) -> Rows:
@@ -32,9 +34,11 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
     The outputs of ``DataParallel`` are the whole batch's already.
 
     Args:
-        values: this rank's rows, a tensor, or lists, tuples and dicts of tensors; all ranks must call. The numbers of
-            rows may differ between ranks. A rank whose part of the global batch is empty adds none. A list of strings,
-            as a DataLoader makes it, has a row for each; None stays None.
+        values: this rank's rows, a tensor or array, or lists, tuples and dicts of these; all ranks must call. The
+            numbers of rows may differ between ranks. A rank whose part of the global batch is empty adds none. A list
+            with an entry for each sample (strings, boxes, dicts of them) is joined as a list: one that has as many
+            entries as this rank's part has samples, where the entries have other numbers of rows. None stays None, and
+            other numbers and strings stay as they are, if all ranks have the same.
         dim: the dimension of the samples.
 
     Returns:
@@ -43,36 +47,73 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
         it of its replicas'. In a plain process, ``values`` itself.
 
     Raises:
-        TypeError: not tensors with at least one dimension.
-        ValueError: types or the other dimensions differ between ranks.
+        TypeError: something else, or a tensor without dimensions.
+        ValueError: types or the other dimensions differ between ranks, or numbers that are of no sample do.
         RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
     """
-    leaves = nested.flatten(values, texts=True)
-    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
-    alone = ranks.is_alone("whole_batch()")
-    for leaf in leaves:
-        bare = isinstance(leaf, torch.Tensor) and leaf.dim() == 0 and not (alone or evaluation.is_running())
-        if bare or not (leaf is None or isinstance(leaf, torch.Tensor) or nested.is_texts(leaf)):
-            shown = "a tensor without dimensions" if bare else type(leaf).__name__
-            raise TypeError(f"whole_batch() takes tensors with one row for each sample, not {shown}")
-    if alone:
+    if ranks.is_alone("whole_batch()"):
+        _check(nested.flatten(values), bare=False)
         return values
-    weight = graph.forward_weight(*tensors)
+    values = persample.marked(values, "whole_batch()")
+    leaves = nested.flatten(values)
+    _check(leaves, bare=not evaluation.is_running())
+    tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
+    lists = [leaf for leaf in leaves if isinstance(leaf, persample.Entries)]
+    held = [*tensors, *(tensor for entries in lists for tensor in entries.tensors)]
+    weight = graph.forward_weight(*held)
     is_empty = (parts.share(values) if weight is None else weight) == 0
+    if weight not in (None, 0, 1):
+        tensors = [_without_weight(tensor) for tensor in tensors]
+        lists = [entries.changed(_without_weight) for entries in lists]
     tensors = [tensor.reshape(1) if tensor.dim() == 0 else tensor for tensor in tensors]
     if is_empty:
         tensors = [tensor.narrow(dim, 0, 0) for tensor in tensors]
-    elif weight is not None and weight != 1:
-        tensors = [_without_weight(tensor) for tensor in tensors]
     gathered = graph.gather_all_rows(tensors, dim, "whole_batch()")
     graph.mark_whole(gathered)
-    texts = [[] if is_empty else leaf for leaf in leaves if nested.is_texts(leaf)]
-    answers = zip(*exchange("whole_batch()", texts), strict=True) if texts else ()
-    rows = iter(gathered), iter([[*itertools.chain(*answer)] for answer in answers])
-    joined = [None if leaf is None else next(rows[nested.is_texts(leaf)]) for leaf in leaves]
+    joined = persample.gathered(lists, "whole_batch()", is_empty)
+    others = [leaf for leaf in leaves if not isinstance(leaf, torch.Tensor | persample.Entries | None)]
+    whole = {
+        torch.Tensor: iter(gathered),
+        persample.Entries: iter(joined),
+        object: _others(others, dim, is_empty),
+    }
+    found = [None if leaf is None else next(whole[_kind(leaf)]) for leaf in leaves]
     first: dict[int, Any] = {}  # what was one tensor by two names still is
-    joined = [first.setdefault(id(leaf), whole) for leaf, whole in zip(leaves, joined, strict=True)]
-    return nested.unflatten(values, joined, texts=True)
+    found = [first.setdefault(id(leaf), it) for leaf, it in zip(leaves, found, strict=True)]
+    return nested.unflatten(values, found)
+
+
+def _kind(leaf: Any) -> type:
+    return next(kind for kind in (torch.Tensor, persample.Entries, object) if isinstance(leaf, kind))
+
+
+def _check(leaves: list[Any], bare: bool) -> None:
+    """Complain about what has no rows; ``bare``: of tensors without dimensions, too."""
+    for leaf in leaves:
+        fits = isinstance(leaf, torch.Tensor | persample.Entries | str | bytes | None) or plain.is_number(
+            leaf
+        )
+        is_bare = isinstance(leaf, torch.Tensor) and leaf.dim() == 0 and bare
+        if is_bare or not (fits or plain.is_array(leaf, kinds="")):
+            shown = "a tensor without dimensions" if is_bare else type(leaf).__name__
+            raise TypeError(f"whole_batch() takes tensors with one row for each sample, not {shown}")
+
+
+def _others(leaves: list[Any], dim: int, is_empty: bool) -> Iterator[Any]:
+    """Arrays joined, numbers and strings as they are."""
+    if not leaves:
+        return
+    own = [leaf.take([], dim) if is_empty and plain.is_array(leaf, kinds="") else leaf for leaf in leaves]
+    for column in zip(*exchange("whole_batch()", own), strict=True):
+        if any(plain.is_array(it, kinds="") for it in column):
+            yield sys.modules["numpy"].concatenate(column, axis=dim)
+        elif all(it == column[0] or it != it for it in column):
+            yield column[0]
+        else:
+            have = ", ".join(f"rank {rank} has {it!r}" for rank, it in enumerate(column))
+            raise ValueError(
+                f"whole_batch() takes rows, one for each sample: a number must be the same on every rank, but {have}"
+            )
 
 
 def _without_weight(tensor: torch.Tensor) -> torch.Tensor:
@@ -81,9 +122,7 @@ def _without_weight(tensor: torch.Tensor) -> torch.Tensor:
     return tensor if weight == 1 else _Replaced.apply(tensor, tensor.detach(), 1 / weight)
 
 
-def batch_loss(
-    loss: torch.Tensor, weight: float | torch.Tensor | None = None, reduction: str = "mean"
-) -> torch.Tensor:
+def batch_loss(loss: Loss, weight: float | torch.Tensor | None = None, reduction: str = "mean") -> Loss:
     """The loss of the whole batch, from each rank's loss of its part.
 
     Its gradient makes the step that of one process with the whole batch. Accumulated steps divide it as they did::
@@ -95,7 +134,7 @@ def batch_loss(
     ``DataParallel`` every rank has the loss of the whole batch.
 
     Args:
-        loss: 0-dim, of this rank's samples; all ranks must call.
+        loss: 0-dim, of this rank's samples; or a number of Python's or numpy's, for a metric. All ranks must call.
         weight: what this rank's part counts in a mean that does not count every sample the same: the sum of the target
             classes' weights, or the number of targets that are not ignored. ``loss_weight`` computes it. Without it
             parts weigh by their sizes.
@@ -105,15 +144,18 @@ def batch_loss(
         0-dim, the same number on every rank: sum_r(D_r loss_r) / sum_r(D_r) with D_r the ``weight`` of rank r, or
         sum_r(loss_r). Its gradient reaches this rank's ``loss`` times W D_r / sum_r(D_r), or W, because
         DistributedDataParallel divides by the W ranks. A rank with D_r = 0 adds nothing, even if its loss is NaN;
-        where all D_r are 0 the loss is what it is for nothing. In a plain process, ``loss`` itself.
+        where all D_r are 0 the loss is what it is for nothing. Of a number, a number, without a gradient: of the same
+        type, but for the mean of integers. In a plain process, ``loss`` itself.
 
     Raises:
-        TypeError, ValueError: ``loss`` is not a tensor or has dimensions, ``reduction`` is neither, or ``weight`` is
-            given with a sum.
+        TypeError, ValueError: ``loss`` is neither tensor nor number or has dimensions, ``reduction`` is neither, or
+            ``weight`` is given with a sum.
         RuntimeError: ``loss`` comes from several batches, or a part of it not through the wrapped model.
     """
+    if plain.is_number(loss) or plain.is_array(loss):
+        return _of_number(loss, weight, reduction)
     if not isinstance(loss, torch.Tensor):
-        raise TypeError(f"batch_loss() takes a tensor, not {type(loss).__name__}")
+        raise TypeError(f"batch_loss() takes a tensor or a number, not {type(loss).__name__}")
     if loss.dim() > 0:
         raise ValueError(
             f"batch_loss() takes one number, not a loss of shape {list(loss.shape)}: reduce it first"
@@ -144,6 +186,19 @@ def batch_loss(
     value = torch.where(counted, total[0] / divisor, total[2] / ranks.get_world_size())
     share = ranks.get_world_size() * counts / (forward or 1.0) / divisor
     return _Replaced.apply(loss, value, torch.where(counted, share, 1.0))
+
+
+def _of_number(number: Any, weight: float | torch.Tensor | None, reduction: str) -> Any:
+    """``batch_loss`` of what has no graph: in double precision, given back as it was."""
+    value = torch.as_tensor(number, dtype=torch.float64)
+    total = batch_loss(value, weight, reduction)
+    if total is value:
+        return number
+    if plain.is_array(number):
+        return total.numpy().astype(number.dtype if number.dtype.kind == "f" else float)
+    whole = total.item()
+    counts = reduction == "sum" and whole.is_integer() and not isinstance(plain.of_python(number), float)
+    return plain.as_was(number, int(whole) if counts else whole)
 
 
 class _Replaced(torch.autograd.Function):

@@ -12,6 +12,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
 - *Parameters that a forward writes.* Rank 0's are broadcast with the buffers (see ``watch``, which also compares the
   ranks' parameters now and then).
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
@@ -20,6 +21,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 
 from __future__ import annotations
 
+import itertools
 import logging
 import math
 import warnings
@@ -32,10 +34,24 @@ import torch.distributed as dist
 from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
-from . import bypass, compiling, copies, debug, evaluation, parts, ranks, watch, weighing
+from . import (
+    bypass,
+    callbacks,
+    checkpoint,
+    compiling,
+    copies,
+    debug,
+    evaluation,
+    parts,
+    ranks,
+    watch,
+    weighing,
+)
+from .local_random import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
+_numbers = itertools.count()
 
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
@@ -70,6 +86,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     ) -> None:
         if dim != 0:
             raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
+        callbacks.refuse_waiting(module)
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
@@ -96,8 +113,19 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._watch = watch.Watch(self, type(self.module).__name__, None if self._alone else self.module)
         self._inside = bypass.Inside()
         self._guards: list[Any] = []
+        self._stream = LocalStream("model", next(_numbers))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
+        if self._alone:
+            return self._forward_here(*inputs, **kwargs)
+        with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
+            return self._forward_here(*inputs, **kwargs)
+
+    def _is_on_part(self) -> bool:
+        """Whether a forward is on samples of this rank's own; without gradients, all ranks may evaluate the same."""
+        return self.module.training or torch.is_grad_enabled() or evaluation.is_running()
+
+    def _forward_here(self, *inputs: Any, **kwargs: Any) -> Any:
         if evaluation.is_running():
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
@@ -381,6 +409,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     # Copies (copy.deepcopy for a moving average, pickle)
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return checkpoint.reduced(self, DistributedDataParallel) or super().__reduce_ex__(protocol)
+
     def __getstate__(self) -> dict[str, Any]:
         state = super().__getstate__() if self._reduces else self.__dict__.copy()
         for name in (
@@ -389,6 +420,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             "_watch",
             "_inside",
             "_guards",
+            "_stream",
             "_untrained",
             "_seen",
             "_places",

@@ -267,6 +267,14 @@ def share(*values: Any) -> float:
     return weight(*values)
 
 
+def rows() -> int | None:
+    """How many samples the part has that was handed out last; None where that can't be told."""
+    if _evaluated is not None:
+        return _evaluated[1].rows
+    found = {part.rows for part in _candidates().values()}
+    return found.pop() if len(found) == 1 else None
+
+
 def tensors(value: Any) -> list[torch.Tensor]:
     """The tensors in nested tuples, lists, dicts and dataclasses."""
     if isinstance(value, torch.Tensor):

@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import torch
 
-from . import debug, exchange, files, lines, nowhere, ranks, rendezvous
+from . import checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous
 
 Value = TypeVar("Value")
 
@@ -28,7 +28,7 @@ def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     """``torch.save`` on rank 0; nothing on the others. No collective: it may stand under any condition.
 
     A path gets the whole file or none, whatever happens while it is written. Call ``barrier`` before another rank
-    reads it.
+    reads it. Wrapped models in it are saved as the bare ones, so that whoever loads the file needs no dp2ddp.
 
     Args:
         obj, f, *args, **kwargs: as in ``torch.save``; ``f`` is a path or a file-like object.
@@ -39,11 +39,12 @@ def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
     """
     if not ranks.is_main_process():
         return
-    if not isinstance(f, str | os.PathLike):
-        torch.save(obj, f, *args, **kwargs)
-        return
-    with files.whole(f) as file:
-        torch.save(obj, file, *args, **kwargs)
+    with checkpoint.bare():
+        if not isinstance(f, str | os.PathLike):
+            torch.save(obj, f, *args, **kwargs)
+            return
+        with files.whole(f) as file:
+            torch.save(obj, file, *args, **kwargs)
 
 
 def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:

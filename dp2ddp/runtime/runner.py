@@ -11,17 +11,15 @@
 
 from __future__ import annotations
 
-import hashlib
 import itertools
 import math
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from . import graph, home, parts, ranks, streams
+from . import graph, home, parts
+from .local_random import LocalStream
 from .model import DistributedDataParallel, cuda_index
 
 _KEPT = "_dp2ddp_runner"  # where a module keeps its runner
@@ -44,7 +42,7 @@ class Runner:
         self.module = module
         self.replica = _Constant(module) if constant else _Replica(module)
         self.name = type(module).__name__
-        self._draws = _Draws(next(_numbers))
+        self._stream = LocalStream("whole batches", next(_numbers))
         self._forwards = 0  # training forwards so far
 
     @staticmethod
@@ -59,7 +57,7 @@ class Runner:
         """The module's output for this rank's part, linked to what DistributedDataParallel averages."""
         if self.module.training or torch.is_grad_enabled():
             self.replica.share_written(trained=True)
-        with home.away(), self._draws.drawn(self.replica.device):
+        with home.away(), self._stream.drawn(self.replica.device):
             return self.replica(*inputs, **kwargs)
 
     def has_run(self) -> None:
@@ -140,40 +138,6 @@ class _Constant(_Replica):
     def _arrange(self, new: bool) -> None:
         self._place_at(cuda_index(self.module))
         self._follow_parameters()
-
-
-class _Draws:
-    """The random numbers of this rank's forwards, on the CPU and on its GPU.
-
-    Args:
-        number: of the model, among those that were called: another one draws other numbers.
-    """
-
-    def __init__(self, number: int) -> None:
-        own = (torch.initial_seed(), number, ranks.get_rank())
-        self._seed = int.from_bytes(hashlib.sha256(repr(own).encode()).digest()[:8], "little") % 2**63
-        self._states = streams.seeded(self._seed)
-        self._of_gpu: torch.Tensor | None = None
-
-    @contextmanager
-    def drawn(self, device: torch.device) -> Iterator[None]:
-        """Draw from this stream within the block; the generators are afterwards as they were before."""
-        before = streams.states()
-        gpu = torch.cuda.default_generators[device.index] if device.type == "cuda" else None
-        gpu_before = None if gpu is None else gpu.get_state()
-        streams.set_states(self._states)
-        if gpu is not None:
-            if self._of_gpu is None:
-                self._of_gpu = torch.Generator(device).manual_seed(self._seed).get_state()
-            gpu.set_state(self._of_gpu)
-        try:
-            yield
-        finally:
-            self._states = streams.states()
-            streams.set_states(before)
-            if gpu is not None:
-                self._of_gpu = gpu.get_state()
-                gpu.set_state(gpu_before)
 
 
 @dataclass(frozen=True)

@@ -179,10 +179,10 @@ def _dealt_positions(totals: list[int], cut: dealing.Cut | dealing.Turn) -> list
             places[number % world].extend(range(begin, stop))
             continue
         for rank in range(world):
-            chunk = dealing.chunk(total, rank, world)
-            own = range(begin + chunk.start, begin + chunk.stop)
+            part = cut.part(total, rank)  # type: ignore[union-attr]
+            own = range(begin + part.start, begin + part.stop)
             stands_in = not own and cut.stands_in
-            places[rank].extend([None] * dealing.chunk(total, 0, world).stop if stands_in else own)
+            places[rank].extend([None] * cut.part(total, 0).stop if stands_in else own)
     return places
 
 
@@ -308,9 +308,18 @@ def _set_epoch_alone(loader: Any, epoch: int) -> None:
         _tell_epoch(loader, None, epoch)
         return
     del loader.set_epoch
+    deal(loader)
+    loader.set_epoch(epoch)
+
+
+def deal(loader: Any, weighed: bool = True, spreads: bool = False) -> None:
+    """Make of a loader itself what ``shard`` makes a copy of; ``spreads``: as ``dealing.Cut`` has it."""
+    _divisible(loader, "shard()")
     loader.__class__ = _class(type(loader))
-    cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training=True, stands_in=True)
-    _become_sharded(loader, loader, cut).set_epoch(epoch)
+    cut = dealing.Cut(
+        ranks.get_rank(), ranks.get_world_size(), training=True, stands_in=True, spreads=spreads
+    )
+    _become_sharded(loader, loader, cut, weighed)
 
 
 def _become_sharded(
@@ -423,7 +432,7 @@ class _Epoch:
         if totals:
             self._total = totals[-1]
         if self._total and not _in_turn(cut):
-            part = _part(self._total, cut.rank, cut.world, self._state.weighed)
+            part = _part(self._total, cut, self._state.weighed)
             parts.handed(self._loader, part, cut.training)
         return batch
 
@@ -465,6 +474,6 @@ class _Epoch:
 
 
 @functools.lru_cache
-def _part(total: int, rank: int, world: int, weighed: bool) -> parts.Part:
-    own = dealing.chunk(total, rank, world)
+def _part(total: int, cut: dealing.Cut, weighed: bool) -> parts.Part:
+    own = cut.part(total, cut.rank)
     return parts.Part(own.stop - own.start, total, weighed)

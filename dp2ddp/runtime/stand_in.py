@@ -18,7 +18,7 @@ def on_main_process(make: Any) -> Any:
     for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one, and
     ``class Writer(ddp.on_main_process(SummaryWriter))`` for a writer of your own: its methods run everywhere, and those
     that it inherits do nothing on the others. The stand-in takes any call, attribute, item and ``with``, gives itself,
-    and has nothing to iterate over.
+    and has nothing to iterate over. Of what opens a file (``gzip.open``) it depends on the mode: all may read.
 
     Args:
         make: a class, a function or a module.
@@ -30,11 +30,18 @@ def on_main_process(make: Any) -> Any:
         return make
     if isinstance(make, type) and issubclass(make, logging.Handler):
         return _StandInHandler  # logging compares their levels
-    return StandIn(getattr(make, "__name__", type(make).__name__), make)
+    opens = f"{getattr(make, '__module__', '')}.{getattr(make, '__qualname__', '')}" in _OPENING
+    return (_Opening if opens else StandIn)(getattr(make, "__name__", type(make).__name__), make)
 
 
 # What Python asks of an object that a class of the program's may inherit.
 _PROTOCOLS = ("__enter__", "__exit__", "__call__", "__iter__", "__len__", "__getitem__", "__setitem__")
+
+
+# What opens files by a mode, which may say that they are read.
+_OPENING = frozenset("""
+    bz2.open codecs.open gzip.open h5py._hl.files.File lzma.open tarfile.TarFile.open zipfile.ZipFile
+    """.split())
 
 
 class StandIn:
@@ -141,6 +148,18 @@ class StandIn:
         return self is other
 
     __hash__ = object.__hash__
+
+
+class _Opening(StandIn):
+    """What opens a file if that is read, and stands in for one that is written."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(StandIn(self._stands_in_for), name)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
+        reads = isinstance(mode, str) and not set(mode) & set("wax+")
+        return self._made(*args, **kwargs) if reads else StandIn(self._stands_in_for)
 
 
 class _StandInHandler(logging.NullHandler):

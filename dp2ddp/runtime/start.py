@@ -19,7 +19,20 @@ from typing import Any, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import agent, aside, debug, loopback, options, output, places, ranks, rendezvous, seeds, teardown
+from . import (
+    agent,
+    aside,
+    debug,
+    fetching,
+    loopback,
+    options,
+    output,
+    places,
+    ranks,
+    rendezvous,
+    seeds,
+    teardown,
+)
 from . import devices as devices_
 from .messages import say
 from .options import PATIENCE, Devices, Options
@@ -177,6 +190,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     teardown.watch()
     if ranks.count() > 1:
         seeds.agree()
+        fetching.begin()
 
 
 def _join(store: dist.Store, wanted: Options, what: str) -> None:

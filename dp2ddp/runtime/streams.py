@@ -61,23 +61,24 @@ _GENERATORS = {
 }
 
 
-def _loaded() -> list[str]:
+def loaded() -> list[str]:
+    """The names of the generators that there are."""
     return [name for name in _GENERATORS if name != "numpy" or "numpy" in sys.modules]
 
 
 def states() -> dict[str, Any]:
     """The states of all global generators, by name; it can be pickled."""
-    return {name: _GENERATORS[name].get() for name in _loaded()}
+    return {name: _GENERATORS[name].get() for name in loaded()}
 
 
 def seeded(seed: int) -> dict[str, Any]:
     """The states that seeding all global generators with ``seed`` leaves; seeds nothing."""
-    return {name: _GENERATORS[name].seeded(seed) for name in _loaded()}
+    return {name: _GENERATORS[name].seeded(seed) for name in loaded()}
 
 
 def set_states(wanted: Mapping[str, Any]) -> None:
     """Give the global generators these states; what is not loaded here is left out."""
-    for name in _loaded():
+    for name in loaded():
         if name in wanted:
             _GENERATORS[name].set(wanted[name])
 
@@ -92,7 +93,7 @@ class Stream:
     """
 
     def __init__(self, states: Mapping[str, Any]) -> None:
-        self._states = {name: state for name, state in states.items() if name in _loaded()}
+        self._states = {name: state for name, state in states.items() if name in loaded()}
         self._apart: set[str] = set()  # the generators that have been elsewhere
 
     @contextmanager
@@ -120,3 +121,8 @@ class Stream:
 
 def _hash(state: Any) -> int:
     return zlib.crc32(pickle.dumps(state))
+
+
+def sent_apart(number: int) -> dict[str, Any]:
+    """States that follow from those that the generators have and from ``number``; sets nothing."""
+    return {name: _GENERATORS[name].seeded(_hash((state, number))) for name, state in states().items()}

@@ -33,6 +33,9 @@ CAUSES = {
     "(clipping or hooks before the average), or a part of the loss is weighed otherwise.",
     "learning rate": "The learning rate is another: it is scaled, or its scheduler runs more or less often.",
     "optimizer": "The optimizer makes another step of the same gradients: other options, or other parameter groups.",
+    "options": "The optimizer has other options, or other groups of parameters.",
+    "frozen": "A parameter is trained in one of the programs only (requires_grad).",
+    "steps": "An optimizer is not stepped, or in another order.",
     "replica": "The processes train different models: each writes a parameter from its own part of the data or from "
     "random numbers of its own, in a forward (ddp.DistributedDataParallel takes rank 0's, torch's does not) or outside "
     "of one; or an optimizer steps on some of them only.",
@@ -40,6 +43,9 @@ CAUSES = {
     "buffers": "Layers that normalise over the batch see other samples, or their buffers are not those of the first "
     "process: SyncBatchNorm is not DataParallel's BatchNorm, and only rank 0's buffers count.",
     "random": "The samples or the model's random numbers differ: something random that could not be aligned.",
+    "streams": "The processes draw the same random numbers for different samples, where the original draws new ones "
+    "for each: seed the loader's workers and the generators by rank, after the model is made "
+    "(ddp.DistributedDataParallel and loaders with a DistributedSampler do), or draw with ddp.local_random.",
     "decision": "A process decides by a number of its own part (early stopping, a NaN check): let it come from all.",
     "checkpoint keys": "Checkpoints have other keys: save model.module.state_dict(), and take off what other "
     "wrappers add.",

@@ -13,7 +13,19 @@ from itertools import pairwise
 from typing import Any
 
 from dp2ddp.verify import contents
-from dp2ddp.verify.notes import Digest, Notes, Pass, Save, Step, distance, global_batches, parts_of
+from dp2ddp.verify.notes import (
+    LOOP,
+    Digest,
+    Notes,
+    Optimizer,
+    Pass,
+    Save,
+    Step,
+    Stream,
+    distance,
+    global_batches,
+    parts_of,
+)
 from dp2ddp.verify.verdict import Difference, Tolerance
 
 ORDER = (
@@ -22,10 +34,12 @@ ORDER = (
     "global batch",
     "order of the samples",
     "length of an epoch",
+    "random numbers",
     "number of losses",
     "loss",
     "gradient",
     "learning rate",
+    "options",
     "parameter",
     "buffer",
     "number of steps",
@@ -44,12 +58,29 @@ def differences(
     found = [
         *batches(before, after),
         *starts(before, after, tolerance),
+        *streams(after),
         *steps(before, after, tolerance),
         *counts(before, after),
         *checkpoints(before, after),
         *files(before, after),
         *values(written),
     ]
+    return _sorted(found)
+
+
+def law(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> list[Difference]:
+    """What differs that does not follow from which samples and random numbers were drawn, the first one first."""
+    found = [
+        *batches(before, after),
+        *starts(before, after, tolerance),
+        *settings(before, after),
+        *checkpoint_keys(before, after),
+        *written_twice(after),
+    ]
+    return _sorted(found)
+
+
+def _sorted(found: list[Difference]) -> list[Difference]:
     return sorted(found, key=lambda one: (one.step, ORDER.index(one.what)))
 
 
@@ -78,7 +109,7 @@ def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference |
     world, seen, dealt = len(after), Counter(), parts_of(after, one.key)
     own_seen: Counter[Any] = Counter()
     for place in range(min(one.handed, len(joined), len(one.own))):
-        size, drawn, own = one.own_size(place), joined[place], one.own[place]
+        size, drawn, own = one.own_size(place), joined[place], one.dealt(place)
         if drawn is None or size is None or drawn[:1] == [None]:
             continue
         step = one.steps[place] + 1
@@ -90,7 +121,7 @@ def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference |
             cause = "sampler" if same else "batch size" if len(drawn) == world * size else "last batch"
             return Difference(step, "global batch", detail, cause)
         seen.update(map(_hashable, drawn))
-        if isinstance(own, list):
+        if own is not None:
             own_seen.update(map(_hashable, own))
             padding = world - 1 if is_last else 0
             again, own_again = (sum(count.values()) - len(count) for count in (seen, own_seen))
@@ -102,7 +133,7 @@ def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference |
 
 def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[Notes]) -> Difference | None:
     count = min(one.handed, len(joined))
-    own = [part for part in one.own[:count] if isinstance(part, list)]
+    own = [part for part in map(one.dealt, range(min(count, len(one.own)))) if part is not None]
     if count == 0 or len(own) < count or joined[0] is None:
         return None
     flat = [index for part in own for index in part]
@@ -118,7 +149,7 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
         return Difference(step, "order of the samples", detail, "shuffle")
     if previous is not None:
         earlier = global_batches(after, previous.key)
-        own_earlier = [part for part in previous.own if isinstance(part, list)]
+        own_earlier = [previous.dealt(place) for place in range(len(previous.own))]
         common = min(count, len(earlier), previous.handed)
         if common and joined[:common] == earlier[:common] and own[:common] != own_earlier[:common]:
             detail = "this epoch repeats the order of the one before, the original shuffles again"
@@ -128,6 +159,47 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
 
 def _hashable(index: Any) -> Any:
     return tuple(index) if isinstance(index, list) else index
+
+
+def streams(after: Sequence[Notes]) -> Iterator[Difference]:
+    """Random numbers that several ranks draw alike for different samples, each kind once.
+
+    The samples themselves are aligned: what is drawn for them, and by the model, is the original's.
+    """
+    passes = {one.key: one.step for one in after[0].passes}
+    said: set[str] = set()
+    for stream, name, ranks in _drawn_alike(after):
+        of_samples = stream.of == "samples"
+        if stream.of == LOOP or stream.of in said or (of_samples and not _differ(after, stream.what)):
+            continue
+        said.add(stream.of)
+        drawn = "the data set draws" if of_samples else f"{stream.of} draws"
+        detail = f"{drawn} the same numbers on ranks {ranks[0]} and {ranks[1]}, from {name}'s generator"
+        step = passes.get(stream.what, 0) if of_samples else stream.step
+        yield Difference(step + 1, "random numbers", detail, "streams")
+
+
+def _drawn_alike(after: Sequence[Notes]) -> Iterator[tuple[Stream, str, tuple[int, int]]]:
+    """What two ranks draw from a generator in the same state: what draws, the generator, and the ranks."""
+    seen: dict[tuple[str, str, str, str], int] = {}
+    for notes in after:
+        for stream in notes.streams:
+            for name, state in stream.states.items():
+                first = seen.setdefault((stream.of, stream.what, name, state), notes.rank)
+                if first != notes.rank:
+                    yield stream, name, (first, notes.rank)
+
+
+def _has_shared_noise(after: Sequence[Notes]) -> bool:
+    """Whether the loop draws as many numbers as a part has samples, the same on several ranks."""
+    whole = any(notes.gathers for notes in after)
+    return not whole and any(stream.of == LOOP for stream, _, _ in _drawn_alike(after))
+
+
+def _differ(after: Sequence[Notes], key: str) -> bool:
+    """Whether ranks draw samples of their own in a pass, and not the same ones."""
+    firsts = [part[0] for part in parts_of(after, key) if part]
+    return not any(notes.gathers for notes in after) and any(it != firsts[0] for it in firsts)
 
 
 # What was computed
@@ -163,6 +235,9 @@ def steps(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterat
         one, others = before.steps[number], [notes.steps[number] for notes in after]
         if one.optimizer >= len(before.optimizers):
             return
+        if other := _other_optimizer(before, after, one, others):
+            yield other
+            return
         rate = max(one.rates, default=0.0)
         spent[one.optimizer] = spent.get(one.optimizer, 0.0) + rate
         found = list(_step(before, after, one, others, tolerance, spent[one.optimizer]))
@@ -180,10 +255,8 @@ def _step(
     spent: float,
 ) -> Iterator[Difference]:
     optimizer, at = before.optimizers[one.optimizer], one.number
-    sizes = [len(other.losses) for other in others]
-    if any(size != len(one.losses) for size in sizes):
-        detail = f"{sizes} backward passes on the ranks, {len(one.losses)} before"
-        yield Difference(at, "number of losses", detail, "decision")
+    if other := _other_count(one, others):
+        yield other
         return
     buffers = _buffers(one, others[0], tolerance)
     allowed = tolerance.stepped(optimizer.adaptive, spent)
@@ -197,7 +270,8 @@ def _step(
         if value is None or not candidates:
             continue
         if not any(_close(value, found, tolerance.losses) for found in candidates):
-            cause = "replica" if replica else _cause_of_loss(one, others, place, value, buffers is not None)
+            found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
+            cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
             detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
             yield Difference(at, "loss", detail, cause)
             break
@@ -206,19 +280,96 @@ def _step(
         cause = "replica" if replica else _cause_of_gradient(after, optimizer.names, one, others, tolerance)
         detail = f"rank {rank}: {far:.2g} of all gradients' norm apart"
         yield Difference(at, "gradient", detail, cause, optimizer.names[place])
-    if any(not _alike(one.rates, other.rates) for other in others):
-        rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
-        yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
+    yield from _settings(optimizer, one, others)
     for rank, other in enumerate(others):
         far = _farthest(one.digests, other.digests, optimizer.sizes, allowed)
         if far is not None:
             place, apart = far
             name = optimizer.names[place]
             cause = "replica" if replica else "optimizer"
-            yield Difference(at, "parameter", f"rank {rank}: {apart:.2g} apart", cause, name)
+            detail = f"rank {rank}: {apart:.2g} apart after the step"
+            yield Difference(at, "parameter", detail, cause, name)
             break
     if buffers is not None:
         yield buffers
+
+
+def settings(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """What the steps are made with, whatever the samples: which optimizer, how many losses, its options."""
+    for number in range(min([len(before.steps), *(len(notes.steps) for notes in after)])):
+        one, others = before.steps[number], [notes.steps[number] for notes in after]
+        found = [_other_optimizer(before, after, one, others) or _other_count(one, others)]
+        found = [it for it in found if it] or list(
+            _settings(before.optimizers[one.optimizer], one, others),
+        )
+        if found:
+            yield from found
+            return
+
+
+def _other_optimizer(
+    before: Notes, after: Sequence[Notes], one: Step, others: Sequence[Step]
+) -> Difference | None:
+    """A step that another one of the optimizers makes."""
+    for notes, other in zip(after, others, strict=True):
+        if other.optimizer != one.optimizer:
+            theirs, mine = (
+                f"{number + 1} ({optimizers[number].kind})"
+                for number, optimizers in (
+                    (other.optimizer, notes.optimizers),
+                    (one.optimizer, before.optimizers),
+                )
+            )
+            detail = f"optimizer {theirs} makes it on rank {notes.rank}, before's {mine}"
+            return Difference(one.number, "number of steps", detail, "steps")
+    return None
+
+
+def _other_count(one: Step, others: Sequence[Step]) -> Difference | None:
+    """Another number of losses that led to a step."""
+    sizes = [len(other.losses) for other in others]
+    if all(size == len(one.losses) for size in sizes):
+        return None
+    detail = f"{sizes} backward passes on the ranks, {len(one.losses)} before"
+    return Difference(one.number, "number of losses", detail, "decision")
+
+
+def _settings(optimizer: Optimizer, one: Step, others: Sequence[Step]) -> Iterator[Difference]:
+    """Learning rates and the other options of a step, and what it does not train."""
+    at = one.number
+    groups = next((len(it.options) for it in others if len(it.options) != len(one.options)), None)
+    if groups is not None:
+        detail = f"{groups} groups of parameters, before {len(one.options)}"
+        yield Difference(at, "options", detail, "options")
+    elif any(not _alike(one.rates, other.rates) for other in others):
+        rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
+        yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
+    for other in others:
+        found = [
+            f"{name} is {theirs[name]}, before {mine[name]}"
+            for mine, theirs in zip(one.options, other.options, strict=False)
+            for name in sorted(mine.keys() & theirs.keys() - {"lr"})
+            if not _same_option(mine[name], theirs[name])
+        ]
+        if found and groups is None:
+            yield Difference(at, "options", found[0], "options")
+            break
+    for rank, other in enumerate(others):
+        apart = sorted(set(one.frozen) ^ set(other.frozen))
+        if apart:
+            place = apart[0]
+            now, then = ("is frozen", "is trained") if place in other.frozen else ("is trained", "is frozen")
+            detail = f"rank {rank}: it {now}, and {then} before"
+            yield Difference(at, "parameter", detail, "frozen", optimizer.names[place])
+            break
+
+
+def _same_option(one: Any, other: Any) -> bool:
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(_same_option, one, other))
+    if isinstance(one, float) and isinstance(other, (int, float)):
+        return math.isclose(one, other, rel_tol=1e-6)
+    return one == other
 
 
 def losses_of(after: Sequence[Notes], others: Sequence[Step], place: int) -> list[float]:
@@ -363,6 +514,12 @@ def checkpoints(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
             yield found
 
 
+def checkpoint_keys(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
+    """The keys of what was saved under one name, whenever that was."""
+    found = (_other_keys(one, other) for one, other in contents.saves(before, after) if one and other)
+    yield from [it for it in found if it][:1]
+
+
 def _other_time(path: str, one: Save | None, other: Save | None) -> Difference:
     mine, theirs = (f"after step {save.step}" if save else "no more" for save in (one, other))
     step = max(save.step for save in (one, other) if save)
@@ -385,17 +542,10 @@ def _bare(key: str) -> str:
 
 def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
     """Which files were written, and by whom."""
-    writers: dict[str, set[int]] = {}
-    when: dict[str, int] = {}
-    for notes in after:
-        for step, path in notes.files:
-            writers.setdefault(path, set()).add(notes.rank)
-            when.setdefault(path, step)
-    for path, ranks in writers.items():
-        if len(ranks) > 1:
-            detail = f"{path} is written by ranks {', '.join(map(str, sorted(ranks)))}"
-            yield Difference(when[path], "files", detail, "files")
-            return
+    if twice := list(written_twice(after)):
+        yield from twice
+        return
+    writers, when = _writers(after)
     mine, theirs = {contents.without_times(path): step for step, path in before.files}, {
         contents.without_times(path) for path in writers
     }
@@ -406,6 +556,27 @@ def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         step = next(when[name] for name in when if contents.without_times(name) == path)
         yield Difference(step, "files", f"{path} is written, and was not", "files")
         return
+
+
+def written_twice(after: Sequence[Notes]) -> Iterator[Difference]:
+    """The first file that several ranks write."""
+    writers, when = _writers(after)
+    for path, ranks in writers.items():
+        if len(ranks) > 1:
+            detail = f"{path} is written by ranks {', '.join(map(str, sorted(ranks)))}"
+            yield Difference(when[path], "files", detail, "files")
+            return
+
+
+def _writers(after: Sequence[Notes]) -> tuple[dict[str, set[int]], dict[str, int]]:
+    """The ranks that write each file, and after which step the first one does."""
+    writers: dict[str, set[int]] = {}
+    when: dict[str, int] = {}
+    for notes in after:
+        for step, path in notes.files:
+            writers.setdefault(path, set()).add(notes.rank)
+            when.setdefault(path, step)
+    return writers, when
 
 
 def values(written: Sequence[contents.Found]) -> Iterator[Difference]:

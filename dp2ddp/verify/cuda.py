@@ -1,7 +1,8 @@
 """A machine with several GPUs, all of them one device: the CPU, or the only GPU there is.
 
-A script that asks for CUDA is told that there are so many GPUs, and whatever it puts there goes to that device. torch
-itself and dp2ddp's runtime ask too: they are told the truth, because they act on it.
+A script that asks for CUDA is told that there are so many GPUs, and whatever it puts there goes to that device; so it
+takes the branches that it takes on GPUs, the one that wraps its model among them. torch itself and dp2ddp ask too: they
+are told the truth, because they act on it.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import sys
+import threading
 import time
 from collections.abc import Callable
 from types import SimpleNamespace
@@ -17,11 +19,13 @@ from typing import Any
 import torch
 from torch import nn
 from torch.overrides import TorchFunctionMode
+from torch.utils import _device
 
+from dp2ddp import runtime
 from dp2ddp.verify import copies
 
 _TENSORS = "Half Float Double BFloat16 Byte Char Short Int Long Bool".split()
-_TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.runtime")
+_TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.")
 
 
 _PROPERTIES = SimpleNamespace(
@@ -53,13 +57,15 @@ def _with_device(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        named = {name: _plain_or_mapped(_device(v) if name == "device" else v) for name, v in kwargs.items()}
+        named = {
+            name: _plain_or_mapped(_device_of(v) if name == "device" else v) for name, v in kwargs.items()
+        }
         return function(*map(_plain_or_mapped, args), **named)
 
     return call
 
 
-def _device(value: Any) -> Any:
+def _device_of(value: Any) -> Any:
     """A GPU's number as the real device."""
     return _Device.real if isinstance(value, int) else value
 
@@ -70,7 +76,7 @@ def _moving(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def move(self: Any, *args: Any, **kwargs: Any) -> Any:
-        return mapped(self, *map(_device, args[:1]), *args[1:], **kwargs)
+        return mapped(self, *map(_device_of, args[:1]), *args[1:], **kwargs)
 
     return move
 
@@ -83,7 +89,43 @@ class _OnDevice(TorchFunctionMode):
     """Every torch function that names a CUDA device gets the real one."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if func is torch.device and not _is_truthful(
+            sys._getframe(1)
+        ):  # of a script: it says that it is a GPU
+            return func(*args, **(kwargs or {}))
         return _with_device(func)(*args, **(kwargs or {}))
+
+
+class _Within:
+    """Functions of scripts that are called where torch has put the mode aside, or that run in other threads."""
+
+    @staticmethod
+    def wrap(function: Callable[..., Any]) -> Callable[..., Any]:
+        """``function``, in which CUDA devices may be named."""
+
+        @functools.wraps(function)
+        def call(*args: Any, **kwargs: Any) -> Any:
+            with _OnDevice():
+                return function(*args, **kwargs)
+
+        return call
+
+    @staticmethod
+    def patch() -> None:
+        """Have backward passes of functions, hooks of tensors and threads run so."""
+        node = torch.autograd.function.BackwardCFunction
+        node.apply = _Within.wrap(node.apply)
+        register = torch.Tensor.register_hook
+        torch.Tensor.register_hook = functools.wraps(register)(
+            lambda self, hook: register(self, _Within.wrap(hook))
+        )
+        threading.Thread._bootstrap_inner = _Within.wrap(threading.Thread._bootstrap_inner)
+
+
+def _is_truthful(frame: Any) -> bool:
+    """Whether it is torch or dp2ddp that asks."""
+    name = frame.f_globals.get("__name__", "")
+    return name == "torch" or name.startswith(_TRUTHFUL)
 
 
 def _for_scripts(answer: Any, truth: Callable[..., Any]) -> Callable[..., Any]:
@@ -91,8 +133,7 @@ def _for_scripts(answer: Any, truth: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(truth)
     def asked(*args: Any, **kwargs: Any) -> Any:
-        name = sys._getframe(1).f_globals.get("__name__", "")
-        if name == "torch" or name.startswith(_TRUTHFUL):
+        if _is_truthful(sys._getframe(1)):
             return truth(*args, **kwargs)
         return answer(*args, **kwargs) if callable(answer) else answer
 
@@ -101,6 +142,11 @@ def _for_scripts(answer: Any, truth: Callable[..., Any]) -> Callable[..., Any]:
 
 def _nothing(*_args: Any, **_kwargs: Any) -> None:
     return None
+
+
+def _always(answer: Any) -> Callable[..., Any]:
+    """A function by itself: torch.compile does not bear one under several names of torch's."""
+    return lambda *_args, **_kwargs: answer
 
 
 def _moved(self: Any, *_args: Any, **_kwargs: Any) -> Any:
@@ -148,11 +194,28 @@ class _Generator(torch.Generator, metaclass=_Kind):
     """torch.Generator, on the real device."""
 
     def __new__(cls, device: Any = "cpu") -> Any:
-        return torch._C.Generator(_mapped(_device(device)))
+        return torch._C.Generator(_mapped(_device_of(device)))
 
 
-def _context(*_args: Any, **_kwargs: Any) -> Any:
-    return contextlib.nullcontext()
+def _eagerly(compiled: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+    """What torch.compile returns, which runs as it is: what is replaced here cannot be compiled."""
+    if hasattr(torch.compiler, "set_stance"):
+        torch.compiler.set_stance("force_eager")
+        return compiled(*args, **kwargs)
+    return compiled(*args, **{**kwargs, "disable": True})
+
+
+class _Context(contextlib.ContextDecorator):
+    """torch.cuda.device and its like: whichever it is, it is the one that there is."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        """Take what names a device or a stream."""
+
+    def __enter__(self) -> _Context:
+        return self
+
+    def __exit__(self, *_: Any) -> None:
+        return None
 
 
 def pretend(gpus: int, device: str = "cpu") -> None:
@@ -178,6 +241,7 @@ def pretend(gpus: int, device: str = "cpu") -> None:
         _pretend_accelerator(gpus)
     if _Device.real.type == "cpu":
         _replace_cuda()
+        _tell_devices(gpus)
     torch.Tensor.cuda = nn.Module.cuda = _moved
     torch.Tensor.is_cuda = property(_for_scripts(True, torch._C.TensorBase.is_cuda.__get__))
     torch.Tensor.to = _moving(torch.Tensor.to)
@@ -186,9 +250,35 @@ def pretend(gpus: int, device: str = "cpu") -> None:
     torch.load = functools.wraps(load)(lambda *args, **kwargs: load(*_all(args), **_named(kwargs)))
     torch.Tensor.pin_memory = lambda self, *_: self
     _OnDevice().__enter__()
+    _Within.patch()
     copies.replace()
     _keep_batches_unpinned()
     _map_groups()
+
+
+def _tell_devices(gpus: int) -> None:
+    """Where tensors are that are on the CPU, and where a rank computes: on the first GPU, and on its own."""
+    every = [torch.device("cuda", number) for number in range(gpus)]
+    where, number = torch._C.TensorBase.device.__get__, torch.Tensor.get_device
+
+    def device(tensor: torch.Tensor, *_: Any) -> torch.device:
+        found = where(tensor)
+        return every[0] if found.type == "cpu" else found
+
+    torch.Tensor.device = property(_for_scripts(device, where))
+    torch.Tensor.get_device = _for_scripts(lambda _: 0, number)
+    torch.Tensor.is_cpu = property(_for_scripts(False, torch._C.TensorBase.is_cpu.__get__))
+    typed = torch.Tensor.type
+    torch.Tensor.type = _for_scripts(lambda *args, **kwargs: _type_of_gpu(typed(*args, **kwargs)), typed)
+    of_rank = runtime.device
+    runtime.device = functools.wraps(of_rank)(
+        lambda: every[runtime.get_local_rank() % gpus] if of_rank().type == "cpu" else of_rank()
+    )
+
+
+def _type_of_gpu(found: Any) -> Any:
+    """The name of a tensor's type, where that was asked for."""
+    return found.replace("torch.", "torch.cuda.", 1) if isinstance(found, str) else found
 
 
 def _pretend_accelerator(gpus: int) -> None:
@@ -220,13 +310,21 @@ def _replace_cuda() -> None:
     """What scripts do with CUDA, where there is none."""
     cuda = torch.cuda
     for name in ("init", "synchronize", "manual_seed", "manual_seed_all", "empty_cache", "ipc_collect"):
-        setattr(cuda, name, _nothing)
-    for name in ("reset_peak_memory_stats", "reset_max_memory_allocated", "reset_accumulated_memory_stats"):
-        setattr(cuda, name, _nothing)
-    cuda.set_per_process_memory_fraction = _nothing
-    cuda.memory_summary = lambda *_args, **_kwargs: ""
+        setattr(cuda, name, _always(None))
+    for name in (
+        "reset_peak_memory_stats",
+        "reset_max_memory_allocated",
+        "reset_max_memory_cached",
+        "set_sync_debug_mode",
+        "reset_accumulated_memory_stats",
+    ):
+        setattr(cuda, name, _always(None))
+    cuda.set_per_process_memory_fraction = _always(None)
+    cuda.memory_summary = _always("")
     for name in ("memory_allocated", "max_memory_allocated", "memory_reserved", "max_memory_reserved"):
-        setattr(cuda, name, lambda *_args, **_kwargs: 0)
+        setattr(cuda, name, _always(0))
+    for name in ("utilization", "temperature", "power_draw", "clock_rate", "get_sync_debug_mode"):
+        setattr(cuda, name, _always(0))
     cuda.get_rng_state = lambda *_args: torch.get_rng_state()
     cuda.set_rng_state = lambda state, *_args: torch.set_rng_state(state)
     cuda.get_rng_state_all = lambda: [torch.get_rng_state()]
@@ -243,9 +341,19 @@ def _replace_cuda() -> None:
     torch.autocast.__init__ = functools.wraps(made)(
         lambda self, device_type, *_, **__: made(self, device_type, enabled=False)
     )
+    cuda.is_current_stream_capturing = _always(False)
+    context = _device.DeviceContext.__init__
+    _device.DeviceContext.__init__ = functools.wraps(context)(
+        lambda self, device: context(self, _mapped(_device_of(device)))
+    )
+    compiled = torch.compile
+    torch.compile = functools.wraps(compiled)(lambda *args, **kwargs: _eagerly(compiled, *args, **kwargs))
+    default = torch.set_default_tensor_type
+    torch.set_default_tensor_type = functools.wraps(default)(lambda kind: default(_mapped(kind)))
     cuda.Event, cuda.Stream = _Event, _Stream
-    cuda.device = cuda.stream = _context
-    cuda.current_stream = cuda.default_stream = _Stream
+    for name in ("device", "device_of", "stream"):
+        setattr(cuda, name, type(name, (_Context,), {}))
+    cuda.current_stream, cuda.default_stream = (lambda *_: _Stream()), (lambda *_: _Stream())
 
 
 def _keep_batches_unpinned() -> None:

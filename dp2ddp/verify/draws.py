@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import hashlib
+import importlib
+import pickle
 import random
 import sys
 import zlib
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+
+NAMES = ("torch", "Python", "numpy", "the GPU")
+
+
+def begin(number: int) -> None:
+    """Seed what no script has seeded: Python's generator and numpy's, which begin otherwise in every process."""
+    random.seed(number)
+    with suppress(ModuleNotFoundError):
+        importlib.import_module("numpy").random.seed(number)
 
 
 def states() -> tuple[Any, ...]:
@@ -46,12 +58,44 @@ def seed(key: Any) -> None:
         torch.cuda.default_generators[torch._C._cuda_getDevice()].manual_seed(number)
 
 
+def digests(kept: tuple[Any, ...]) -> dict[str, str]:
+    """Each generator's state in a few letters, by its name."""
+    named = zip(NAMES, kept, strict=True)
+    return {
+        name: hashlib.blake2b(_bytes(it), digest_size=8).hexdigest() for name, it in named if it is not None
+    }
+
+
+def _bytes(state: Any) -> bytes:
+    return state.numpy().tobytes() if isinstance(state, torch.Tensor) else pickle.dumps(state)
+
+
+class Watched:
+    """Generators that were seeded, and are drawn from since then or not.
+
+    Args:
+        before: their states before that.
+    """
+
+    def __init__(self, before: tuple[Any, ...]) -> None:
+        self._before, self._seeded = before, digests(states())
+
+    def drawn_from(self) -> dict[str, str]:
+        """The generators that were drawn from, and what states they had before they were seeded."""
+        now, before = digests(states()), digests(self._before)
+        return {
+            name: before[name]
+            for name, state in self._seeded.items()
+            if now.get(name) != state and name in before
+        }
+
+
 @contextmanager
-def kept() -> Iterator[None]:
-    """Leave the generators as they were before the block."""
+def kept() -> Iterator[tuple[Any, ...]]:
+    """Leave the generators as they were before the block; gives their states."""
     before = states()
     try:
-        yield
+        yield before
     finally:
         restore(before)
 

@@ -45,6 +45,7 @@ class Forwards:
         # of the thread that looks: replicas may run in several
         self._stack: ContextVar[tuple[tuple[nn.Module, Any], ...]] = ContextVar("running", default=())
         self._said: set[str] = set()
+        self._told: set[tuple[str, bool]] = set()
 
     def patch(self) -> None:
         """Hook into every call of a module."""
@@ -58,20 +59,25 @@ class Forwards:
         DistributedDataParallel.__init__ = noted
         for kind in {nn.DataParallel, Played}:
             kind.forward = self._entering(kind.forward)
+        for module in (nn.parallel, sys.modules["torch.nn.parallel.parallel_apply"]):
+            module.parallel_apply = self._applying(module.parallel_apply)
         hooks.register_module_forward_pre_hook(self._begin)
         hooks.register_module_forward_hook(self._end, always_call=True)
 
     def _begin(self, module: nn.Module, _inputs: Any) -> None:
-        state, number = None, self._number(module)
+        kept, number = None, self._number(module)
         if isinstance(module, self._kinds):
             self._enter(module)
         elif number is not None and self.pinned:
             state = draws.states()
             learns = _learns(module)
-            draws.seed((number, learns, self._counts[number, learns], self._replica()))
+            count = self._counts[number, learns]
+            draws.seed((number, learns, count, self._replica()))
+            watched = draws.Watched(state) if learns else None
+            kept = state, watched, f"{number} {count}"
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
-        self._stack.set((*self._running, (module, state)))
+        self._stack.set((*self._running, (module, kept)))
 
     def _entering(self, forward: Any) -> Any:
         """DataParallel's forward, noted where it is called by its name, past the hooks."""
@@ -84,12 +90,29 @@ class Forwards:
 
         return noted
 
+    def _applying(self, apply: Any) -> Any:
+        """torch's parallel_apply, noted where a program calls it itself."""
+
+        @functools.wraps(apply)
+        def noted(modules: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(modules) > 1:
+                self._note_wrapped(type(modules[0]).__name__)
+            return apply(modules, *args, **kwargs)
+
+        return noted
+
+    def _note_wrapped(self, module: str) -> None:
+        trains = torch.is_grad_enabled()
+        if (module, trains) not in self._told:
+            self._told.add((module, trains))
+            self.journal.add("wrapped", module=module, trains=trains)
+
     def _enter(self, wrapper: Any) -> None:
         inner = wrapper.module
         if any(isinstance(one, self._kinds) and one.module is inner for one, _ in self._running):
             return  # a wrapper in a wrapper
+        self._note_wrapped(type(inner).__name__)
         if self._number(inner) is None:
-            self.journal.add("wrapped", module=type(inner).__name__)
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1
         if isinstance(wrapper, nn.DataParallel) and not isinstance(wrapper, Played):
@@ -103,9 +126,12 @@ class Forwards:
 
     def _end(self, module: nn.Module, _inputs: Any, _output: Any) -> None:
         while self._running:
-            *outer, (one, state) = self._running
+            *outer, (one, kept) = self._running
             self._stack.set(tuple(outer))
-            if state is not None:
+            if kept is not None:
+                state, watched, what = kept
+                if watched is not None and (drawn := watched.drawn_from()):
+                    self.journal.add("stream", what=what, of=type(one).__name__, states=drawn)
                 draws.restore(state)
             if one is module:
                 break
@@ -113,6 +139,10 @@ class Forwards:
     @property
     def _running(self) -> tuple[tuple[nn.Module, Any], ...]:
         return self._stack.get()
+
+    def runs_wrapped(self) -> bool:
+        """Whether a wrapped model runs."""
+        return any(isinstance(one, self._kinds) for one, _ in self._running)
 
     def _replica(self) -> int:
         return reference.running.get() or self.rank()

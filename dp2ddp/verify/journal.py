@@ -34,6 +34,14 @@ class Journal:
             self._file.write(line)
             self._file.flush()
 
+    def add_anywhere(self, rank: int, event: str, **values: Any) -> None:
+        """Write an event down that a loader's worker of ``rank`` may see, too."""
+        if os.getpid() == self._process:
+            self.add(event, **values)
+            return
+        with open(self.folder / f"{rank}.workers", "a") as file:
+            file.write(json.dumps({"event": event, **values}, default=str) + "\n")
+
     def open(self, rank: int) -> None:
         """Begin to write, as ``rank``."""
         if self._file is None and self.on:

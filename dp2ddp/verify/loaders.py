@@ -19,11 +19,16 @@ from dp2ddp.verify import draws
 from dp2ddp.verify.doubles import widened
 from dp2ddp.verify.journal import Journal
 
+WATCHED = 4
+"""Of how many batches of a pass it is noted what their samples draw from."""
+
 
 class Keyed(list):
     """The indices of a batch whose samples draw random numbers by the data set's pass and their own index."""
 
     key: Any = None
+    watched: bool = False
+    """Whether it is to be noted which generators the samples draw from."""
 
 
 @dataclass
@@ -51,6 +56,7 @@ class Loaders:
         steps: tells how many optimizer steps were made.
         limit: of optimizer steps in all; a training pass ends after half of them.
         wide: whether float32 data become float64.
+        rank: tells this process's rank, or that whose worker it is.
     """
 
     def __init__(
@@ -61,6 +67,7 @@ class Loaders:
         steps: Callable[[], int],
         limit: int | None,
         wide: bool = False,
+        rank: Callable[[], int] = lambda: 0,
     ) -> None:
         self.journal = journal
         self.plan = plan
@@ -68,9 +75,12 @@ class Loaders:
         self.steps = steps
         self.limit = limit
         self.wide = wide
+        self.rank = rank
         self.was_cut = False
         self.evaluated = False
         """Whether an evaluation has drawn since the last training batch."""
+        self.on_batch: Callable[[], object] = lambda: None
+        """Called before a batch is handed out."""
         self._passes: list[Pass] = []
         self._ordinals: Counter[tuple[str, int | None]] = Counter()
 
@@ -103,7 +113,7 @@ class Loaders:
 
         kind._next_index, kind.__next__, kind._reset = noted_index, noted_batch, noted_reset
         if self.keyed:
-            _key_samples()
+            _key_samples(self._note_draws)
 
     def note_backward(self) -> None:
         """Hear of a backward pass: the loaders whose batches are in use train."""
@@ -113,6 +123,18 @@ class Loaders:
                 one.trains = True
                 self.journal.add("training", number=one.number)
             one.in_use = False
+
+    def handed(self) -> int:
+        """How many batches were handed out so far."""
+        return sum(one.handed for one in self._passes)
+
+    def rows(self) -> int:
+        """How many samples the last training batch had; 0 where that is not known."""
+        last = self._passes[-1] if self._passes else None
+        drawn = (
+            last.drawn[last.handed - 1] if last is not None and 0 < last.handed <= len(last.drawn) else None
+        )
+        return len(drawn or ())
 
     def _pass_of(self, iterator: Any) -> Pass:
         if getattr(iterator, "verify_pass", None) is None:
@@ -150,7 +172,13 @@ class Loaders:
             return index
         keyed = Keyed(drawn if planned is not None else index)
         keyed.key = (current.data, current.ordinal)
+        keyed.watched = len(current.drawn) <= WATCHED
         return keyed if self.keyed else list(keyed)
+
+    def _note_draws(self, index: Keyed, states: dict[str, str]) -> None:
+        (name, length), ordinal = index.key
+        what = f"{name} {length} {ordinal}"
+        self.journal.add_anywhere(self.rank(), "stream", what=what, of="samples", states=states)
 
     def _planned(self, current: Pass) -> list[int] | None:
         if self.plan is None:
@@ -161,6 +189,7 @@ class Loaders:
         return [tuple(one) if isinstance(one, list) else one for one in batches[len(current.drawn)]]
 
     def _hand(self, current: Pass) -> None:
+        self.on_batch()
         current.in_use = torch.is_grad_enabled()
         if not current.trains and (current.handed or not current.in_use):
             self.evaluated = True
@@ -199,19 +228,28 @@ def _stands_in(iterator: Any) -> bool:
     return cut.rank * -(-total // cut.world) >= total
 
 
-def _key_samples() -> None:
-    """Have samples draw their random numbers by their keys, and leave the generators alone."""
+def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
+    """Have samples draw their random numbers by their keys, and leave the generators alone.
+
+    Args:
+        note: is told, of a batch that is watched, which generators its samples would have drawn from in what states.
+    """
     fetched = fetch._MapDatasetFetcher.fetch
 
     def by_key(fetcher: Any, index: Any) -> Any:
         if not isinstance(index, Keyed):
             return fetched(fetcher, index)
         dataset, samples = fetcher.dataset, []
-        with draws.kept():
+        states: dict[str, str] = {}
+        with draws.kept() as before:
             for one in index:
                 draws.seed((index.key, one))
+                watched = draws.Watched(before) if index.watched else None
                 at_once = getattr(dataset, "__getitems__", None)
                 samples.append(at_once([one])[0] if at_once else dataset[one])
+                states |= watched.drawn_from() if watched else {}
+        if states:
+            note(index, states)
         return fetcher.collate_fn(samples)
 
     fetch._MapDatasetFetcher.fetch = by_key

@@ -13,6 +13,8 @@ from typing import Any
 import torch
 
 Digest = list[float] | None
+LOOP = "the loop"
+"""Of streams: what draws outside of models and data sets."""
 
 
 @dataclass
@@ -44,6 +46,11 @@ class Pass:
         own = self.own[place]
         return len(own) if isinstance(own, list) else own
 
+    def dealt(self, place: int) -> list[Any] | None:
+        """A batch's samples as the script's own sampler dealt them, where they have numbers."""
+        own = self.own[place]
+        return own if isinstance(own, list) else self.drawn[place]
+
 
 @dataclass
 class Optimizer:
@@ -56,7 +63,6 @@ class Optimizer:
     bare: list[str]
     """The parameters outside of every wrapper."""
     dtype: str
-    options: dict[str, Any]
     digests: list[Digest]
 
 
@@ -75,6 +81,10 @@ class Step:
     digests: list[Digest]
     buffers: dict[str, Digest]
     gathers: bool
+    options: list[dict[str, Any]] = field(default_factory=list)
+    """Of each group of parameters: what it is trained with, and under ``params`` how many there are."""
+    frozen: list[int] = field(default_factory=list)
+    """The places of parameters that are not trained."""
 
 
 @dataclass
@@ -86,6 +96,18 @@ class Save:
     keys: list[str]
     values: dict[str, Any]
     """What stands in it, by its path: numbers and words, tensors as their digests."""
+
+
+@dataclass(frozen=True)
+class Stream:
+    """What drew random numbers, and where the generators would have been that it drew from, by their names."""
+
+    what: str
+    """A pass, or the number of a wrapped model and that of its forward: of the same name on other ranks."""
+    of: str
+    """"samples", the class of the model, or ``LOOP``."""
+    step: int
+    states: dict[str, str]
 
 
 @dataclass
@@ -107,6 +129,10 @@ class Notes:
     """Modules that trained past their wrapper: after which step, which, at what line."""
     wrapped: list[str] = field(default_factory=list)
     """The classes of the modules that a wrapper called."""
+    trained_wrapped: bool = False
+    """Whether one of them was called with gradients."""
+    streams: list[Stream] = field(default_factory=list)
+    """What random numbers were drawn from."""
     collective: str = ""
     """The last one, and where it was called."""
     error: dict[str, Any] | None = None
@@ -135,7 +161,11 @@ def read(folder: Path) -> list[Notes]:
 def _read(journal: Path) -> Notes:
     notes = Notes(int(journal.stem))
     reader = _Reader(notes)
-    for line in journal.read_text().splitlines():
+    lines = journal.read_text().splitlines()
+    workers = journal.with_suffix(".workers")
+    if workers.exists():
+        lines += workers.read_text().splitlines()
+    for line in lines:
         try:
             event = json.loads(line)
         except ValueError:  # cut off: the process was killed
@@ -225,8 +255,13 @@ class _Reader:
     def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
         self.notes.saves.append(Save(self._now, path or "", keys, values))
 
-    def wrapped(self, module: str) -> None:
-        self.notes.wrapped.append(module)
+    def wrapped(self, module: str, trains: bool) -> None:
+        if module not in self.notes.wrapped:
+            self.notes.wrapped.append(module)
+        self.notes.trained_wrapped |= trains
+
+    def stream(self, **values: Any) -> None:
+        self.notes.streams.append(Stream(step=self._now, **values))
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))

@@ -9,6 +9,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
+    noise      folder of a converted run, whose noise for the samples is to be drawn (see ``noise``)
     plan       file with the training batches to draw instead of the sampler's
     steps      end after so many optimizer steps; loops over training data end after half of them
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
@@ -16,6 +17,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
+    module     the script's dotted name, if it is started by that
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
 """
 
@@ -36,11 +38,12 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, doubles, draws, reference, synthetic
+from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.loaders import Loaders
+from dp2ddp.verify.notes import LOOP
 from dp2ddp.verify.outputs import Outputs
 
 VARIABLE = "DP2DDP_RECORD"
@@ -51,6 +54,7 @@ _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
     "gather_object reduce reduce_scatter scatter scatter_object_list all_to_all _broadcast_coalesced"
 ).split()
+_IMPLEMENTATION = ("foreach", "fused", "capturable", "differentiable")
 _ADAPTIVE = ("Adam", "Adagrad", "Adadelta", "RMSprop", "Rprop", "Lion", "LAMB", "Lamb")
 
 
@@ -71,17 +75,26 @@ class Recorder:
         plan = json.loads(Path(settings["plan"]).read_text()) if settings.get("plan") else None
         align = bool(settings.get("align"))
         self.loaders = Loaders(
-            self.journal, plan, align, lambda: self.steps, self.limit, bool(settings.get("float64"))
+            self.journal,
+            plan,
+            align,
+            lambda: self.steps,
+            self.limit,
+            bool(settings.get("float64")),
+            current_rank,
         )
         self.forwards = Forwards(self.journal, align, current_rank)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer] = []
+        self.noted: noise.Noted | None = None
 
     def patch(self) -> None:
         """Put the notes into torch, and make the changes that the settings ask for."""
         settings = self.settings
+        if settings.get("steps"):  # a script may draw its seed: the same one in the original and on rank 0
+            draws.begin(1000 * (settings.get("seeds") or 0) + _started_as())
         if settings.get("seeds") is not None:
             draws.shift_seeds(settings["seeds"])
         if settings.get("float64"):
@@ -97,8 +110,21 @@ class Recorder:
         self.loaders.patch()
         self.forwards.patch()
         self.outputs.patch()
+        self._align_noise()
         register_optimizer_step_pre_hook(self._before_step)
         register_optimizer_step_post_hook(self._after_step)
+
+    def _align_noise(self) -> None:
+        of_loops = self.loaders.handed, self.forwards.runs_wrapped
+        if self.settings.get("noise"):
+            noise.Given(noise.joined(Path(self.settings["noise"])), *of_loops).patch()
+        elif self.settings.get("align") and not self.settings.get("plan"):
+            self.noted = noise.Noted(self._note_alike, self.loaders.rows, *of_loops)
+            self.loaders.on_batch = self.noted.patch
+
+    def _note_alike(self, name: str, value: torch.Tensor, handed: int) -> None:
+        shown = f"{value.shape} {digest(value.double())}"
+        self.journal.add("stream", what=f"{name} after {handed} batches", of=LOOP, states={"torch": shown})
 
     # Backward passes
 
@@ -176,7 +202,6 @@ class Recorder:
                 if id(p) not in wrapped and p.grad is not None
             ],
             dtype=str(parameters[0].dtype) if parameters else "",
-            options={n: v for n, v in optimizer.defaults.items() if isinstance(v, (int, float, str, bool))},
             digests=[digest(parameter) for parameter in parameters],
         )
 
@@ -192,6 +217,8 @@ class Recorder:
             digests=[digest(parameter) for parameter in parameters],
             buffers={name: digest(buffer) for name, buffer in buffers.items()},
             gathers=self.forwards.gathers,
+            options=[_options(group) for group in optimizer.param_groups],
+            frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
         )
         keep = self.settings.get("parameters")
         if keep:
@@ -222,12 +249,24 @@ class Recorder:
         self.journal.on = False
         torch.save({"parameters": self.parameters, "last": last if self.limit else []}, partial)
         partial.replace(self.out / f"{rank}.pt")
+        if self.noted is not None:
+            self.noted.write(self.out, rank)
         self.journal.on = True
         self.journal.add("done", steps=self.steps)
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
+
+
+def _options(group: dict[str, Any]) -> dict[str, Any]:
+    """What a group of parameters is trained with, and how many there are; not how that is computed."""
+    told = {
+        name: list(value) if isinstance(value, tuple) else value
+        for name, value in group.items()
+        if name not in _IMPLEMENTATION and isinstance(value, (int, float, str, bool, tuple))
+    }
+    return {**told, "params": len(group["params"])}
 
 
 def _looks(loss: torch.Tensor) -> dict[str, Any]:
@@ -278,6 +317,17 @@ def _moved(path: str, root: str, work: str) -> str:
     return work + path.removeprefix(root) if within else path
 
 
+def _start(script: str, module: str | None) -> None:
+    """Run a script, by its dotted name if it has to be."""
+    if not module:
+        runpy.run_path(script, run_name="__main__")
+        return
+    path = Path(script).resolve()
+    above = module.count(".") + (path.name == "__main__.py")
+    sys.path[0] = str(path.parents[above])
+    runpy.run_module(module, run_name="__main__", alter_sys=True)
+
+
 def main() -> None:
     """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
     script = sys.argv[1]
@@ -299,7 +349,7 @@ def main() -> None:
         return
     process = os.getpid()
     try:
-        runpy.run_path(script, run_name="__main__")
+        _start(script, settings.get("module"))
     except Done:
         pass
     except BaseException as error:

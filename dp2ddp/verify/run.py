@@ -22,13 +22,18 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, notes
+from dp2ddp.verify import compare, contents, noise, notes
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.report import where
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
 
 SEEDS = 3
+_AS_IS = (
+    "nothing is aligned, so the programs draw other samples or random numbers, and their parameters cannot be the "
+    "same; what was compared agrees. Without --as-is the parameters are compared, too"
+)
 _WAITED = (
     "needs every rank",
     "still needs it",
@@ -39,6 +44,14 @@ _WAITED = (
 )
 """What a process says that waited for another one."""
 _NOT_THEIRS = re.compile(r'File "(?:<frozen |.*/(?:torch|dp2ddp/verify)/)')
+_NOT_THERE = (
+    "FileNotFoundError",
+    "NotADirectoryError",
+    "URLError",
+    "HTTPError",
+    "ConnectionError",
+    "OSError",
+)
 _APART = "the ranks train different models"  # as the runtime says
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
@@ -54,6 +67,9 @@ class Request:
         start: the folder in it that they are started in.
         overlay: contents that files of the converted program's copy get.
         mended: those that files of the original's copy get, which does not run as it is.
+        originals: those that they get where the folder has the converted program.
+        added: files that both copies get: what an installer would write.
+        modules: the dotted names of the scripts, where they are started by these.
         processes: how many, and how many replicas.
         steps: optimizer steps.
         device: "cpu" or "cuda".
@@ -63,6 +79,7 @@ class Request:
         synthetic: put small data sets in the place of torchvision's.
         prepare: a Python file that runs before the scripts.
         patience: seconds of silence after which a run is taken to hang.
+        wraps: where the original wraps its model, as far as it is known.
     """
 
     before: Path
@@ -71,6 +88,9 @@ class Request:
     start: Path = Path()
     overlay: Mapping[Path, bytes] = field(default_factory=dict)
     mended: Mapping[Path, bytes] = field(default_factory=dict)
+    originals: Mapping[Path, bytes] = field(default_factory=dict)
+    added: Mapping[Path, bytes] = field(default_factory=dict)
+    modules: tuple[str, str] = ("", "")
     processes: int = 2
     steps: int = 20
     device: str = "cpu"
@@ -80,6 +100,7 @@ class Request:
     synthetic: bool = False
     prepare: Path | None = None
     patience: float = 120.0
+    wraps: tuple[str, ...] = ()
 
 
 @dataclass
@@ -91,6 +112,8 @@ class Run:
     errors: str
     last_lines: dict[int, str]
     """What each rank said last on standard error."""
+    folder: Path = Path()
+    """Where the ranks wrote down what they did."""
 
     @property
     def failed(self) -> bool:
@@ -141,16 +164,24 @@ class Bench:
 
     def run_after(self, seeds: int | None = None) -> Run:
         """The converted program, on as many processes as are wanted."""
-        what = f"the converted program on {self.request.processes} processes"
-        return self._run(self.request.after, what, self.request.processes, self.request.overlay, seeds=seeds)
+        request = self.request
+        what = f"the converted program on {request.processes} processes"
+        more = {"seeds": seeds, "module": request.modules[1]}
+        return self._run(request.after, what, request.processes, request.overlay, **more)
 
-    def run_before(self, plan: Path | None = None, seeds: int | None = None) -> Run:
-        """The original, on as many replicas."""
+    def run_before(
+        self, plan: Path | None = None, seeds: int | None = None, noise: Path | None = None
+    ) -> Run:
+        """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``."""
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
             settings["plan"] = str(plan)
+        if noise is not None:
+            settings["noise"] = str(noise)
+        settings |= {"seeds": seeds, "module": self.request.modules[0]}
         what = f"the original on {self.request.processes} replicas"
-        return self._run(self.request.before, what, 1, self.request.mended, seeds=seeds, **settings)
+        overlay = {**self.request.originals, **self.request.mended}
+        return self._run(self.request.before, what, 1, overlay, **settings)
 
     def _run(
         self, script: Path, what: str, processes: int, overlay: Mapping[Path, bytes], **more: Any
@@ -161,6 +192,8 @@ class Bench:
         place = self.folder / f"run{self.count}"
         work = place / (request.root.name or "root")
         mirror(request.root, work, overlay)
+        for path, text in request.added.items():
+            (work / path.relative_to(request.root)).write_bytes(text)
         link_neighbours(request.root, place)
         start = work / request.start
         settings = {
@@ -174,7 +207,8 @@ class Bench:
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }
-        hidden = {} if request.device == "cuda" else {"CUDA_VISIBLE_DEVICES": ""}
+        shown = request.device == "cuda" or not torch.cuda.is_available()  # else there is nothing to hide
+        hidden = {} if shown else {"CUDA_VISIBLE_DEVICES": ""}
         if self.is_real:
             hidden["CUDA_VISIBLE_DEVICES"] = ",".join(map(str, range(request.processes)))
         base = environment(**variable(settings), **hidden)
@@ -207,7 +241,7 @@ class Bench:
             return text.replace(f"{start}{os.sep}", "").replace(f"{place}{os.sep}", "")
 
         ended.traces = {rank: local(text) for rank, text in ended.traces.items()}
-        return Run(ranks, ended, local(shown), last_lines)
+        return Run(ranks, ended, local(shown), last_lines, out)
 
     def _device(self) -> str:
         return "cpu" if self.request.device == "cpu" else "cuda:0"
@@ -236,7 +270,8 @@ def _end_of(run: Run, notes: Notes) -> str:
     """How a rank has ended, in words."""
     error = notes.error
     if not _exits(notes):
-        return f"{error['kind']}: {error['text']}"
+        first = error["text"].strip().partition("\n")[0]
+        return f"{error['kind']}: {first.rstrip(':')}"
     said = run.last_lines.get(notes.rank, "")
     code = f"exit code {error['code']}"
     return error["text"] if not isinstance(error["code"], int) else f"{said} ({code})" if said else code
@@ -261,13 +296,18 @@ def _aligned(bench: Bench) -> Result:
         return Result(Verdict.INCONCLUSIVE, reason)
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
-    before = bench.run_before(plan)
+    given = {"noise": after.folder} if noise.joined(after.folder) else {}
+    before = bench.run_before(plan, **given)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
-    reason = _why_not(before)
+    reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
         return result
     result.aligned = _what_was_aligned(bench)
+    if given:
+        result.aligned.append(
+            "noise that the loop draws for the samples: the original was given what the converted program drew"
+        )
     first, ranks = before.ranks[0], after.ranks
     if after.failed:
         found = [_failure(after)]
@@ -282,6 +322,9 @@ def _aligned(bench: Bench) -> Result:
         result.verdict, result.errors = Verdict.DIFFERS, said_by(after)
         return result
     result.steps = min([len(first.steps), *(len(one.steps) for one in ranks)])
+    if reason := _no_reference(first, ranks, request):
+        result.verdict, result.reason = Verdict.INCONCLUSIVE, reason
+        return result
     written = contents.found(first, ranks, tolerance)
     result.differences = compare.differences(first, ranks, tolerance, written)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
@@ -300,7 +343,7 @@ def _may_be_rounding(first: Difference, request: Request) -> bool:
     )
 
 
-def _why_not(before: Run) -> str:
+def _why_not(before: Run, request: Request) -> str:
     """Why there is nothing to compare with."""
     if before.ended.stopped:
         return f"the original hangs: {before.ended.stopped}"
@@ -308,9 +351,40 @@ def _why_not(before: Run) -> str:
         first = next((one for one in before.ranks if one.error), None)
         return (
             f"the original ends: {_end_of(before, first) if first else f'exit code {before.ended.codes[0]}'}"
+            f"{_advice(before, first, request)}"
         )
     if not before.ranks or not before.ranks[0].steps:
         return "the original makes no optimizer step: nothing to compare"
+    return ""
+
+
+def _advice(before: Run, ended: Notes | None, request: Request) -> str:
+    """What to add to the command, as an original's end shows it."""
+    if ended is None:
+        return ""
+    trace, kind = ended.error["trace"], ended.error["kind"]
+    if kind == "SystemExit" and ended.error["code"] == 2:
+        return "; what the program is given stands after --: dp2ddp verify … -- ARGUMENTS"
+    if re.search(r'File ".*/torchvision/datasets/', trace) and not request.synthetic:
+        return (
+            "; its data are not there: add --synthetic, which puts small ones in the place of torchvision's"
+        )
+    if kind in _NOT_THERE and not request.prepare:
+        return "; what it reads is not there: --prepare FILE runs a file of yours first, which replaces it"
+    return ""
+
+
+def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> str:
+    """Why two runs say nothing of DataParallel on so many devices, although both have trained."""
+    if not before.trained_wrapped:
+        where = f" ({', '.join(request.wraps)})" if request.wraps else ""
+        what = "in training, only elsewhere" if before.wrapped else "in training"
+        return (
+            f"the original has not used nn.DataParallel{where} {what}: an option or a condition chose one device; "
+            "give it the options for several devices after --"
+        )
+    if len(after) < request.processes:
+        return f"the converted program trained on {len(after)} of {request.processes} processes: its options chose"
     return ""
 
 
@@ -365,6 +439,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
+        "Python's and numpy's generators, before the programs seed them: alike in the original and on rank 0",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]
@@ -418,13 +493,9 @@ def _remarks(
     before: Notes, after: Sequence[Notes], made: int, request: Request, written: Sequence[contents.Found]
 ) -> list[str]:
     found = []
-    if not before.wrapped:
-        found.append(
-            "the original has called no nn.DataParallel: its arguments, or a condition, chose one device, and what it "
-            "was compared with is a program for one"
-        )
     if made < request.steps:
         found.append(f"the programs end after {made} steps by themselves")
+    found += _unnumbered(before)
     if len(before.training) < 2:
         found.append("one loop over the training data was seen: whether epochs are shuffled anew was not")
     if not any(evaluated for _, _, evaluated in before.lines):
@@ -444,6 +515,22 @@ def _remarks(
             "learning rates for each step, their gradients strictly; --float64 holds both"
         )
     return found
+
+
+def _unnumbered(before: Notes) -> list[str]:
+    """That the sizes of some batches are not known."""
+    names = {
+        one.data[0] for one in before.training for p in range(one.handed) if one.drawn[p : p + 1] == [None]
+    }
+    names |= {
+        one.data[0] for one in before.training if one.drawn and one.drawn[0] and one.drawn[0][0] is None
+    }
+    if not before.training:
+        return ["no DataLoader trained: the sizes of the batches were not compared by themselves"]
+    return [
+        f"{name} does not number its samples: the sizes of its batches were not compared"
+        for name in sorted(names)
+    ]
 
 
 def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
@@ -471,16 +558,25 @@ def norm_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float
 
 
 def _as_is(bench: Bench) -> Result:
-    """Compare loss curves over several seeds: does the converted one lie where the original's lie?"""
+    """Compare what does not hang on the samples and random numbers that are drawn, and loss curves over several seeds.
+
+    Only where both draw alike by themselves can their parameters be the same: then all is compared, and may match.
+    """
+    request = bench.request
+    tolerance = Tolerance.of(request.float64)
     befores, afters = [], []
+    strict: list[Difference] = []
+    loose: list[Difference] = []
     for seeds in range(SEEDS):
         before = bench.run_before(seeds=seeds)
-        reason = _why_not(before)
+        reason = _why_not(before, request)
         if reason:
             return Result(Verdict.INCONCLUSIVE, reason, errors=before.errors)
         befores.append(before.ranks[0])
         after = bench.run_after(seeds=seeds)
         if reason := _cannot_be_run(after):
+            return Result(Verdict.INCONCLUSIVE, reason)
+        if not after.failed and (reason := _no_reference(before.ranks[0], after.ranks, request)):
             return Result(Verdict.INCONCLUSIVE, reason)
         if after.failed:
             return Result(
@@ -491,17 +587,48 @@ def _as_is(bench: Bench) -> Result:
                 errors=said_by(after),
             )
         afters.append(after.ranks)
+        written = contents.found(before.ranks[0], after.ranks, tolerance)
+        strict += compare.differences(before.ranks[0], after.ranks, tolerance, written)
+        loose = loose or compare.law(before.ranks[0], after.ranks, tolerance)
     result = Result(Verdict.MATCH, before=befores, after=afters)
     result.aligned = [f"nothing: {SEEDS} seeds of each program, with their own samples and random numbers"]
     curves = [[value for step in one.steps for value in step.losses if value is not None] for one in befores]
     theirs = [own_curve(ranks) for ranks in afters]
     result.steps = min(map(len, [*curves, *theirs]))
-    if result.steps < 4:
-        result.verdict, result.reason = Verdict.INCONCLUSIVE, "fewer than four losses were seen"
-        return result
-    result.differences, result.compared = spread(curves, theirs)
-    result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
+    outside, result.compared = spread(curves, theirs)
+    result.compared += _compared_as_is(befores)
+    result.notes = _unnumbered(befores[0])
+    by_seed = {
+        it.what for other in befores[1:] for it in compare.law(befores[0], [other], tolerance)
+    }  # the original's own runs differ in it
+    result.differences = strict and [it for it in loose if it.what not in by_seed - {"start"}] + outside
+    if result.differences:
+        result.verdict = Verdict.DIFFERS
+    elif strict:
+        result.verdict, result.reason = Verdict.INCONCLUSIVE, _AS_IS
+        result.notes.append(
+            f"what differs first, as other samples or random numbers make it: {where(strict[0])}: {strict[0].detail}"
+        )
     return result
+
+
+def _compared_as_is(befores: Sequence[Notes]) -> list[tuple[str, str]]:
+    """What is the same whatever is drawn."""
+    first = befores[0]
+    sizes = sorted({size for one in first.training for p in range(one.handed) if (size := one.own_size(p))})
+    rates = sorted({rate for step in first.steps for rate in step.rates}, reverse=True)
+    return [
+        (
+            "global batches",
+            ", ".join(map(str, sizes[:6])) + " samples" if sizes else "their samples have no numbers",
+        ),
+        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])),
+        (
+            "also",
+            "parameters before the first step, options of the optimizers, numbers of steps and losses, "
+            "lengths and reshuffling of epochs, keys and times of checkpoints, files",
+        ),
+    ]
 
 
 def own_curve(ranks: Sequence[Notes]) -> list[float]:

@@ -174,15 +174,15 @@ class _Module:
 
 
 def tier(folder: Path, files: Iterable[Path]) -> str:
-    """How the converted models train: "sharded", "whole batch" or both, by the classes that the changed files name."""
+    """How the converted models train: "sharded", "whole batch" or both, by the wraps in the changed files."""
     named = set()
     for path in files:
         module = _Module(ast.parse((folder / path).read_bytes()))
-        named |= {
-            node.attr
-            for node in ast.walk(module.tree)
-            if isinstance(node, ast.Attribute) and ast.unparse(node.value) in module.aliases
-        }
+        for node in ast.walk(module.tree):
+            bases = node.bases if isinstance(node, ast.ClassDef) else []
+            used = [base for base in bases if isinstance(base, ast.Attribute)]
+            named |= {base.attr for base in used if ast.unparse(base.value) in module.aliases}
+            named.add(module._called(node))
     forms = {
         "sharded": {"DistributedDataParallel"},
         "whole batch": {"DataParallel", "adapted", "parallel"},

@@ -86,7 +86,7 @@ logging.warning("logged")
 warnings.warn("warned")
 """,
     )
-    result = run([*TORCHRUN, script], tmp_path, processes=None)
+    result = run([*TORCHRUN, script], tmp_path, processes=None, DP2DDP_OUTPUT="")
     assert sorted(result.out.split()) == ["after", "after", "before"]
     assert result.err.count("WARNING:root:logged") == result.err.count("UserWarning: warned") == 2
     assert result.code == 0 and not result.left, result.err

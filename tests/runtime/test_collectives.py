@@ -112,7 +112,7 @@ def test_two_machines_rank_0_then_each_machines_first_then_all(lab, tmp_path):
             assert text == ("disk full" if rank in (failing, *told) else "none"), text
         """,
     )
-    lab.run(script, processes=4, recorded=False, timeout=60).ok()
+    lab.run(script, launcher="warm torchrun", processes=4, recorded=False, timeout=60).ok()
 
 
 def test_an_exception_that_nobody_handles_ends_all_ranks(tmp_path):

@@ -73,7 +73,7 @@ def test_a_rank_may_end_long_before_the_others(tmp_path):
 
 
 def test_a_batch_that_cannot_be_divided_ends_the_job_before_training(tmp_path):
-    write(tmp_path, "ddp.init()\nddp.local_batch_size(6 - 1)\nprint('trains')")
+    write(tmp_path, "ddp.init()\nddp.local_batch_size(6 - 1, weighed=None)\nprint('trains')")
     result = run(["train.py"], tmp_path)
     assert (result.code, result.out, result.left) == (2, "", [])
     message, agent = result.err.splitlines()

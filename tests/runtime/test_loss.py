@@ -1,5 +1,6 @@
 """Losses of the whole batch: the same steps and numbers as one process, in float64."""
 
+import numpy as np
 import pytest
 import torch
 from jobs import write
@@ -10,6 +11,7 @@ from dp2ddp.runtime import graph
 
 TRAINING = """
 import copy, warnings
+import numpy as np
 from torch import nn
 from torch.nn import functional as F
 from dp2ddp.runtime import graph, parts
@@ -159,6 +161,18 @@ compare("all ignored on rank 0", one, many, [2 * world, 2 * world + 1, 3 * world
 # without a graph; two batches in one loss; a penalty before
 with torch.no_grad():
     x, y = own(*draw(2 * world + 1, "classes", 0))
+    right = (model.module(x).argmax(1) == y).double()
+    every = ddp.whole_batch(right)
+    for kind in (float, np.float64, np.float32, np.array, lambda value: np.asarray(value, dtype="float32")):
+        found = ddp.batch_loss(kind(right.mean().item()))
+        assert type(found) is type(kind(1.0)) and getattr(found, "dtype", 0) == getattr(kind(1.0), "dtype", 0)
+        assert abs(found - every.mean().item()) < (1e-7 if "32" in str(getattr(found, "dtype", "")) else 1e-15)
+    counted = int(right.sum())
+    for kind in (int, np.int64):
+        found = ddp.batch_loss(kind(counted), reduction="sum")
+        assert type(found) is kind and found == every.sum()
+    weight = torch.tensor(float(rank + 1))
+    assert abs(ddp.batch_loss(float(rank), weight) - sum(i * (i + 1) for i in range(world)) * 2 / world / (world + 1)) < 1e-15
     whole = draw(2 * world + 1, "classes", 0)
     value = ddp.batch_loss(plain(model.module(x), y))
     assert not value.requires_grad and abs(value - plain(model.module(whole[0]), whole[1])) < 1e-14
@@ -172,7 +186,7 @@ for wrong in (
     lambda: ddp.batch_loss(plain(out, y) + plain(out2, y2)),
     lambda: ddp.batch_loss(plain(out, y) + sum(p.sum() for p in model.parameters()), reduction="sum"),
     lambda: ddp.batch_loss(out),
-    lambda: ddp.batch_loss(1.0),
+    lambda: ddp.batch_loss("1.0"),
     lambda: ddp.batch_loss(plain(out, y), reduction="none"),
     lambda: ddp.batch_loss(plain(out, y), 3.0, "sum"),
 ):
@@ -182,7 +196,7 @@ for wrong in (
     except (RuntimeError, ValueError, TypeError) as error:
         errors.append(str(error))
 assert ["several batches" in errors[0], "does not come through the wrapped model" in errors[1]] == [True, True], errors
-assert "shape" in errors[2] and "not float" in errors[3] and "'none'" in errors[4] and "'sum'" in errors[5], errors
+assert "shape" in errors[2] and "not str" in errors[3] and "'none'" in errors[4] and "'sum'" in errors[5], errors
 ddp.print("done")
 """
 
@@ -243,11 +257,47 @@ whole = draw(2 * world, "classes", 0)
 assert torch.equal(batch[0], whole[0]) and torch.equal(batch[1], whole[1].bool()) and batch[2].shape == (len(batch[0]), 0)
 assert torch.equal(batch[3], whole[0].half()) and torch.equal(batch[4], torch.complex(whole[0], -whole[0]))
 assert ddp.whole_batch([]) == []
+
+# lists with an entry for each sample, whose sizes differ or not, with their graph; arrays; what is of no sample
+def samples(n):
+    generator = torch.Generator().manual_seed(n)
+    sizes = torch.randint(1, 5, (n,), generator=generator).tolist()
+    boxes = [torch.randn(size, 4, generator=generator) for size in sizes]
+    return boxes, [{"boxes": box, "label": torch.tensor(i), "name": str(i)} for i, box in enumerate(boxes)], sizes
+def equal(one, other):
+    if isinstance(one, torch.Tensor):
+        return type(other) is torch.Tensor and one.dtype == other.dtype and torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return one.dtype == other.dtype and np.array_equal(one, other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(equal(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(equal, one, other))
+    return type(one) is type(other) and one == other
+for n in (2 * world, 2 * world + 1, world + 1, 3 * world + 1, 2):
+    x, y = draw(n, "classes", 0)
+    part, _ = own(x, y)
+    step = -(-n // world)
+    mine = slice(rank * step, (rank + 1) * step) if rank * step < n else slice(0, step)
+    boxes, dicts, sizes = samples(n)
+    names = np.array([f"sample {i}" for i in range(n)])
+    def given(rows):
+        return (x[rows], tuple(boxes[rows]), {"all": dicts[rows], "n": 7}, sizes[rows], x[rows].numpy(), names[rows], (3, "a"), None)
+    assert equal(ddp.whole_batch(given(mine)), given(slice(None))), n
+    leaves = [box.clone().requires_grad_() for box in boxes[mine]]
+    total = sum(box.pow(2).sum() for box in ddp.whole_batch([box * 3 for box in leaves]))
+    total.backward()
+    for box in leaves if rank * step < n else ():
+        torch.testing.assert_close(box.grad, 18 * box.detach() * world, rtol=1e-13, atol=0)
+    # several tensors with as many rows as the part has samples are no such list, also where they are as many
+    several = ddp.whole_batch([x[mine]] * step)
+    assert len(several) == step and all(torch.equal(it, x) for it in several)
 for value, kind, text in (
     (torch.zeros(2, 3 + rank), ValueError, "rank 1 has [['torch.float64', [4]]]"),
     (torch.zeros(2, dtype=torch.int32 if rank else torch.int64), ValueError, "torch.int32"),
     (torch.tensor(1.0), TypeError, "without dimensions"),
-    ([1.0], TypeError, "not float"),
+    (object(), TypeError, "not object"),
+    (rank + 0.5, ValueError, "rank 1 has 1.5"),
 ):
     try:
         ddp.whole_batch(value)
@@ -340,8 +390,11 @@ def test_a_plain_process_has_the_whole_batch():
         assert result is loss
     rows = {"a": torch.ones(2, 3, requires_grad=True)}
     assert ddp.whole_batch(rows) is rows
+    given = ([rows["a"], torch.zeros(5)], 3, np.ones(2), [4, 5], None)
+    assert ddp.whole_batch(given) is given
+    assert ddp.batch_loss(0.25) == 0.25 and type(ddp.batch_loss(3, reduction="sum")) is int
     with pytest.raises(TypeError):
-        ddp.whole_batch(3)
+        ddp.whole_batch({1, 2})
     with pytest.raises(ValueError, match="reduction"):
         ddp.batch_loss(loss, weight=1, reduction="sum")
 

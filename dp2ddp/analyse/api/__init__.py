@@ -1,0 +1,1 @@
+"""What others' functions do, as tables that are tested."""

@@ -1,0 +1,43 @@
+"""The losses of torch that are a mean over the samples: a table; ``tests/test_operations.py`` runs every row."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class Loss:
+    """A loss, as a function and as a layer: a mean over the samples, or the sum over them, as its reduction says.
+
+    ``by_number``: whether every number counts by itself, in whatever dimensions the samples are. ``tensors``: the
+    parameters that may have a row for each sample, in order.
+    """
+
+    name: str
+    layer: str
+    by_number: bool = False
+    tensors: tuple[str, ...] = ("input", "target")
+
+
+PAIRS = ("input1", "input2", "target")
+LOSSES = (
+    Loss("cross_entropy", "CrossEntropyLoss"),
+    Loss("nll_loss", "NLLLoss"),
+    Loss("mse_loss", "MSELoss", by_number=True),
+    Loss("l1_loss", "L1Loss", by_number=True),
+    Loss("smooth_l1_loss", "SmoothL1Loss", by_number=True),
+    Loss("huber_loss", "HuberLoss", by_number=True),
+    Loss("binary_cross_entropy", "BCELoss", by_number=True),
+    Loss("binary_cross_entropy_with_logits", "BCEWithLogitsLoss", by_number=True),
+    Loss("soft_margin_loss", "SoftMarginLoss", by_number=True),
+    Loss("poisson_nll_loss", "PoissonNLLLoss", by_number=True),
+    Loss("hinge_embedding_loss", "HingeEmbeddingLoss", by_number=True),
+    Loss("kl_div", "KLDivLoss"),
+    Loss("gaussian_nll_loss", "GaussianNLLLoss", tensors=("input", "target", "var")),
+    Loss("multilabel_margin_loss", "MultiLabelMarginLoss"),
+    Loss("multilabel_soft_margin_loss", "MultiLabelSoftMarginLoss"),
+    Loss("multi_margin_loss", "MultiMarginLoss"),
+    Loss("margin_ranking_loss", "MarginRankingLoss", by_number=True, tensors=PAIRS),
+    Loss("cosine_embedding_loss", "CosineEmbeddingLoss", tensors=PAIRS),
+    Loss("triplet_margin_loss", "TripletMarginLoss", tensors=("anchor", "positive", "negative")),
+)

@@ -1,0 +1,57 @@
+"""The training loop draws random numbers for the samples of a batch: noise, masks, timesteps.
+
+All processes draw alike from the global generators, so that weights, splits and decisions agree; each would then give
+its part of the batch the same numbers as the others give theirs. ``ddp.local_random(torch.randn_like)(inputs)`` draws
+from a stream of this process's own, which follows from the same seed.
+
+What the data set, its workers and the wrapped model draw is each process's own without a word. What is drawn once for
+the whole batch (mixup's lambda, a resolution) stays alike in all processes. With ``ddp.DataParallel`` nothing changes:
+every process draws for whole batches.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Tier
+from dp2ddp.plan import Finding, Replace, Severity, finding, runtime_import
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+for epoch in range(2):
+    for inputs, targets in loader:
+        inputs = inputs.cuda()
+        optimizer.zero_grad()
+        outputs = model(inputs + 0.1 * torch.randn_like(inputs))
+        loss = criterion(outputs, targets.cuda())
+        loss.backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for draw in facts.draws:
+        tiers = facts.tiers(draw)
+        if tiers == {Tier.SHARDED}:
+            holes = {"ddp": draw.ddp, "function": draw.function}
+            edits = runtime_import(draw.path, draw.ddp), Replace(
+                draw.function, "{ddp}.local_random({function})", holes
+            )
+            yield finding(
+                draw.at, f"`{draw.what}` is the same in all processes, for different samples", "", edits
+            )
+        elif Tier.SHARDED in tiers:
+            yield finding(
+                draw.at,
+                f"`{draw.what}` is the same in all processes, also where these have different samples",
+                "a program of whole batches runs it, too: let each program have a copy of this function",
+                severity=Severity.WARNING,
+            )

@@ -1,0 +1,175 @@
+"""Random numbers of each rank's own, for its samples; outside of that all ranks draw alike."""
+
+import pickle
+import random
+
+import numpy
+import pytest
+import torch
+from jobs import write
+from torch.utils.data import DataLoader, TensorDataset
+
+from dp2ddp import runtime as ddp
+from dp2ddp.runtime import held
+
+HEAD = """
+import copy, json, random
+import numpy
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+torch.manual_seed(3); random.seed(3); numpy.random.seed(3)
+ddp.init()
+rank = ddp.get_rank()
+
+def shared():
+    return [torch.rand(1).item(), random.random(), numpy.random.rand()]
+
+def gathered(value):
+    found = [None] * ddp.get_world_size()
+    dist.all_gather_object(found, value)
+    return found
+
+def apart(value):
+    found = [set(it) for it in gathered(value)]
+    assert all(found) and len(set.union(*found)) == sum(map(len, found)), found
+
+def alike(value):
+    found = gathered(value)
+    assert all(it == found[0] for it in found), found
+"""
+CASES = {
+    "functions": """
+        noise = torch.empty(50 + rank)
+        for draw in (lambda: ddp.local_random(torch.randn)(4 + rank).tolist(),
+                     lambda: ddp.local_random(numpy.random.rand)(4 + rank).tolist(),
+                     lambda: [ddp.local_random(random.random)() for _ in range(4 + rank)],
+                     lambda: ddp.local_random(noise.normal_)(0, 2).tolist(),
+                     lambda: ddp.local_random(nn.Dropout(0.5))(torch.arange(1.0, 2000.0) + 5000 * rank).tolist()[:0] or [rank]):
+            apart(draw() + draw())
+            alike(shared())
+        failing = ddp.local_random(lambda: torch.rand(1) and torch.rand(1, 2) @ torch.rand(1, 2))
+        try:
+            failing()
+        except RuntimeError:
+            alike(shared())
+    """,
+    "a stream in a stream": """
+        def both():
+            return [torch.rand(1).item(), ddp.local_random(torch.rand)(1).item()]
+        apart(ddp.local_random(both)() + ddp.local_random(torch.rand)(3).tolist())
+        alike(shared())
+    """,
+    "another seed begins other streams": """
+        first = ddp.local_random(torch.rand)(3).tolist()
+        torch.manual_seed(4)
+        apart(first + ddp.local_random(torch.rand)(3).tolist())
+        torch.manual_seed(3)
+        assert ddp.local_random(torch.rand)(3).tolist() == first
+    """,
+    "forwards of parts that differ in size": """
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(1, 1)
+            def forward(self, x):
+                self.seen = torch.rand(len(x)).tolist() + numpy.random.rand(len(x)).tolist() + [random.random()]
+                return self.line(x) * torch.nn.functional.dropout(torch.ones(len(x), 1))
+        model = ddp.DistributedDataParallel(Net())
+        for other in (model, copy.deepcopy(model)):
+            numbers = []
+            for _ in range(3):
+                other(torch.ones(3 + rank, 1)).sum().backward()
+                numbers += other.module.seen
+                alike(shared())
+            apart(numbers)
+        model.eval()
+        with torch.no_grad():  # every rank evaluates the same
+            model(torch.ones(3, 1))
+        alike(model.module.seen)
+        alike(shared())
+    """,
+    "generators that a data set holds": """
+        class Noise:
+            def __init__(self):
+                self.own = [numpy.random.default_rng(5), numpy.random.RandomState(5)]
+                self.more = {"python": random.Random(5), "torch": torch.Generator().manual_seed(5)}
+            def __call__(self):
+                return [self.own[0].random(), self.own[1].rand(), self.more["python"].random(),
+                        torch.rand(1, generator=self.more["torch"], dtype=torch.float64).item()]
+        class Own(Dataset):
+            def __init__(self):
+                self.transform = Noise()
+            def __len__(self):
+                return 8
+            def __getitem__(self, index):
+                return torch.tensor(self.transform(), dtype=torch.float64)
+        for make in (lambda data, **options: DataLoader(data, sampler=DistributedSampler(data), **options),
+                     lambda data, **options: ddp.shard(DataLoader(data, batch_size=4, **options))):
+            for workers in (0, 1):
+                data, seen = Own(), []
+                loader = make(data, num_workers=workers)
+                for epoch in range(2 - workers):  # torch's workers begin each epoch with the same copy
+                    seen += [number for batch in loader for number in batch.flatten().tolist()]
+                apart(seen)
+                alike(data.transform())
+                alike(shared())
+    """,
+    "a generator of the loader's own": """
+        data = TensorDataset(torch.arange(8.0))
+        own = torch.Generator().manual_seed(7)
+        loader = DataLoader(data, sampler=DistributedSampler(data), generator=own, num_workers=1,
+                            collate_fn=lambda samples: torch.rand(2, dtype=torch.float64))
+        apart([number for epoch in range(2) for batch in loader for number in batch.tolist()])
+        alike(torch.rand(3, generator=own).tolist())
+        alike(shared())
+    """,
+    "loaders that are not divided": """
+        data = TensorDataset(torch.arange(8.0))
+        for workers in (0, 1):
+            loader = DataLoader(data, shuffle=True, num_workers=workers,
+                                collate_fn=lambda samples: [float(samples[0][0]), *torch.rand(2).tolist(), random.random()])
+            alike([number for batch in loader for number in batch])
+            alike(shared())
+    """,
+}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("case", CASES)
+def test_cases(lab, tmp_path, case, processes):
+    script = write(tmp_path, HEAD)
+    body = "\n".join(line.removeprefix(" " * 8) for line in CASES[case].splitlines())
+    script.write_text(script.read_text() + body + "\nddp.print('done')\n")
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+def test_alone_everything_is_as_it_was():
+    torch.manual_seed(1)
+    expected = torch.rand(3)
+    torch.manual_seed(1)
+    assert ddp.local_random(torch.rand) is torch.rand
+    assert torch.equal(ddp.local_random(torch.rand)(3), expected)
+    iterator = iter(DataLoader(TensorDataset(expected)))
+    assert type(iterator._dataset_fetcher).__name__ == "_MapDatasetFetcher"
+
+
+def test_held_generators_are_found_and_global_ones_are_not():
+    class Holder:
+        pass
+
+    data, inner = Holder(), Holder()
+    data.inner, data.long = {"transforms": [inner, data]}, [random.Random() for _ in range(100)]
+    inner.draw = random.Random(1).random  # a method of C: its generator can't be seen
+    inner.rng, inner.torch, inner.method = numpy.random.default_rng(1), torch.Generator(), Holder.__init__
+    inner.shared = [random, random.random, numpy.random, numpy.random.rand, torch.default_generator]
+    inner.own = numpy.random.RandomState(numpy.random.PCG64(1))
+    found = {id(it.generator) for it in held.generators(data)}
+    assert found == {id(inner.rng), id(inner.torch), id(inner.own)}
+    for it in held.generators(data):
+        before = pickle.dumps(it.get())
+        it.send_apart(1)
+        first = pickle.dumps(it.get())
+        it.set(pickle.loads(before))
+        it.send_apart(2)
+        assert len({before, first, pickle.dumps(it.get())}) == 3

@@ -1,0 +1,439 @@
+"""Values that reach a line by another way than the plain one: how they are written, wrapped, pickled, handed on.
+
+Each program is really converted, and trains on 2 and 3 ranks what it trained before: it prints the same and leaves the
+same files.
+"""
+
+from __future__ import annotations
+
+import gzip
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+import torch
+from parity.harness import Lab
+from torch import nn
+
+from dp2ddp.changes import Conversion
+from dp2ddp.convert import convert, convert_paths
+from dp2ddp.source import Project
+
+HEAD = """\
+import argparse
+import os
+import sys
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.set_default_dtype(torch.float64)
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(48, 8), torch.randint(2, (48,)))
+loader = DataLoader(data, batch_size=12)
+"""
+MODEL = "model = nn.DataParallel(nn.Sequential(nn.Linear(8, 8), nn.ReLU(), nn.Linear(8, 2)))\n"
+STEPS = """\
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+step = 0
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        loss = criterion(model(x), y)
+        loss.backward()
+        optimizer.step()
+        step += 1
+"""
+END = 'print("%.8f" % sum(p.abs().sum().item() for p in model.parameters()))\n'
+
+
+def converted(folder: Path, program: str | Mapping[str, str], *asked: str) -> Conversion:
+    """Write a program and convert it; the changes are written over it."""
+    files = {"train.py": program} if isinstance(program, str) else program
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    done = convert_paths([folder / name for name in asked or ("train.py",)])
+    for change in done.changes:
+        change.path.write_bytes(change.after_bytes)
+    return done
+
+
+def text_of(program: str) -> str:
+    """A program of one file after its conversion."""
+    done = convert(Project.of({Path("/example/train.py"): program}))
+    return done.changes[0].after
+
+
+def alike(lab: Lab, tmp_path: Path, program: str, *files: str) -> Path:
+    """Have a program do on 2 and on 3 ranks what it did on one before; the folder where 2 ranks ran."""
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "train.py").write_text(program)
+    converted(tmp_path / "after", program)
+    before = lab.run(tmp_path / "before" / "train.py", recorded=False).ok()
+    for processes in (3, 2):
+        after = lab.run(tmp_path / "after" / "train.py", processes=processes, recorded=False).ok()
+        assert after.printed == before.printed
+        assert after.files() == before.files()
+        for name in files:
+            assert (after.folder / name).read_bytes() == (before.folder / name).read_bytes()
+    return after.folder
+
+
+# How an assignment is written
+
+COUNTED = HEAD + MODEL + """\
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+kwargs{dict} = {{"num_workers": 2}}
+use{bool} = torch.cuda.device_count() > 1
+test_loader = DataLoader(data, batch_size=12, **kwargs)
+for epoch in range(2):
+    total, count = 0.0, 0
+    for x, y in loader:
+        optimizer.zero_grad()
+        out{tensor} = model(x)
+        loss{tensor} = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        {total}
+        {count}
+    print("%.8f" % (total / count), count)
+    correct{int} = 0
+    model.eval()
+    with torch.no_grad():
+        for x, y in test_loader:
+            {correct}
+    model.train()
+    print(correct)
+"""
+PLAIN = {
+    "dict": "",
+    "bool": "",
+    "tensor": "",
+    "int": "",
+    "total": "total += loss.item() * x.size(0)",
+    "count": "count += x.size(0)",
+    "correct": "correct += (model(x).argmax(1) == y).sum().item()",
+}
+ANNOTATED = {"dict": ": dict", "bool": ": bool", "tensor": ": torch.Tensor", "int": ": int"}
+WRITTEN_OUT = {
+    "total": "total = total + loss.item() * x.size(0)",
+    "count": "count = x.size(0) + count",
+    "correct": "correct = correct + (model(x).argmax(1) == y).sum().item()",
+}
+
+
+@pytest.mark.parametrize("spelled", [*({key: text} for key, text in {**ANNOTATED, **WRITTEN_OUT}.items())])
+def test_an_assignment_is_read_alike_however_it_is_written(spelled: dict[str, str]) -> None:
+    plain = text_of(COUNTED.format(**PLAIN))
+    assert "ddp.sum((total, count))" in plain and "ddp.local_workers(2)" in plain
+    other = text_of(COUNTED.format(**{**PLAIN, **spelled}))
+    (key, text), *_ = spelled.items()
+    restored = other.replace(text, PLAIN[key]) if key in WRITTEN_OUT else other.replace(f"{text} =", " =")
+    assert restored == plain
+
+
+def test_sums_that_are_written_out_are_the_original_s(lab: Lab, tmp_path: Path) -> None:
+    alike(lab, tmp_path, COUNTED.format(**{**ANNOTATED, **WRITTEN_OUT, "dict": ": dict"}))
+
+
+def test_a_meter_may_write_its_sums_out() -> None:
+    meter = """\
+class Meter:
+    def __init__(self):
+        self.reset()
+    def reset(self):
+        self.sum: float = 0
+        self.count: int = 0
+    def update(self, value, n=1):
+        self.sum = self.sum + value * n
+        self.count = n + self.count
+"""
+    program = HEAD + meter + MODEL + STEPS + """\
+meter = Meter()
+model.eval()
+with torch.no_grad():
+    for x, y in DataLoader(data, batch_size=12):
+        meter.update((model(x).argmax(1) == y).double().mean().item(), x.size(0))
+print(meter.sum / meter.count)
+"""
+    changed = text_of(program)
+    shorter = program.replace("self.sum = self.sum + value * n", "self.sum += value * n")
+    shorter = shorter.replace("self.count = n + self.count", "self.count += n")
+    assert changed.partition("meter = Meter()")[2] == text_of(shorter).partition("meter = Meter()")[2]
+    assert "ddp.s" in changed.partition("meter = Meter()")[2]
+
+
+def test_a_static_method_s_arguments_keep_their_places() -> None:
+    parsed = "parser = argparse.ArgumentParser()\nparser.add_argument('--gpus', type=int, nargs='*')\n"
+    program = HEAD.replace("torch.set", f"{parsed}args = parser.parse_args()\ntorch.set") + (
+        "class Maker:\n    @staticmethod\n    def make(module, gpus):\n"
+        "        return nn.DataParallel(module, device_ids=gpus)\n\n"
+        "model = Maker().make(nn.Linear(8, 2), args.gpus)\n" + STEPS
+    )
+    assert "ddp.init(devices=args.gpus)" in text_of(program)
+
+
+# How many devices are asked for
+
+OPTIONS = HEAD.replace(
+    "torch.set_default",
+    "parser = argparse.ArgumentParser()\nparser.add_argument('--ngpu', type=int, default=1)\n"
+    "args = parser.parse_args()\ntorch.set_default",
+)
+CHOSEN = {
+    "an annotated flag": (
+        "model = nn.Linear(8, 2)\nseveral: bool = args.ngpu > 1\nif several:\n    model = nn.DataParallel(model)\n",
+        "ddp.init(devices=None if several else 1)",
+    ),
+    "one of two conditions": (
+        "model = nn.Linear(8, 2)\nif torch.cuda.device_count() > 1 and args.ngpu > 1:\n"
+        "    model = nn.DataParallel(model)\n",
+        "devices=None if args.ngpu > 1 else 1",
+    ),
+    "one of two that lead past it": (
+        "model = nn.Linear(8, 2)\nif not torch.cuda.is_available() or args.ngpu == 1:\n    pass\n"
+        "else:\n    model = nn.DataParallel(model)\n",
+        "devices=1 if args.ngpu == 1 else None",
+    ),
+    "an expression": (
+        "model = nn.Linear(8, 2)\nmodel = nn.DataParallel(model) if args.ngpu > 1 else model\n",
+        "devices=None if args.ngpu > 1 else 1",
+    ),
+    "a chosen class": (
+        "wrap = nn.DataParallel if args.ngpu > 1 else lambda module: module\nmodel = wrap(nn.Linear(8, 2))\n",
+        "devices=None if args.ngpu > 1 else 1",
+    ),
+    "an early return": (
+        "def parallel(module, ngpu):\n    if ngpu <= 1:\n        return module\n"
+        "    return nn.DataParallel(module)\n\nmodel = parallel(nn.Linear(8, 2), args.ngpu)\n",
+        "devices=1 if args.ngpu <= 1 else None",
+    ),
+}
+
+
+@pytest.mark.parametrize(("wrap", "devices"), CHOSEN.values(), ids=CHOSEN)
+def test_one_device_stays_one(wrap: str, devices: str) -> None:
+    changed = text_of(OPTIONS + wrap + STEPS)
+    shown = devices if "several" not in devices else "None if several else 1"
+    assert shown in changed
+
+
+def test_a_model_that_is_led_past_its_wrap_draws_whole_batches(lab: Lab, tmp_path: Path) -> None:
+    wrap, _ = CHOSEN["an early return"]
+    alike(lab, tmp_path, OPTIONS + wrap + STEPS + END)
+
+
+# What a checkpoint holds
+
+
+def test_an_averaged_model_keeps_what_is_its_own(lab: Lab, tmp_path: Path) -> None:
+    program = (
+        HEAD
+        + MODEL
+        + """\
+from torch.optim.swa_utils import AveragedModel
+averaged = AveragedModel(model.module)
+def save(net, path):
+    torch.save(net.state_dict(), path)
+"""
+        + STEPS
+        + "    averaged.update_parameters(model.module)\nsave(model, 'model.pt')\nsave(averaged, 'averaged.pt')\n"
+        + END
+    )
+    folder = alike(lab, tmp_path, program)
+    averaged = torch.load(folder / "averaged.pt")
+    assert averaged["n_averaged"] == 2 and "module.0.weight" in averaged
+    assert sorted(torch.load(folder / "model.pt")) == ["0.bias", "0.weight", "2.bias", "2.weight"]
+
+
+def test_the_bare_model_is_pickled(lab: Lab, tmp_path: Path) -> None:
+    program = HEAD + "import copy\nimport pickle\n" + MODEL + STEPS + """\
+torch.save(model, "model.pt")
+torch.save({"net": model, "epoch": 2}, "in.pt")
+torch.save(copy.deepcopy(model), "copy.pt")
+with open("model.pkl", "wb") as file:
+    pickle.dump(model, file)
+""" + END
+    folder = alike(lab, tmp_path, program)
+    for name in ("model.pt", "in.pt", "copy.pt", "model.pkl"):
+        assert b"dp2ddp" not in (folder / name).read_bytes()
+    held = torch.load(folder / "in.pt", weights_only=False)["net"]
+    assert type(held) is nn.Sequential and sorted(held.state_dict())[0] == "0.bias"
+    read = (
+        "import torch; print(torch.load('in.pt', weights_only=False)['net'](torch.ones(1, 8).double()).shape)"
+    )
+    done = subprocess.run([sys.executable, "-I", "-c", read], cwd=folder, capture_output=True, text=True)
+    assert done.stdout == "torch.Size([1, 2])\n", done.stderr
+
+
+def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
+    saves = (
+        "torch.save({'net': model}, 'in.pt')\nimport pickle\npickle.dump([model], open('all.pkl', 'wb'))\n"
+    )
+    done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
+    said = " ".join(it.message for it in done.findings)
+    assert "is saved as the bare one" in said and "can be loaded with dp2ddp only" in said
+
+
+READERS = {
+    "train.py": HEAD
+    + "from net import Net\nmodel = nn.DataParallel(Net())\n"
+    + STEPS
+    + "torch.save(model.state_dict(), 'm.pt')\n",
+    "net.py": "from torch import nn\n\n\nclass Net(nn.Sequential):\n    def __init__(self):\n        super().__init__(nn.Linear(8, 2))\n",
+    "test.py": (
+        "import torch\nfrom net import Net\n\nmodel = Net()\nstate = torch.load('m.pt')\n"
+        "model.load_state_dict({k[7:]: v for k, v in state.items()})\nprint('read')\n"
+    ),
+    "tools/predict.py": (
+        "import sys\nsys.path.insert(0, '.')\nimport torch\nfrom net import Net\nfrom torch import nn\n\n"
+        "model = nn.DataParallel(Net())\nmodel.load_state_dict(torch.load('m.pt'))\nprint('read')\n"
+    ),
+    "show.py": "import torch\n\nprint(torch.load('m.pt')['module.0.weight'].shape)\n",
+    "fine.py": "import torch\nfrom net import Net\n\nmodel = Net()\nmodel.load_state_dict(torch.load('m.pt'))\n",
+    "other.py": "import torch\nfrom torch import nn\n\nmodel = nn.DataParallel(nn.Linear(2, 2))\nprint(model)\n",
+}
+
+
+def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
+    done = converted(tmp_path, READERS)
+    named = {
+        (it.location.path.name, it.location.span.line)
+        for it in done.findings
+        if "reads checkpoints" in it.message
+    }
+    assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
+
+
+def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
+    done = converted(tmp_path, READERS, *READERS)
+    assert not [it for it in done.findings if "reads checkpoints" in it.message]
+    assert [it.location.path.name for it in done.findings if "this key has" in it.message] == ["show.py"]
+    assert not {it.path for it in done.idle} & {it.path for it in done.changes}
+    lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    for reader in ("test.py", "tools/predict.py"):
+        assert lab.run(tmp_path / reader, recorded=False, folder=tmp_path).ok().printed == "read\n"
+
+
+def test_what_a_wrapped_model_lacks_is_said(tmp_path: Path) -> None:
+    net = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(x)
+
+
+model = nn.DataParallel(Net())
+model.best = 0.0
+"""
+    uses = "print(model.head.weight.sum(), model.best, model.training)\n"
+    uses += "head = model.module.head if hasattr(model, 'module') else model.head\n"
+    done = converted(tmp_path, HEAD + net + STEPS + uses)
+    said = [it.message for it in done.findings if "a wrapped model has no" in it.message]
+    assert said == ["a wrapped model has no `head`: this fails, as it did with nn.DataParallel"]
+    assert done.scripts[0].left == 1
+
+
+# What is reached by another way
+
+INDIRECT = {
+    "callbacks in a list": """\
+class Log:
+    def on_step(self, step):
+        with open("log.txt", "a") as file:
+            file.write("%d\\n" % step)
+class Folders:
+    def on_step(self, step):
+        os.makedirs("out/%d" % step)
+callbacks = [Log(), Folders()]
+def after(step):
+    for callback in callbacks:
+        callback.on_step(step)
+""",
+    "handlers by name": """\
+def log(step):
+    with open("log.txt", "a") as file:
+        file.write("%d\\n" % step)
+class Hooks:
+    def on_end(self, step):
+        with open("end.txt", "a") as file:
+            file.write("%d\\n" % step)
+    def fire(self, name, *args):
+        getattr(self, name)(*args)
+HANDLERS = {"log": log}
+hooks = Hooks()
+def after(step):
+    HANDLERS["log"](step)
+    globals()["log"](step)
+    hooks.fire("on_end", step)
+""",
+    "decorators, contexts and the end": """\
+import atexit
+import contextlib
+import functools
+def noted(function):
+    @functools.wraps(function)
+    def inner(*args):
+        function(*args)
+        with open("calls.txt", "a") as file:
+            file.write("called\\n")
+    return inner
+@contextlib.contextmanager
+def section():
+    yield
+    with open("section.txt", "a") as file:
+        file.write("left\\n")
+@atexit.register
+def bye():
+    with open("bye.txt", "a") as file:
+        file.write("bye\\n")
+@noted
+def after(step):
+    with section():
+        pass
+""",
+    "a mode that is chosen": """\
+import gzip
+def opened(path, mode):
+    return gzip.open(path, mode) if path.endswith("gz") else open(path, mode)
+def after(step):
+    with opened("log.gz", "at" if step else "wt") as file, opened("log.txt", "a" if step else "w") as other:
+        file.write("%d\\n" % step)
+        other.write("%d\\n" % step)
+""",
+}
+
+
+@pytest.mark.parametrize("way", INDIRECT)
+def test_what_is_written_by_another_way_is_written_once(lab: Lab, tmp_path: Path, way: str) -> None:
+    program = HEAD + INDIRECT[way] + MODEL + STEPS + "        after(step)\n" + END
+    folder = alike(lab, tmp_path, program, *(["log.txt"] if "log.txt" in program else []))
+    for path in folder.glob("*.txt"):
+        assert len(path.read_text().split()) in (1, 8, 16)
+    if "gzip" in program:
+        assert gzip.open(folder / "log.gz", "rt").read().split() == [str(step) for step in range(1, 9)]
+
+
+def test_what_others_draw_from_the_training_s_loader_is_whole(lab: Lab, tmp_path: Path) -> None:
+    program = (
+        HEAD
+        + """\
+from torch.optim.swa_utils import update_bn
+first = next(iter(loader))
+print(first[0].shape[0], len(first[0]))
+"""
+        + MODEL
+        + "norm = nn.Sequential(nn.BatchNorm1d(8))\n"
+        + STEPS
+        + 'update_bn(loader, norm)\nprint("%.8f" % norm[0].running_var.sum().item())\n'
+        + END
+    )
+    alike(lab, tmp_path, program)
