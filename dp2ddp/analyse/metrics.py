@@ -214,10 +214,11 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
     if value not in DEALT or not isinstance(node, ast.Name):
         return False
     program = samples.program
+    made = set(program.definitions(node))
     asked = (
         program.parent(it)
         for it in program.body(program.scope(node))
-        if isinstance(it, ast.Name) and it.id == node.id
+        if isinstance(it, ast.Name) and it.id == node.id and made.issuperset(program.definitions(it))
     )
     return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
