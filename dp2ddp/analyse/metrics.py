@@ -16,7 +16,7 @@ from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.link import Scope, Values, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
-from dp2ddp.analyse.samples import HANDED_ON, OF_TENSORS, Samples, called, written_number
+from dp2ddp.analyse.samples import HANDED_ON, OF_TENSORS, Samples, called, right_side, written_number
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 NOISE = {f"torch.{name}" for name in ("rand", "randn", "normal", "randint", "rand_like", "randn_like")}
@@ -215,11 +215,10 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
         return False
     program = samples.program
     made = set(program.definitions(node))
-    asked = (
-        program.parent(it)
-        for it in program.body(program.scope(node))
-        if isinstance(it, ast.Name) and it.id == node.id and made.issuperset(program.definitions(it))
-    )
+    names = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Name) and it.id == node.id)
+    asked = [program.parent(it) for it in names if made == set(program.definitions(it))]
+    given = [right_side(program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
+    asked += [it.func for it in given if isinstance(it, ast.Call)]
     return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
 
