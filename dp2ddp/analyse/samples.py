@@ -318,7 +318,7 @@ class Samples:
         return value
 
     def _definitions(self, use: ast.AST, frame: Frame) -> list[ast.AST]:
-        found = self._last(use, self.program.definitions(use))
+        found = self.last(use, self.program.definitions(use))
         return [it for it in found if isinstance(it, ast.arg) or self._may_run(it, frame)]
 
     def _may_run(self, node: ast.AST, frame: Frame) -> bool:
@@ -387,7 +387,7 @@ class Samples:
             return True if wanted in bases else None if outside else False
         return None
 
-    def _last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
+    def last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
         """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
         program = self.program
         order = program.order
