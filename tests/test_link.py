@@ -216,3 +216,87 @@ def test_what_does_not_take_the_arguments_is_not_called() -> None:
 def test_unknown_modules_stay_unknown() -> None:
     linked = program("import importlib\n\nmodule = importlib.import_module(input())\nmodule.train()\n")
     assert not any(linked.values(call.node) for call in linked.calls if call.node.args)
+
+
+CIRCLE = """\
+import json
+import torch
+from torchvision import models
+
+
+class Config:
+    def __init__(self, path):
+        self.config = json.load(open(path))
+
+    def make(self, name, module, *args):
+        chosen = getattr(module, self.config[name])
+        return chosen(*args, **self.config[name])
+
+
+class Holder:
+    def __init__(self, first, second=None):
+        self.first, self.second = first, second
+
+    def step(self, other):
+        self.first = self.first.mm(other.second).pick(self.second)[0]
+        self.second = other.first.get(self.first).mm(self.second)
+        return self.first
+
+
+def turn(config, held):
+    model = config.make("model", models, held)
+    held = Holder(model, config.make("loader", torch, held.step(held)))
+    held.second = held.step(Holder(held.second.parts, model.first))
+    return turn(config, Holder(held.first.rows[1], held.second.columns()))
+
+
+turn(Config("a"), Holder(torch.load("b"), json.load(open("c"))))
+"""
+
+
+def test_what_goes_round_through_attributes_and_calls_ends() -> None:
+    path = Path("/example/a.py")
+    project = Project.of({path: CIRCLE})
+    program = Program(project, [project.files[path]])
+    assert max(len(program.values(node)) for node in program.nodes.values()) < 200
+
+
+TEMPLATE = """\
+class Base:
+    def __init__(self, size):
+        self.model = self.build()
+
+    def build(self):
+        raise NotImplementedError
+        return None
+
+
+class Own(Base):
+    def __init__(self, size):
+        super({})    .__init__(size)
+
+    def build(self):
+        return Net()
+
+
+class Other(Base):
+    def build(self):
+        return 3
+
+
+class Net:
+    pass
+
+
+found = Own(3).model
+"""
+
+
+@pytest.mark.parametrize("given", ["", "Own, self"])
+def test_a_method_of_a_base_that_super_calls_has_the_object_itself(given: str) -> None:
+    path = Path("/example/a.py")
+    project = Project.of({path: TEMPLATE.format(given).replace("    .__init__", ".__init__")})
+    program = Program(project, [project.files[path]])
+    value = project.files[path].tree.body[-1].value  # type: ignore[attr-defined]
+    names = [program.scopes[it.cls.scope].node.name for it in program.values(value) if isinstance(it, Inst)]
+    assert names == ["Net"]

@@ -9,8 +9,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from textwrap import dedent
 
+import libcst as cst
 import pytest
 
+from dp2ddp import legacy
 from dp2ddp.plan import (
     AddImport,
     AddParameter,
@@ -1024,3 +1026,39 @@ def test_an_import_goes_when_the_edits_took_its_last_use() -> None:
     assert rewrite(source, edits) == (
         f"from torch import nn\n\n{OWN}\n\nmodel = ddp.DistributedDataParallel(nn.Linear(1, 1))\n"
     )
+
+
+MIXED = """\
+def scale(factor, values):
+        for value in values:
+            if factor == 2:
+        \t    kernel = open(value)
+        \t    if kernel:
+        \t\t    kernel = None
+            elif factor == 4:
+                kernel = 8
+        text = '''
+        \tleft alone
+\t'''
+        return kernel
+"""
+
+
+def test_tabs_that_python_can_compare_and_libcst_cannot() -> None:
+    with pytest.raises(cst.ParserSyntaxError):
+        cst.parse_module(MIXED)
+    at = stmt(MIXED, "kernel = open(value)")
+    call = expr(MIXED, "open(value)")
+    edits = [
+        Insert(at, "wait()"),
+        Replace(call, "read({call})", {"call": call}),
+        Enclose(stmt(MIXED, "if kernel:"), stmt(MIXED, "if kernel:"), "with first():"),
+    ]
+    after = rewrite(MIXED, edits)
+    assert ast.unparse(ast.parse(after)) == ast.unparse(ast.parse(rewrite(legacy.spaced(MIXED), edits)))
+    untouched = [
+        line
+        for line in MIXED.splitlines()
+        if "open" not in line and " = None" not in line and "if kernel" not in line
+    ]
+    assert [line for line in after.splitlines() if line in untouched] == untouched

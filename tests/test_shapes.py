@@ -487,3 +487,64 @@ def test_a_choice_between_two_gpus_is_none(choice: str) -> None:
     assert not conversion.errors and CHOICES[choice] in conversion.changes[0].after
     again = convert(Project.of({path: conversion.changes[0].after}))
     assert not again.changes and not again.findings
+
+
+MOVED = """\
+import logging
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def setup(path):
+    log = logging.getLogger(path)
+    return log, str(path)
+
+
+def chosen(net, log):
+    log.info("looking for parameters")
+    found = [it for it in net.parameters() if it.requires_grad]
+    return found
+
+
+def fit(net, loader, log):
+    net = nn.DataParallel(net)
+    net.cuda()
+    optimizer = torch.optim.SGD([{"params": chosen(net, log), "lr": float(len(loader)) / 40}])
+    criterion = nn.CrossEntropyLoss()
+    for inputs, targets in loader:
+        optimizer.zero_grad()
+        criterion(net(inputs.cuda()), targets.cuda()).backward()
+        optimizer.step()
+    net.to("cpu")
+
+
+log, folder = setup("a")
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+fit(nn.Linear(8, 2), DataLoader(data, batch_size=16), log)
+"""
+
+
+def test_a_model_that_goes_to_the_cpu_after_its_training_is_trained_where_it_was() -> None:
+    (change,) = convert(Project.of({Path("/example/train.py"): MOVED})).changes
+    assert "    net = ddp.DistributedDataParallel(net.to(ddp.device()))\n    optimizer" in change.after
+    assert '    net.to("cpu")\n' in change.after
+
+
+def test_what_is_handed_to_a_function_is_not_trained_because_its_result_is() -> None:
+    conversion = convert(Project.of({Path("/example/train.py"): MOVED}))
+    assert [it.tier for it in conversion.scripts] == ["sharded"] and "DDP106" not in {
+        it.rule for it in conversion.findings
+    }
+
+
+OPTIMIZER = '[{"params": chosen(net, log), "lr": float(len(loader)) / 40}]'
+
+
+def test_a_parameter_by_itself_is_trained_and_what_it_is_made_of_is_not() -> None:
+    text = MOVED.replace(OPTIMIZER, f'{OPTIMIZER[:-1]}, {{"params": own, "lr": 0.1}}]').replace(
+        "    optimizer =", "    own = nn.Parameter(torch.zeros(len(log.name)).cuda())\n    optimizer ="
+    )
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert change.after.count("sync_gradients") == 1 and "ddp.sync_gradients(own)" in change.after

@@ -23,9 +23,12 @@ from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
     ASKING,
     FUNCTION,
+    OPTIONS,
     STEPS,
     WRAP,
+    Bound,
     Call,
+    Const,
     Ext,
     Func,
     Inst,
@@ -39,6 +42,14 @@ from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, P
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
+# What gives settings, numbers, paths and loggers: nothing that could be trained.
+UNTRAINED = (
+    *OPTIONS,
+    *(f"builtins.{name}" for name in ("float", "int", "len", "str")),
+    "logging.",
+    "os.",
+    "pathlib.",
+)
 # What a wrapped model has as a bare one has it.
 MODULE_NAMES = frozenset("""
     module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
@@ -193,9 +204,17 @@ def untracked(context: Context) -> Iterator[ast.expr]:
         if not owners:
             yield params
         for owner in owners:
-            if not _is_tracked(context, owner, held, names):
+            if _may_be_trained(context, owner) and not _is_tracked(context, owner, held, names):
                 origins = list(_origins(context, owner))
                 yield from (it for it in origins if it is owner or not _is_tracked(context, it, held, names))
+
+
+def _may_be_trained(context: Context, owner: ast.expr) -> bool:
+    """Whether something may have parameters: settings, numbers, loggers and modules of libraries have none."""
+    values = context.program.values(owner)
+    return not values or not all(
+        isinstance(it, Const | Ext | Mod) or full_name(it).startswith(UNTRAINED) for it in values
+    )
 
 
 def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.expr]:
@@ -223,7 +242,7 @@ def _owners(context: Context, node: ast.expr, depth: int) -> Iterator[ast.expr]:
     if depth > 6:
         return
     program = context.program
-    for inner in ast.walk(node):
+    for inner in _handing_on(context, node):
         if isinstance(inner, ast.Call):
             yield from _asked(context, inner, depth)
         elif isinstance(inner, ast.Name | ast.Attribute) and isinstance(inner.ctx, ast.Load):
@@ -235,20 +254,54 @@ def _owners(context: Context, node: ast.expr, depth: int) -> Iterator[ast.expr]:
                     yield inner  # a parameter by itself
 
 
+def _handing_on(context: Context, node: ast.AST) -> Iterator[ast.AST]:
+    """A node with what it is made of that has parameters.
+
+    That is not what functions of the project are given, as what they return says it; nor the options of a group.
+    """
+    yield node
+    inside = ast.iter_child_nodes(node)
+    if isinstance(node, ast.Call) and (_is_followed(context, node) or _is_parameter(context, node)):
+        return
+    if isinstance(node, ast.Dict) and (group := _group(node)) is not None:
+        inside = iter([group])
+    for inner in inside:
+        yield from _handing_on(context, inner)
+
+
+def _group(node: ast.Dict) -> ast.expr | None:
+    """What an optimizer reads as the parameters of a group: ``{"params": …, "lr": …}``."""
+    pairs = zip(node.keys, node.values, strict=True)
+    return next((it for key, it in pairs if isinstance(key, ast.Constant) and key.value == "params"), None)
+
+
+def _is_parameter(context: Context, node: ast.Call) -> bool:
+    """Whether a call makes a parameter."""
+    call = context.program.call(node)
+    return call is not None and bool(call.names) and call.names <= PARAMETERS
+
+
+def _is_followed(context: Context, node: ast.Call) -> bool:
+    """Whether a call is one of a function of the project."""
+    call = context.program.call(node)
+    return call is not None and any(isinstance(it, Func | Bound) for it in call.callees)
+
+
 def _is_element(parent: ast.AST | None, node: ast.expr) -> bool:
     """Whether an expression is one of several parameters: in a list, or under the key that an optimizer reads."""
     match parent:
         case ast.List() | ast.Tuple():
             return True
-        case ast.Dict(keys=keys, values=values):
-            key = keys[values.index(node)]
-            return isinstance(key, ast.Constant) and key.value == "params"
+        case ast.Dict():
+            return _group(parent) is node
     return False
 
 
 def _asked(context: Context, call: ast.Call, depth: int) -> Iterator[ast.expr]:
     """The models that a call is asked for the parameters of: ``x.parameters()``, ``x.policies()``, ``groups(x)``."""
     program = context.program
+    if _is_parameter(context, call):
+        return
     function = call.func
     name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
     if any(word in name.lower() for word in ("param", "polic", "group")):
@@ -598,7 +651,10 @@ def _before(context: Context, statement: ast.stmt) -> Iterator[ast.stmt]:
 
 
 def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
-    """Later statements of the same block, or of the block round its ``if``, that only move the wrapped model."""
+    """Later statements of the same block, or of the block round its ``if``, that only move the wrapped model.
+
+    Those after its training, or after it has been called, say where it goes then.
+    """
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
     target = _key(statement.targets[0])
@@ -612,10 +668,22 @@ def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.st
                 _key(assigned) == target for assigned in after.targets
             ):
                 return
+            elif _runs(context, after, statement):
+                return
         parent = context.program.parent(node)
         if not (isinstance(parent, ast.If) and asks_for_gpus(context, parent.test)):
             return
         node = parent
+
+
+def _runs(context: Context, statement: ast.stmt, wrap: ast.Assign) -> bool:
+    """Whether a statement trains, or calls the model that another one wraps."""
+    nodes = context.runs(statement)
+    if nodes & {id(it) for it in context.backwards}:
+        return True
+    values = context.program.values(wrap.value)
+    calls = (context.program.call(it) for key in nodes if (it := context.program.nodes.get(key)) is not None)
+    return any(call is not None and call.callees & values for call in calls)
 
 
 def _only_moves(context: Context, statement: ast.stmt, target: str) -> bool:

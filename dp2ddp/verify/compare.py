@@ -170,7 +170,7 @@ def streams(after: Sequence[Notes]) -> Iterator[Difference]:
     said: set[str] = set()
     for stream, name, ranks in _drawn_alike(after):
         of_samples = stream.of == "samples"
-        if stream.of == LOOP or stream.of in said or (of_samples and not _differ(after, stream.what)):
+        if stream.of == LOOP or stream.of in said or (of_samples and not _draws_its_own(after, stream.what)):
             continue
         said.add(stream.of)
         drawn = "the data set draws" if of_samples else f"{stream.of} draws"
@@ -196,7 +196,7 @@ def _has_shared_noise(after: Sequence[Notes]) -> bool:
     return not whole and any(stream.of == LOOP for stream, _, _ in _drawn_alike(after))
 
 
-def _differ(after: Sequence[Notes], key: str) -> bool:
+def _draws_its_own(after: Sequence[Notes], key: str) -> bool:
     """Whether ranks draw samples of their own in a pass, and not the same ones."""
     firsts = [part[0] for part in parts_of(after, key) if part]
     return not any(notes.gathers for notes in after) and any(it != firsts[0] for it in firsts)
