@@ -394,20 +394,19 @@ def test_noise_as_large_as_the_batch_is_no_matter_where_it_is_only_shown(use: st
 
 
 @pytest.mark.parametrize(
-    ("given", "tier"),
+    "given",
     [
-        ("torch.autograd.Variable(torch.randn(inputs.size(0), 8)).cuda()", "whole batch"),
-        ("torch.cat([torch.rand(inputs.size(0), 4).cuda(), inputs[:, :4].cuda()], 1)", "whole batch"),
-        ("inputs.cuda() + 0.1 * torch.randn_like(inputs)", "sharded"),
+        "torch.autograd.Variable(torch.randn(inputs.size(0), 8)).cuda()",
+        "torch.cat([torch.rand(inputs.size(0), 4).cuda(), inputs[:, :4].cuda()], 1)",
+        "inputs.cuda() + 0.1 * torch.randn_like(inputs)",
     ],
 )
-def test_a_model_of_random_numbers_is_given_those_of_the_whole_batch(given: str, tier: str) -> None:
+def test_a_model_of_random_numbers_is_given_those_of_its_rank(given: str) -> None:
     """Else the batch would have each of them as often as there are processes."""
     text = PROGRAM.replace(FORWARD, f"given = {given}\n        outputs = model(given)")
-    _, conversion = converted(text)
-    assert conversion.scripts[0].tier == tier
-    said = [f.message for f in conversion.findings if f.rule == "DDP503"]
-    assert ["the same for its part" in message for message in said] == [True] * (tier == "whole batch")
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert after.count("ddp.local_random(torch.rand") == 1
 
 
 @pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])
