@@ -568,8 +568,8 @@ PLANTED = {
     "padding as if it were the last dimension": replace(
         _row("torch.nn.functional.pad"), rule=always(Does.SAMPLES)
     ),
-    "neighbours number by number": replace(
-        _row("torch.nn.functional.local_response_norm"), rule=always(Does.NUMBERS), rows=None
+    "pooling number by number": replace(
+        _row("torch.nn.functional.adaptive_avg_pool1d"), rule=always(Does.NUMBERS), rows=None
     ),
     "a mean that is a sum": replace(_row("torch.mean"), rule=along(whole=Does.TOTAL)),
     "a sum that is a mean": replace(_row("torch.sum"), rule=along(whole=Does.MEAN)),
