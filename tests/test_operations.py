@@ -247,7 +247,7 @@ def calls(row: Operation) -> Iterator[Tried]:
             continue
         home, _, last = name.rpartition(".")
         if name in row.layers:
-            fixed = row.rule in operations.FIXED and row.rows is None
+            fixed = row.rule in operations.FIXED and row.does(Arguments()) is Does.NUMBERS
             for made in (it for it in (PLAINLY if fixed else MADE) if _can_be_made(f"{name}({it})")):
                 yield from (
                     _layer(row, f"{name}({made})({taken})") for taken in (TAKEN[:1] if fixed else TAKEN)
@@ -445,7 +445,9 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
             tensors = batch(shape, kind)
             is_flat = _is_flat(tried, tensors)
             claims = {claim(tried, None, is_flat), claim(tried, len(shape) + 1, is_flat)}
-            for sizes in DIVISIONS:
+            for sizes in (
+                DIVISIONS[:1] if row.name == "squeeze" else DIVISIONS
+            ):  # one row is a dimension of one
                 got = runs(tried, tensors, divided(shape, kind, sizes))
                 if got is None:
                     break
@@ -466,12 +468,25 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
                         raise Wrong(
                             f"{tried.text} on {kind} {tuple(tensors['x'].shape)}: {does.name} is not so"
                         )
+                    if tried.is_layer and does in (Does.SAMPLES, Does.NUMBERS, Does.PARTS):
+                        _check_kept(tried, tensors)
                     shown.add(does)
                     if does is Does.NUMBERS and not tried.is_layer:
                         _check_moved(tried, tensors, sizes)
     if not row.random and not torch.equal(before, torch.get_rng_state()):
         raise Wrong(f"{row.name} draws random numbers")
     return shown, mixes
+
+
+def _check_kept(tried: Tried, tensors: Tensors) -> None:
+    """A layer that treats samples by themselves remembers nothing of them, as running statistics would."""
+    call, state = _parsed(tried.text), torch.get_rng_state()
+    layer = eval(ast.unparse(call.func), {"torch": torch, "torchvision": torchvision})
+    before = {name: it.clone() for name, it in getattr(layer, "state_dict", dict)().items()}
+    eval(f"layer({', '.join(map(ast.unparse, call.args))})", {**tensors, "layer": layer})
+    torch.set_rng_state(state)
+    if before and not all(torch.equal(it, before[name]) for name, it in layer.state_dict().items()):
+        raise Wrong(f"{tried.text} remembers what it was given")
 
 
 def _is_flat(tried: Tried, tensors: Tensors) -> bool:
@@ -553,8 +568,8 @@ PLANTED = {
     "padding as if it were the last dimension": replace(
         _row("torch.nn.functional.pad"), rule=always(Does.SAMPLES)
     ),
-    "convolutions number by number": replace(
-        _row("torch.nn.LayerNorm"), rule=always(Does.NUMBERS), rows=None
+    "pooling number by number": replace(
+        _row("torch.nn.functional.adaptive_avg_pool1d"), rule=always(Does.NUMBERS), rows=None
     ),
     "a mean that is a sum": replace(_row("torch.mean"), rule=along(whole=Does.TOTAL)),
     "a sum that is a mean": replace(_row("torch.sum"), rule=along(whole=Does.MEAN)),
@@ -598,7 +613,13 @@ def test_every_layer_of_torch_that_is_not_known_is_named() -> None:
             "TransformerDecoder",
             "TransformerDecoderLayer",
         ),
-        *("AdaptiveLogSoftmaxWithLoss", "FractionalMaxPool2d", "FractionalMaxPool3d"),
+        *(
+            "TransformerEncoder",
+            "EmbeddingBag",
+            "AdaptiveLogSoftmaxWithLoss",
+            "FractionalMaxPool2d",
+            "FractionalMaxPool3d",
+        ),
         *("MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"),
     }
 

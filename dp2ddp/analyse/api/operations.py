@@ -629,7 +629,7 @@ TABLE: tuple[Operation, ...] = (
         torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist histc
         bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort fliplr flipud
         renorm
-        /LSTM /GRU /RNN /TransformerEncoderLayer /TransformerEncoder /MultiheadAttention /EmbeddingBag /Softmax2d
+        /LSTM /GRU /RNN /TransformerEncoderLayer /MultiheadAttention /Softmax2d
         F.scaled_dot_product_attention
         """,
     ),
