@@ -128,6 +128,7 @@ class _Finder(Gathering):
         _, self._dealt = drawn(context, loops)
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
+        self._decides = False  # a reduction of rows may round otherwise on another GPU
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
         self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
@@ -292,10 +293,12 @@ class _Finder(Gathering):
 
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is printed, logged or written, or decides."""
-        if isinstance(node, ast.Call) and self._reporters.has(node):
-            yield from handed(node)
-        else:
+        self._decides = not (isinstance(node, ast.Call) and self._reporters.has(node))
+        if self._decides:
             yield from deciding(self.context, node)
+        else:
+            yield from handed(node)
+        self._decides = False
 
     # Where they are made
 
@@ -418,7 +421,8 @@ class _Finder(Gathering):
         value = self._of(rows)
         if value is Kind.PICKED:
             return rows if name in STATISTICS and not others else None
-        return rows if value in DEALT and all(self._of(it) in PLAIN for it in others) else None
+        plain = all(self._of(it) in PLAIN for it in others)
+        return rows if value in DEALT and plain and not self._decides else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)
