@@ -384,7 +384,7 @@ class Ahead:
         (LOOP, "history = collections.deque(maxlen=5)\n" + LOOP),
         (
             LOSS,
-            LOSS + "\n        history.append((outputs @ outputs.t()).max().item())\n"
+            LOSS + "\n        history.append(outputs.max().item())\n"
             "        if sum(history) / len(history) > 0.8:\n            loss = loss * 0.5",
         ),
     ),

@@ -128,7 +128,7 @@ class _Finder(Gathering):
         _, self._dealt = drawn(context, loops)
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
-        self._decides = False  # a reduction of rows may round otherwise on another GPU
+        self._shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
         self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
@@ -293,12 +293,12 @@ class _Finder(Gathering):
 
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is printed, logged or written, or decides."""
-        self._decides = not (isinstance(node, ast.Call) and self._reporters.has(node))
-        if self._decides:
-            yield from deciding(self.context, node)
-        else:
+        if isinstance(node, ast.Call) and self._reporters.has(node):
+            self._shows = True
             yield from handed(node)
-        self._decides = False
+            self._shows = False
+        else:
+            yield from deciding(self.context, node)
 
     # Where they are made
 
@@ -422,7 +422,7 @@ class _Finder(Gathering):
         if value is Kind.PICKED:
             return rows if name in STATISTICS and not others else None
         plain = all(self._of(it) in PLAIN for it in others)
-        return rows if value in DEALT and plain and not self._decides else None
+        return rows if value in DEALT and plain and self._shows else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)
