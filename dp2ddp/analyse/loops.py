@@ -494,7 +494,8 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
     """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
     scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
     for number in numbers:
-        if number.scripts & scripts and number.kind in ("sum", "totals", "left"):
+        in_place = number.kind == "rows" and number.call is None
+        if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
             wrong = "be of a part only" if number.kind == "left" else "count samples twice"
             yield context.obstacle(
                 loop.source,
