@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -996,6 +997,21 @@ def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
     result = verify(request_for(lab, name, as_is=True), server=lab.warm)
     assert result.verdict is not Verdict.DIFFERS, report(result)
     assert result.verdict is Verdict.MATCH or result.reason.startswith("nothing is aligned"), report(result)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("entry_point", "flat") else pytest.mark.slow)
+        for name in sorted(ARGUMENTS)
+        if name != "graph_batches"  # it needs torch_geometric
+    ],
+)
+def test_what_a_conversion_says_proves_it(command: Callable[..., Done], name: str) -> None:
+    """As it stands there, with no data at hand and no network."""
+    for line in proofs(FIXTURES / name / "before"):
+        done = command(*shlex.split(line)[2:], "--steps", "6")
+        assert done.code == 0, line + done.out + done.err
 
 
 def test_links_in_a_folder_stay_links(tmp_path: Path) -> None:
