@@ -362,8 +362,10 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
     """``device_ids`` where options of the program choose between DataParallel and a single device."""
-    if context.branches is not None or given is not None:
+    if context.branches is not None:
         return None
+    if given is not None:
+        return _where_chosen(context, wrap, given)
     for test, wraps, others in _choices(context, wrap):
         if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
             return None
@@ -373,6 +375,27 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
                 alone: ast.expr = _single(context, others) or ast.Constant(1)
                 first, second = (several, alone) if holds else (alone, several)
                 return ast.IfExp(part, first, second)
+    return None
+
+
+def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr | None:
+    """``device_ids`` that are given, where an option chooses DataParallel: without it they may not be known at all."""
+    runs = set().union(*(context.program_runs(it) for it in context.scripts))
+    inner = {it.value for it in ast.walk(given) if isinstance(it, ast.Attribute)}
+    asked_of = [it for it in ast.walk(given) if isinstance(it, ast.Attribute) and it not in inner]
+    sets = {it: _attribute_sets(context, it, runs) for it in asked_of}
+    made = [it for statements in sets.values() for it in statements]
+    if not made or not all(isinstance(context.program.parent(it), ast.If) for it in made):
+        return None
+    for test, wraps, others in _choices(context, wrap):
+        asked = any(
+            ast.dump(it) in map(ast.dump, ast.walk(test)) for it, statements in sets.items() if statements
+        )
+        options = any(_is_option(context, part) for part, _ in _parts(test, wraps))
+        if options and not asked and not any(isinstance(it, ast.Call) for it in ast.walk(test)):
+            alone: ast.expr = _single(context, others) or ast.Constant(1)
+            first, second = (given, alone) if wraps else (alone, given)
+            return ast.IfExp(test, first, second)
     return None
 
 

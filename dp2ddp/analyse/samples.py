@@ -72,6 +72,7 @@ TENSORS = (
     "torch.utils.data.DataLoader.",
     "torch.nn.Parameter.",
     "torch.nn.parameter.Parameter.",
+    "builtins.next.",
 )
 OWN_HOMES = ("torch.", "builtins.", *OPTIONS)
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
