@@ -70,6 +70,7 @@ JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
 TENSORS = (
     "torch.Tensor.",
     "torch.utils.data.DataLoader.",
+    "torch.autograd.Variable.",
     "torch.nn.Parameter.",
     "torch.nn.parameter.Parameter.",
     "builtins.next.",
@@ -865,6 +866,8 @@ class Samples:
         if isinstance(node.func, ast.Attribute):
             given = [node.func.value, *node.args]
             known = all(name.startswith(TENSORS) for name in names)
+            # What the model or a loader hands out is a tensor, wherever their classes come from.
+            known = known or kinds.tensor(self._value(node.func.value, frame), node) not in PLAIN
             row = operations.method(node.func.attr) if known else None
             return self._operation(row, node.func.attr, given, call, frame)
         values = [kinds.tensor(value, node) for value in self._all(handed(node), frame)]
