@@ -28,7 +28,7 @@ ALLOWED = {
     "analyse": {"facts", "legacy", "plan", "source", "texts"},
     "rules": {"facts", "plan", "tiers"},
     "tiers": {"facts", "plan"},
-    "rewrite": {"plan", "source", "libcst"},
+    "rewrite": {"legacy", "plan", "source", "libcst"},
     "format": {"black"},
     "emit": {"changes", "plan", "source"},
     "changes": {"plan", "source"},
