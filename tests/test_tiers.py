@@ -102,6 +102,16 @@ def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> Non
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\ncriterion" in text
 
 
+@pytest.mark.parametrize(
+    ("compared", "own"), [('str(device) == "cuda"', False), ('device.type == "cuda"', True)]
+)
+def test_a_device_whose_text_is_compared_has_no_number(compared: str, own: bool) -> None:
+    """``str(ddp.device())`` is `cuda:0`: what is asked of it would be answered otherwise."""
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    text, _ = converted(PROGRAM.replace(WRAP, f"{WRAP}\n{chosen}\nscaled = {compared}"))
+    assert (chosen in text, "device = ddp.device()" in text) == (not own, own)
+
+
 def test_a_model_that_every_branch_puts_on_its_device_is_there() -> None:
     made = "size = 2\nif size == 2:\n    model = nn.Linear(8, 2).cuda()\nelse:\n    raise ValueError(size)\n"
     text, _ = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", made))
