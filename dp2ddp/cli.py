@@ -37,10 +37,10 @@ exit codes:
 
 VERDICTS = """\
 exit codes:
-  0  MATCH
-  1  DIFFERS
+  0  MATCH: losses, gradients, parameters after every step, batch sizes, learning rates, numbers of steps are the same
+  1  DIFFERS: the first thing that does, and what usually causes it
   2  wrong usage
-  3  INCONCLUSIVE, or the script was not converted
+  3  INCONCLUSIVE: nothing to compare with, and what to add; or the script was not converted
   4  a file cannot be read or parsed
 """
 

@@ -123,6 +123,21 @@ def program(*changes: tuple[str, str]) -> str:
 
 # Means over the samples, though no plain call of a criterion says so.
 MEANS = {
+    "rows of a table of classes": program(
+        (LOSS, "loss = -(F.one_hot(targets.cuda(), 2).float() * F.log_softmax(outputs, 1)).sum(1).mean()")
+    ),
+    "a layer for a function": program((LOSS, "loss = F.cross_entropy(nn.SiLU()(outputs), targets.cuda())")),
+    "a number of each row by its place": program(
+        (LOSS, "loss = -F.log_softmax(outputs, 1)[torch.arange(len(targets)), targets.cuda()].mean()")
+    ),
+    "a contraction of each row": program((LOSS, 'loss = torch.einsum("nc,nc->n", outputs, outputs).mean()')),
+    "rows that are far apart": program(
+        (LOSS, "loss = F.triplet_margin_loss(outputs, outputs * 2, outputs.flip(1))")
+    ),
+    "a divergence by the batch": program(
+        (LOSS, 'loss = F.kl_div(F.log_softmax(outputs, 1), F.softmax(outputs * 2, 1), reduction="batchmean")')
+    ),
+    "the greater of two tensors": program((LOSS, "loss = torch.max(outputs, outputs * 2).pow(2).mean()")),
     "squares": program((LOSS, "loss = (outputs**2).mean()")),
     "a sum over their number": program(
         (CRITERION, 'criterion = nn.CrossEntropyLoss(reduction="sum")'),
@@ -266,6 +281,58 @@ EVEN_LOSSES = {
 # Those that are not: only one number says so.
 OPTIONS = "import argparse\n\nargs = argparse.Namespace(weight=2.0, size=16)\nargs = argparse.ArgumentParser().parse_args([], args)\n"
 OTHERS = {
+    "padded samples": program((LOSS, "loss = F.pad(outputs, (0, 0, 0, 1)).mean()")),
+    "as many classes as there are": program(
+        (LOSS, "loss = (F.one_hot(targets.cuda()).float().sum(1) * outputs.sum(1)).mean()")
+    ),
+    "a function of an unknown package": program(
+        ("import torch\n", "import helper\nimport torch\n"), (LOSS, "loss = helper.sub(outputs).mean()")
+    ),
+    "a method of an unknown object": program(
+        ("import torch\n", "import helper\nimport torch\n"),
+        (LOSS, "loss = helper.Thing().sub(outputs).mean()"),
+    ),
+    "an entry of an unknown object": program(
+        ("import torch\n", "import helper\nimport torch\n"),
+        (LOSS, "loss = F.cross_entropy(outputs, targets.cuda()) + helper.get(outputs)"),
+    ),
+    "a type of an unknown package": program(
+        ("import torch\n", "import helper\nimport torch\n"),
+        (LOSS, "loss = F.cross_entropy(outputs, targets.cuda()) + helper.float(outputs)"),
+    ),
+    "pairs of samples": program((LOSS, "loss = (outputs.unsqueeze(1) - outputs.unsqueeze(0)).pow(2).mean()")),
+    "the hardest samples": program(
+        (LOSS, 'loss = F.cross_entropy(outputs, targets.cuda(), reduction="none").topk(3, dim=-1)[0].mean()')
+    ),
+    "numbers of rows": program(
+        (LOSS, "loss = (outputs.sum(1) * torch.arange(len(outputs), device=outputs.device)).mean()")
+    ),
+    "a row for each sample on the diagonal": program(
+        (LOSS, "loss = (torch.eye(len(outputs), device=outputs.device) * outputs.sum(1)).mean()")
+    ),
+    "a softmax over the samples": program((LOSS, "loss = nn.Softmax(dim=0)(outputs).pow(2).mean()")),
+    "a constant for each sample": program(
+        (
+            LOSS,
+            "loss = F.cross_entropy(outputs, targets.cuda()) + torch.ones(2).cuda().expand(len(outputs), 2).sum()",
+        )
+    ),
+    "a spread beside means": program(
+        (
+            LOSS,
+            "loss = F.gaussian_nll_loss(outputs[:, 0], outputs[:, 1], outputs.var(0, keepdim=True).expand_as(outputs)[:, 1])",
+        )
+    ),
+    "similarities by letters": program((LOSS, 'loss = torch.einsum("nc,mc->nm", outputs, outputs).mean()')),
+    "a mean that is taken off in place": program(
+        (LOSS, "outputs.sub_(outputs.mean(0))\n        loss = outputs.pow(2).mean()")
+    ),
+    "batches that are centred in place": program(
+        (
+            "        outputs = model(inputs.cuda())",
+            "        inputs.sub_(inputs.mean(0))\n        outputs = model(inputs.cuda())",
+        )
+    ),
     "a spread times an option": program(
         ("data = ", OPTIONS + "data = "), (LOSS, "loss = outputs.var()\n        loss *= args.weight")
     ),

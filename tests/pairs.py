@@ -153,6 +153,7 @@ class Deals:
 DATA = "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))"
 
 PRINT = 'print(f"epoch {epoch}: accuracy {correct / 30:.4f}")'
+LOGS = ("import torch\n", "import logging\n\nimport torch\n")
 WRITE = """\
 with open("results.csv", "a") as results:
         print(epoch, correct / 30, time.time(), sep=",", file=results)"""
@@ -628,6 +629,14 @@ WRONG = {
     ),
     "every process saves": Pair(after=(("ddp.save", "torch.save"),), step=4, what="files", cause="files"),
     "the evaluation is of a part": Pair(after=(PART,), step=4, what="evaluation", cause="evaluation"),
+    "a logged number is of a part": Pair(
+        both=(LOGS,),
+        before=((PRINT, PRINT.replace("print", "logging.warning")),),
+        after=(("ddp." + PRINT, PRINT.replace("print", "logging.warning")), PART),
+        step=4,
+        what="evaluation",
+        cause="evaluation",
+    ),
     "a number in a file is of a part": Pair(
         both=(("import torch\n", "import time\n\nimport torch\n"),),
         before=((PRINT, WRITE),),

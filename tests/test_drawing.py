@@ -31,6 +31,10 @@ def shaken(x, scale):
     return x + scale * torch.rand(x.size(0), 8)
 
 
+def shifted(x):
+    return x + 1
+
+
 def chosen(x):
     return x.flip(1) if random.random() < 0.5 else x
 
@@ -53,7 +57,8 @@ for epoch in range(2):
         optimizer.step()
 """
 EACH = """\
-for i in range(n):
+x = shifted(x)
+        for i in range(n):
             if random.random() < 0.5:
                 x[i] = 0
 """

@@ -28,7 +28,7 @@ ALLOWED = {
     "analyse": {"facts", "legacy", "plan", "source", "texts"},
     "rules": {"facts", "plan", "tiers"},
     "tiers": {"facts", "plan"},
-    "rewrite": {"plan", "source", "libcst"},
+    "rewrite": {"legacy", "plan", "source", "libcst"},
     "format": {"black"},
     "emit": {"changes", "plan", "source"},
     "changes": {"plan", "source"},
@@ -39,7 +39,7 @@ ALLOWED = {
     "texts": set(),
     "legacy": set(),
     "runtime": {"torch"},
-    "verify": {"", "torch"},
+    "verify": {"", "runtime", "torch"},
 }
 LIBRARIES = {"black", "libcst", "torch", "torchvision", "numpy"}
 

@@ -7,23 +7,28 @@ no call that a program could make; of each other call the table must say the tru
 from __future__ import annotations
 
 import ast
+import functools
 import itertools
 import warnings
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from types import CodeType
 
 import pytest
 import torch
+import torchvision.transforms.functional
+import torchvision.transforms.v2.functional  # noqa: F401
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.operations import NAMES, Arguments, Does, Operation
+from dp2ddp.analyse.api.losses import LOSSES, Loss
+from dp2ddp.analyse.api.operations import NAMES, TABLE, Arguments, Does, Operation, along, always
 
 Tensors = dict[str, torch.Tensor]
 
 DIVISIONS = ((2, 2), (3, 1))
 """How the batch of four samples is divided."""
+KINDS = ("positive", "signed", "int", "bool")
 SHAPES = ((), (3,), (4,), (4, 3), (3, 3), (4, 6, 5), (3, 5, 4, 6))
 """Of one sample."""
 ROWS = {"x", "y", "z", "index", "mask", "boxes", "hidden", "grid"}
@@ -56,7 +61,7 @@ MADE = """
     |7, 3|7, 3, None, 0.5|7, 3, scale_grad_by_freq=True|7, 3, padding_idx=0|(2, 2)|(5, 4), 2|(6, 5)|(4, 6)|[3]|6, 5, 4|3, 3, 2
     |4, 4, 2|6, 6, 2|(1, 1)|(1, 1, 1, 1)|scale_factor=2|(1, 1), 0.5|(1, 1, 1, 1), 0.5|(1, 1, 1, 1, 1, 1), 0.5|(1, 1, 1, 1, 1, 1)
     |3, 2|3, 1|(0.1, 0.2, 0.3), (0.5, 0.6, 0.7)|torch.float64|1, 2, 3|1, -1|4, 2|6, 2|4, 2, batch_first=True|3, 2, batch_first=True
-    |5, 1, 8, batch_first=True
+    |5, 1, 8, 0.0|torch.nn.TransformerEncoderLayer(5, 1, 8, 0.0), 1|5, 1
     """.replace("\n    ", "").strip().split("|")
 TAKEN = ("x", "x, y", "x, y, z", "x, (y, y)", "index", "x, hidden", "x, (hidden, hidden)")
 """What layers are called with."""
@@ -131,6 +136,7 @@ SPELLED |= {
     for made in ("zeros", "ones", "empty")
 }
 CALLED = {"bool": torch.bool, "int": torch.int64, "float": torch.float64, "double": torch.float32}
+OF_INDICES = {"one_hot", "embedding", "take", "bitwise_and", "isin"}
 ALSO = {"gather", "index_select", "where"}
 UNSET = {
     "empty",
@@ -206,6 +212,11 @@ class Tried:
     operands: tuple[ast.expr, ...]
     is_layer: bool = False
 
+    @property
+    def is_plain(self) -> bool:
+        """Whether it is one of the calls that are tried with all types."""
+        return self.row.rule in operations.FIXED and self.row.rows is None
+
     @cached_property
     def _code(self) -> CodeType:
         return compile(self.text, "<call>", "eval")
@@ -217,9 +228,14 @@ class Tried:
             if name in tensors:
                 tensor = tensors[name]
                 given[name] = tensor.clone() if isinstance(tensor, torch.Tensor) else tensor
+        before = torch.get_rng_state() if self.is_layer else None
         if self.row.random or self.is_layer:
             torch.manual_seed(1)
-        return eval(self._code, given)
+        try:
+            return eval(self._code, given)
+        finally:
+            if before is not None:
+                torch.set_rng_state(before)
 
 
 def calls(row: Operation) -> Iterator[Tried]:
@@ -227,11 +243,11 @@ def calls(row: Operation) -> Iterator[Tried]:
     depends = row.rule not in operations.FIXED or row.rows is not None or row.shapes
     given = GIVEN if depends else PLAINLY
     for name, found in NAMES.items():
-        if found is not row:
+        if (found.name, found.homes, found.layers) != (row.name, row.homes, row.layers):
             continue
         home, _, last = name.rpartition(".")
         if name in row.layers:
-            fixed = row.rule in operations.FIXED and row.rows is None
+            fixed = row.rule in operations.FIXED and row.does(Arguments()) is Does.NUMBERS
             for made in (it for it in (PLAINLY if fixed else MADE) if _can_be_made(f"{name}({it})")):
                 yield from (
                     _layer(row, f"{name}({made})({taken})") for taken in (TAKEN[:1] if fixed else TAKEN)
@@ -239,7 +255,8 @@ def calls(row: Operation) -> Iterator[Tried]:
             continue
         if not _exists(name) or (row.name in SPELLED and row.name not in ALSO):
             continue
-        for taken, rest in itertools.product(("x", "index"), given):
+        taking = ("x", "index") if row.name in OF_INDICES else ("x",)
+        for taken, rest in itertools.product(taking, given):
             if home == "torch.Tensor":
                 yield _method(row, f"{taken}.{last}({rest})")
             else:
@@ -415,14 +432,22 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
     """
     shown: set[Does] = set()
     mixes = False
-    for tried in calls(row):
-        for shape, kind in itertools.product(shapes, ("positive", "signed", "int", "bool")):
-            if kind in ("int", "bool") and (len(shape) > 1 or tried.is_layer):
+    for each in itertools.product(shapes, KINDS):
+        batch(*each)  # they are made once
+    trials = list(calls(row))
+    before = torch.get_rng_state()
+    for tried in trials:
+        for shape, kind in itertools.product(shapes, KINDS):
+            if kind != "positive" and (
+                len(shape) > 1 or tried.is_layer or tried.given and not tried.is_plain
+            ):
                 continue
             tensors = batch(shape, kind)
             is_flat = _is_flat(tried, tensors)
             claims = {claim(tried, None, is_flat), claim(tried, len(shape) + 1, is_flat)}
-            for sizes in DIVISIONS:
+            for sizes in (
+                DIVISIONS[:1] if row.name == "squeeze" else DIVISIONS
+            ):  # one row is a dimension of one
                 got = runs(tried, tensors, divided(shape, kind, sizes))
                 if got is None:
                     break
@@ -443,10 +468,25 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
                         raise Wrong(
                             f"{tried.text} on {kind} {tuple(tensors['x'].shape)}: {does.name} is not so"
                         )
+                    if tried.is_layer and does in (Does.SAMPLES, Does.NUMBERS, Does.PARTS):
+                        _check_kept(tried, tensors)
                     shown.add(does)
                     if does is Does.NUMBERS and not tried.is_layer:
                         _check_moved(tried, tensors, sizes)
+    if not row.random and not torch.equal(before, torch.get_rng_state()):
+        raise Wrong(f"{row.name} draws random numbers")
     return shown, mixes
+
+
+def _check_kept(tried: Tried, tensors: Tensors) -> None:
+    """A layer that treats samples by themselves remembers nothing of them, as running statistics would."""
+    call, state = _parsed(tried.text), torch.get_rng_state()
+    layer = eval(ast.unparse(call.func), {"torch": torch, "torchvision": torchvision})
+    before = {name: it.clone() for name, it in getattr(layer, "state_dict", dict)().items()}
+    eval(f"layer({', '.join(map(ast.unparse, call.args))})", {**tensors, "layer": layer})
+    torch.set_rng_state(state)
+    if before and not all(torch.equal(it, before[name]) for name, it in layer.state_dict().items()):
+        raise Wrong(f"{tried.text} remembers what it was given")
 
 
 def _is_flat(tried: Tried, tensors: Tensors) -> bool:
@@ -472,3 +512,161 @@ def _quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         yield
+
+
+# What can't be run here, or hands out something else than tensors.
+NOT_RUN = {"cuda", "pin_memory", "data", "astype", "from_numpy", "item", "retain_grad", "Variable"}
+
+
+def _id(row: Operation) -> str:
+    return f"{'.'.join(row.homes[:1])}.{row.name}"
+
+
+@pytest.mark.parametrize("row", TABLE, ids=_id)
+def test_a_row_says_what_becomes_of_the_samples(row: Operation) -> None:
+    shown, mixes = check(row)
+    if row.rule in operations.FIXED and row.does(Arguments()) in (Does.MIXES, Does.ORDERS):
+        assert mixes, "no call looks at several samples"
+    elif row.name not in NOT_RUN:
+        assert shown, "no call is known"
+
+
+def _mistaken(row: Operation) -> Operation | None:
+    """A row as one would write it who does not think of what it is given."""
+    does = row.does(Arguments())
+    if row.rule not in operations.FIXED or does in (Does.MIXES, Does.MEAN, Does.TOTAL, Does.MOVES):
+        several = row.rule(_given("dim=1")) is Does.PARTS
+        return replace(row, rule=always(Does.PARTS if several else Does.SAMPLES), rows=None, least=1)
+    return None
+
+
+def _given(text: str) -> Arguments:
+    return Arguments(keywords=_named(_parsed(f"f({text})")))
+
+
+# These leave the rows as they are where they do not follow: the mistake would be none.
+HARMLESS = {"where", "type", "squeeze", "repeat_interleave", "column_stack", "flatten", "multinomial"}
+MISTAKES = {
+    _id(row): wrong for row in TABLE if (wrong := _mistaken(row)) is not None and row.name not in HARMLESS
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", MISTAKES)
+def test_a_row_that_says_too_much_is_found(name: str) -> None:
+    """Each rule matters: without it, some call is claimed to be sample-wise that is not."""
+    with pytest.raises(Wrong):
+        check(MISTAKES[name])
+
+
+def _row(name: str) -> Operation:
+    return NAMES[name]
+
+
+PLANTED = {
+    "softmax along the samples": replace(_row("torch.softmax"), rule=along(5, default=1)),
+    "padding as if it were the last dimension": replace(
+        _row("torch.nn.functional.pad"), rule=always(Does.SAMPLES)
+    ),
+    "pooling number by number": replace(
+        _row("torch.nn.functional.adaptive_avg_pool1d"), rule=always(Does.NUMBERS), rows=None
+    ),
+    "a mean that is a sum": replace(_row("torch.mean"), rule=along(whole=Does.TOTAL)),
+    "a sum that is a mean": replace(_row("torch.sum"), rule=along(whole=Does.MEAN)),
+    "sorted parts": replace(_row("torch.sort"), rule=along(default=1, result=Does.PARTS, position=7)),
+    "the dimension at the wrong place": replace(_row("torch.topk"), rule=along(0, result=Does.PARTS)),
+    "indices of all samples": replace(_row("torch.bucketize"), rows=None, rule=always(Does.NUMBERS)),
+    "numbers in order": replace(_row("torch.arange"), rule=always(Does.FILLS)),
+    "batch norm": replace(_row("torch.nn.BatchNorm1d"), rule=always(Does.SAMPLES), rows=1),
+    "running statistics": replace(_row("torch.nn.InstanceNorm1d"), rule=always(Does.SAMPLES)),
+    "a transposed tensor": replace(_row("torch.t"), rule=always(Does.SAMPLES)),
+}
+
+
+@pytest.mark.parametrize("name", PLANTED)
+def test_planted_mistakes_are_found(name: str) -> None:
+    with pytest.raises(Wrong):
+        check(PLANTED[name])
+
+
+def test_what_is_not_in_the_table_is_not_known() -> None:
+    for name in ("helper.sub", "torch.nn.functional.unheard_of", "torch.optim.relu", "numpy.abs"):
+        assert operations.operation(name) is None
+    assert operations.method("unheard_of") is None
+
+
+def test_every_layer_of_torch_that_is_not_known_is_named() -> None:
+    """Whoever adds layers to torch, or takes some away here, sees it: what is missing is missing on purpose."""
+    layers = {
+        name
+        for name, it in vars(torch.nn).items()
+        if isinstance(it, type) and issubclass(it, torch.nn.Module) and not name.endswith(("Loss", "Loss2d"))
+    }
+    missing = {it for it in layers if f"torch.nn.{it}" not in NAMES and not it.startswith("Lazy")}
+    assert missing <= {
+        *("Module", "Sequential", "ModuleList", "ModuleDict", "ParameterList", "ParameterDict", "Container"),
+        *(
+            "DataParallel",
+            "RNNBase",
+            "RNNCellBase",
+            "Transformer",
+            "TransformerDecoder",
+            "TransformerDecoderLayer",
+        ),
+        *(
+            "TransformerEncoder",
+            "EmbeddingBag",
+            "AdaptiveLogSoftmaxWithLoss",
+            "FractionalMaxPool2d",
+            "FractionalMaxPool3d",
+        ),
+        *("MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d"),
+    }
+
+
+# Losses
+
+
+def _samples(loss: Loss) -> list[torch.Tensor]:
+    """What a loss may be given."""
+    torch.manual_seed(0)
+    rows = [torch.rand(4, 3, dtype=torch.float64) * 0.8 + 0.1 for _ in range(3)]
+    ones = torch.tensor([1.0, -1.0, -1.0, 1.0], dtype=torch.float64)
+    match loss.name:
+        case "cross_entropy" | "nll_loss" | "multi_margin_loss":
+            return [rows[0], torch.tensor([0, 2, 1, 1])]
+        case "multilabel_margin_loss":
+            return [rows[0], torch.tensor([[0, -1, 1], [2, 1, -1], [1, 0, 2], [-1, 0, 0]])]
+        case "multilabel_soft_margin_loss" | "binary_cross_entropy":
+            return [rows[0], rows[1].round()]
+        case "hinge_embedding_loss" | "soft_margin_loss":
+            return [rows[0], rows[1].round() * 2 - 1]
+        case "margin_ranking_loss":
+            return [rows[0][:, 0], rows[1][:, 0], ones]
+        case "cosine_embedding_loss":
+            return [rows[0], rows[1], ones]
+    return rows[: len(loss.tensors)]
+
+
+@pytest.mark.parametrize("loss", LOSSES, ids=lambda loss: loss.name)
+def test_a_loss_is_a_mean_over_the_samples_or_a_sum(loss: Loss) -> None:
+    given = _samples(loss)
+    parts = list(zip(*(it.split(2) for it in given), strict=True))
+    for way in ("mean", "sum", "none"):
+        function = functools.partial(getattr(torch.nn.functional, loss.name), reduction=way)
+        for made in (function, getattr(torch.nn, loss.layer)(reduction=way)):
+            whole, of_parts = made(*given), [made(*part) for part in parts]
+            joined = torch.cat(of_parts) if way == "none" else sum(of_parts) / (2 if way == "mean" else 1)
+            assert equal(whole, joined)
+            if loss.by_number and way == "none":
+                turned = [it.movedim(0, -1) for it in given]
+                assert equal(made(*turned), whole.movedim(0, -1))
+
+
+def test_a_mean_over_the_batch_is_one() -> None:
+    given = _samples(next(it for it in LOSSES if it.name == "kl_div"))
+    whole, *parts = (
+        torch.nn.functional.kl_div(*part, reduction="batchmean")
+        for part in (given, *zip(*(it.split(2) for it in given), strict=True))
+    )
+    assert equal(whole, sum(parts) / 2)

@@ -102,6 +102,16 @@ def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> Non
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\ncriterion" in text
 
 
+@pytest.mark.parametrize(
+    ("compared", "own"), [('str(device) == "cuda"', False), ('device.type == "cuda"', True)]
+)
+def test_a_device_whose_text_is_compared_has_no_number(compared: str, own: bool) -> None:
+    """``str(ddp.device())`` is `cuda:0`: what is asked of it would be answered otherwise."""
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    text, _ = converted(PROGRAM.replace(WRAP, f"{WRAP}\n{chosen}\nscaled = {compared}"))
+    assert (chosen in text, "device = ddp.device()" in text) == (not own, own)
+
+
 def test_a_model_that_every_branch_puts_on_its_device_is_there() -> None:
     made = "size = 2\nif size == 2:\n    model = nn.Linear(8, 2).cuda()\nelse:\n    raise ValueError(size)\n"
     text, _ = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", made))
@@ -394,20 +404,19 @@ def test_noise_as_large_as_the_batch_is_no_matter_where_it_is_only_shown(use: st
 
 
 @pytest.mark.parametrize(
-    ("given", "tier"),
+    "given",
     [
-        ("torch.autograd.Variable(torch.randn(inputs.size(0), 8)).cuda()", "whole batch"),
-        ("torch.cat([torch.rand(inputs.size(0), 4).cuda(), inputs[:, :4].cuda()], 1)", "whole batch"),
-        ("inputs.cuda() + 0.1 * torch.randn_like(inputs)", "sharded"),
+        "torch.autograd.Variable(torch.randn(inputs.size(0), 8)).cuda()",
+        "torch.cat([torch.rand(inputs.size(0), 4).cuda(), inputs[:, :4].cuda()], 1)",
+        "inputs.cuda() + 0.1 * torch.randn_like(inputs)",
     ],
 )
-def test_a_model_of_random_numbers_is_given_those_of_the_whole_batch(given: str, tier: str) -> None:
+def test_a_model_of_random_numbers_is_given_those_of_its_rank(given: str) -> None:
     """Else the batch would have each of them as often as there are processes."""
     text = PROGRAM.replace(FORWARD, f"given = {given}\n        outputs = model(given)")
-    _, conversion = converted(text)
-    assert conversion.scripts[0].tier == tier
-    said = [f.message for f in conversion.findings if f.rule == "DDP503"]
-    assert ["the same for its part" in message for message in said] == [True] * (tier == "whole batch")
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert after.count("ddp.local_random(torch.rand") == 1
 
 
 @pytest.mark.parametrize("loop", ["while True:\n", 'for phase in ["warm", "cold"]:\n'])
@@ -903,7 +912,7 @@ def test_programs_that_share_no_such_line_have_each_its_own() -> None:
 def test_what_is_left_is_marked_above_its_statement() -> None:
     text = (
         PROGRAM
-        + "    if epoch: print(outputs.std())\n    elif epoch:\n        print(\n            outputs,\n        )\n"
+        + "    if epoch: print(outputs.cumsum(0))\n    elif epoch:\n        print(\n            outputs,\n        )\n"
     )
     after, conversion = converted(text, mark=True)
     assert sum(f.is_left for f in conversion.findings) == 2
@@ -913,7 +922,7 @@ def test_what_is_left_is_marked_above_its_statement() -> None:
         for index, line in enumerate(lines)
         if line.strip().startswith("# dp2ddp: DDP502")
     ]
-    assert marked == ["if epoch: print(outputs.std())", "print("]
+    assert marked == ["if epoch: print(outputs.cumsum(0))", "print("]
     assert ast.dump(ast.parse(after)) == ast.dump(ast.parse(converted(text)[0]))
 
 

@@ -188,7 +188,7 @@ OPTIONS = HEAD.replace(
 CHOSEN = {
     "an annotated flag": (
         "model = nn.Linear(8, 2)\nseveral: bool = args.ngpu > 1\nif several:\n    model = nn.DataParallel(model)\n",
-        "ddp.init(devices=None if several else 1)",
+        "(None if several else 1)",
     ),
     "one of two conditions": (
         "model = nn.Linear(8, 2)\nif torch.cuda.device_count() > 1 and args.ngpu > 1:\n"
@@ -208,6 +208,11 @@ CHOSEN = {
         "wrap = nn.DataParallel if args.ngpu > 1 else lambda module: module\nmodel = wrap(nn.Linear(8, 2))\n",
         "devices=None if args.ngpu > 1 else 1",
     ),
+    "a default": (
+        "def build(ngpu=1):\n    module = nn.Linear(8, 2)\n    if ngpu > 1:\n"
+        "        module = nn.DataParallel(module)\n    return module\n\nmodel = build()\n",
+        "ddp.init(devices=1)",
+    ),
     "an early return": (
         "def parallel(module, ngpu):\n    if ngpu <= 1:\n        return module\n"
         "    return nn.DataParallel(module)\n\nmodel = parallel(nn.Linear(8, 2), args.ngpu)\n",
@@ -218,9 +223,7 @@ CHOSEN = {
 
 @pytest.mark.parametrize(("wrap", "devices"), CHOSEN.values(), ids=CHOSEN)
 def test_one_device_stays_one(wrap: str, devices: str) -> None:
-    changed = text_of(OPTIONS + wrap + STEPS)
-    shown = devices if "several" not in devices else "None if several else 1"
-    assert shown in changed
+    assert devices in text_of(OPTIONS + wrap + STEPS)
 
 
 def test_a_model_that_is_led_past_its_wrap_draws_whole_batches(lab: Lab, tmp_path: Path) -> None:
@@ -269,6 +272,21 @@ with open("model.pkl", "wb") as file:
     )
     done = subprocess.run([sys.executable, "-I", "-c", read], cwd=folder, capture_output=True, text=True)
     assert done.stdout == "torch.Size([1, 2])\n", done.stderr
+
+
+def test_a_whole_model_that_is_loaded_trains_on_as_it_did(lab: Lab, tmp_path: Path) -> None:
+    resumes = "if os.path.exists('model.pt'):\n    model = torch.load('model.pt', weights_only=False)\n"
+    program = HEAD + MODEL + resumes + STEPS + "torch.save(model, 'model.pt')\n" + END
+    (tmp_path / "before").mkdir()
+    (tmp_path / "before" / "train.py").write_text(program)
+    done = converted(tmp_path / "after", program)
+    assert done.scripts[0].tier == "whole batch"
+    printed = []
+    for script, processes in (("before/train.py", 1), ("after/train.py", 2)):
+        first = lab.run(tmp_path / script, processes=processes, recorded=False).ok()
+        again = lab.run(tmp_path / script, processes=processes, recorded=False, folder=first.folder).ok()
+        printed.append((first.printed, again.printed))
+    assert printed[0] == printed[1] and printed[0][0] != printed[0][1]
 
 
 def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
@@ -437,3 +455,20 @@ print(first[0].shape[0], len(first[0]))
         + END
     )
     alike(lab, tmp_path, program)
+
+
+def test_a_wrapped_model_that_others_give_batches_divides_them(tmp_path: Path) -> None:
+    """nn.DataParallel keeps the statistics of its first replica's part: whole batches keep them, too."""
+    averages = (
+        "from torch.optim.swa_utils import AveragedModel, update_bn\naveraged = AveragedModel(model{})\n"
+    )
+    tiers = {
+        part: converted(
+            tmp_path / (part or "all"),
+            HEAD + MODEL + averages.format(part) + STEPS + "update_bn(loader, averaged)\n",
+        )
+        .scripts[0]
+        .tier
+        for part in ("", ".module")
+    }
+    assert tiers == {"": "whole batch", ".module": "sharded"}

@@ -6,6 +6,7 @@ import functools
 import io
 import os
 import re
+import shlex
 import subprocess
 import sys
 import time
@@ -34,6 +35,7 @@ from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page, ticks
 from dp2ddp.verify.report import report
 from dp2ddp.verify.run import Bench, Request, Run, said_by, verify
+from dp2ddp.verify.synthetic import TRAIN
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
 
 NOW = time.time()
@@ -344,7 +346,7 @@ def test_a_wrap_under_a_condition_on_devices_is_made(lab: Lab, tmp_path: Path) -
         "torch.compile(nn.MSELoss())(y, torch.zeros_like(y)).backward()\n"
         + "".join(f"assert {condition}, {condition!r}\n" for condition in CONDITIONS)
     )
-    lab.run(script, gpus=2, replicas=2).ok()
+    lab.run(script, gpus=2, replicas=2, float64=False).ok()
 
 
 @pytest.mark.parametrize("condition", CONDITIONS[:1])
@@ -426,7 +428,7 @@ def test_synthetic_data_has_the_shapes(lab: Lab, tmp_path: Path) -> None:
         "    print(tuple(image.shape), int(label) >= 0, len(data))\n\n" + "\n".join(lines)
     )
     done = lab.run(tmp_path / "shapes.py", synthetic=True).ok()
-    assert done.printed.splitlines() == [f"{shape} True 256" for shape in SHAPES.values()]
+    assert done.printed.splitlines() == [f"{shape} True {TRAIN}" for shape in SHAPES.values()]
 
 
 # The pictures
@@ -995,6 +997,21 @@ def test_fixtures_match_as_they_are(lab: Lab, name: str) -> None:
     result = verify(request_for(lab, name, as_is=True), server=lab.warm)
     assert result.verdict is not Verdict.DIFFERS, report(result)
     assert result.verdict is Verdict.MATCH or result.reason.startswith("nothing is aligned"), report(result)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=() if name in ("entry_point", "flat") else pytest.mark.slow)
+        for name in sorted(ARGUMENTS)
+        if name != "graph_batches"  # it needs torch_geometric
+    ],
+)
+def test_what_a_conversion_says_proves_it(command: Callable[..., Done], name: str) -> None:
+    """As it stands there, with no data at hand and no network."""
+    for line in proofs(FIXTURES / name / "before"):
+        done = command(*shlex.split(line)[2:], "--steps", "6")
+        assert done.code == 0, line + done.out + done.err
 
 
 def test_links_in_a_folder_stay_links(tmp_path: Path) -> None:

@@ -34,6 +34,11 @@ PICKLES = {
 PICKLES |= {"joblib.dump"}
 
 
+# What holds its parts as they are, and what hands on what it is given.
+DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
+HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
+
+
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
@@ -131,7 +136,21 @@ def _stored(context: Context) -> set[int]:
             for value in context.program.contents(context.program.values(saved)):
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
+            written = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
+            found |= {
+                id(it) for part in written for it in ast.walk(part) if _is_in_display(context, it, part)
+            }
     return found
+
+
+def _is_in_display(context: Context, node: ast.AST, whole: ast.expr) -> bool:
+    """Whether a call of ``state_dict()`` is part of a collection, and goes into it as it is."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "state_dict":
+        return False
+    around = context.program.parent(node)
+    while around is not whole and isinstance(around, DISPLAYS):
+        around = context.program.parent(around)
+    return around is whole and isinstance(whole, DISPLAYS)
 
 
 def _pickled(call: Call) -> ast.expr | None:
@@ -151,7 +170,7 @@ def _changed(context: Context, call: ast.Call) -> bool:
     """Whether the keys of a state dict are looked at: iterated over, asked for, or updated from others."""
     parent = context.program.parent(call)
     if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
-        return not isinstance(parent, ast.Call | ast.Dict | ast.keyword | ast.Assign)
+        return not isinstance(parent, HANDING_ON)
     name = parent.targets[0].id
     for node in ast.walk(context.program.scope(call).node):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
@@ -269,9 +288,15 @@ def _from_file(context: Context, given: ast.expr) -> bool:
 
 
 def _root(value: object) -> str:
+    made = _origin(value)
+    return made.name if made is not None else ""
+
+
+def _origin(value: object) -> Made | None:
+    """What a value is taken out of, where something outside has made that."""
     while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
         value = value.owner
-    return getattr(value, "name", "") if isinstance(value, Made) else ""
+    return value if isinstance(value, Made) else None
 
 
 def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
@@ -320,6 +345,7 @@ def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
+    yield from _loaded(context, backwards)
     for node in spelled(context) if context.scripts else ():
         yield context.obstacle(
             node,
@@ -368,6 +394,29 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "call the wrapped model itself",
                 SHARDED_ONLY,
             )
+
+
+def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
+    """Whole models from files in the place of the wrapped one: ``model = torch.load(path)``, to go on with it."""
+    program = context.program
+    told: set[int] = set()
+    for call in program.calls:
+        values = program.values(call.node.func)
+        if not context.is_wrapped(values) or not context.runs_in_training(call.node):
+            continue
+        leading = (program.call(it) for it in context.callers.get(call.scope.index, ()))
+        if not any(it is not None and _trains(context, it, backwards) for it in (call, *leading)):
+            continue
+        for value in values:
+            made = _origin(value)
+            if made is not None and made.name == "torch.load" and made.site not in told:
+                told.add(made.site)
+                yield context.obstacle(
+                    program.node(made.site),
+                    "a model from this file is trained as it is, not wrapped",
+                    "load its state into the wrapped model: model.module.load_state_dict(…)",
+                    SHARDED_ONLY,
+                )
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:

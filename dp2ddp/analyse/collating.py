@@ -15,6 +15,7 @@ from enum import Enum, auto
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Bound, Call, Const, Ext, Func, Inst, Made, Scope, Value, full_name
 from dp2ddp.analyse.loaders import given_for, hides_arguments
+from dp2ddp.analyse.samples import right_side
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
 
@@ -451,15 +452,17 @@ class _Collating:
                 return self._taken(around.target, definition, self._drawn(around.iter))
             if isinstance(around, ast.stmt):
                 break
-        match self.program.statement(definition):
-            case ast.Assign(targets=[target], value=ast.List(elts=[])) if target is definition:
-                return self._collected(use) or Form.FIXED
+        statement = self.program.statement(definition)
+        value = right_side(statement, definition)
+        if isinstance(statement, ast.AnnAssign):
+            value = statement.value
+        match statement:
+            case ast.Assign() | ast.AnnAssign() if value is not None:
+                is_empty = isinstance(value, ast.List) and not value.elts
+                return (self._collected(use) or Form.FIXED) if is_empty else self.of(value)
             case ast.Assign(targets=targets, value=value):
                 target = next(it for it in targets if definition in ast.walk(it))
                 return self._taken(target, definition, self.of(value))
-            case ast.AnnAssign(value=value) if value is not None:
-                empty = isinstance(value, ast.List) and not value.elts
-                return (self._collected(use) or Form.FIXED) if empty else self.of(value)
             case ast.For(target=target, iter=source):
                 return self._taken(target, definition, self._drawn(source))
         return Across(definition)

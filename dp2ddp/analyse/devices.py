@@ -21,11 +21,13 @@ def collect(context: Context, skipped: set[int], early: set[int], at_home: set[i
     """
     program = context.program
     choosing = _choosing(context)
+    spelled = _is_spelled(context)
     found: dict[int, Device] = {}
     for node in list(program.nodes.values()):
         if not context.runs_in_training(node) or id(node) in skipped:
             continue
-        named = _devices(context, node) if id(node) not in early else _unnumbered(context, node)
+        plain = spelled or id(node) in early
+        named = _unnumbered(context, node) if plain else _devices(context, node)
         for place, device in named:
             if id(node) in at_home and device.kind != "count":
                 continue
@@ -34,6 +36,17 @@ def collect(context: Context, skipped: set[int], early: set[int], at_home: set[i
                 found.setdefault(id(place), replace(device, beside=beside))
     found = _once(context, found)
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
+
+
+def _is_spelled(context: Context) -> bool:
+    """Whether a device's text is compared: ``str(device) == "cuda"`` is not true of one with a number."""
+    return any(
+        isinstance(node, ast.Compare)
+        and any(is_call_of(context, it, "builtins.str") for it in ast.walk(node))
+        and any(isinstance(it, ast.Constant) and it.value == "cuda" for it in ast.walk(node))
+        and context.runs_in_training(node)
+        for node in context.program.nodes.values()
+    )
 
 
 def _once(context: Context, found: dict[int, Device]) -> dict[int, Device]:

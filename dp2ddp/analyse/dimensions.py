@@ -244,6 +244,8 @@ class Dimensions:
             return 0 if whole else self._operation(last, given, node)
         if returned := self._returned(node):
             return self._either(returned)
+        if any(not name.startswith(("torch.", *OPTIONS)) for name in names):
+            return None  # what has such a name elsewhere is not known
         if isinstance(function, ast.Attribute):
             return self._operation(function.attr, [function.value, *node.args], node)
         return None

@@ -478,10 +478,35 @@ def _at(context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope
     """The devices, in the names that some scopes have, with all that decides them."""
     if wanted.expression is None:
         return wanted
-    expression = _source(context, wanted.expression, scopes)
+    expression = _folded(_source(context, wanted.expression, scopes))
     if _all_devices(context, expression):
         return _Devices()
     return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
+
+
+def _folded(expression: ast.expr) -> ast.expr:
+    """``1`` for ``None if 1 > 1 else 1``: what a parameter's default has decided."""
+    if not isinstance(expression, ast.IfExp):
+        return expression
+    match expression.test:
+        case ast.Constant(value=value):
+            holds = bool(value)
+        case ast.Compare(
+            left=ast.Constant(value=int(left)), ops=[operator], comparators=[ast.Constant(value=int(right))]
+        ):
+            answers = {
+                ast.Gt: left > right,
+                ast.GtE: left >= right,
+                ast.Lt: left < right,
+                ast.LtE: left <= right,
+            }
+            answers |= {ast.Eq: left == right, ast.NotEq: left != right}
+            if type(operator) not in answers:
+                return expression
+            holds = answers[type(operator)]
+        case _:
+            return expression
+    return expression.body if holds else expression.orelse
 
 
 def _literal(context: Context, wanted: _Devices) -> ast.expr | None:

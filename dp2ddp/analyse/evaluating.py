@@ -15,7 +15,7 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.operations import Does
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.gathering import Gathering
-from dp2ddp.analyse.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.link import LOADER, OPTIONS, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.updates import updated
 from dp2ddp.facts import Effect
@@ -49,6 +49,19 @@ METHODS = frozenset("""
     """.split())
 METHODS |= {it for it in operations.METHODS if not it.endswith("_")} | operations.methods(Does.NUMBERS)
 METHODS |= {"detach_", "requires_grad_", "scatter_"}
+# Where objects come from whose methods are those: an unknown package's `update`, or `sum`, may do anything.
+PLAIN_HOMES = (
+    "torch.",
+    "numpy.",
+    "builtins.",
+    "collections.",
+    "pandas.",
+    "scipy.",
+    "PIL.",
+    "cv2.",
+    "os.",
+    *OPTIONS,
+)
 # Methods of lists, dicts and sets that change these.
 CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
 # Methods whose result is another look at what they are called of.
@@ -466,7 +479,10 @@ class EvaluationLoop:
                 return self._is_own(root.id) and not self._is_older(root, set())
             return _is_local(call.scope, root.id) and not self._is_given(root, call.scope)
         if call.names:
-            return all(_is_pure_name(name) or name.rpartition(".")[-1] in METHODS for name in call.names)
+            return all(
+                _is_pure_name(name) or (name.startswith(PLAIN_HOMES) and name.rpartition(".")[-1] in METHODS)
+                for name in call.names
+            )
         return kept or method in METHODS
 
     def _is_layer(self, call: Call) -> bool:

@@ -15,6 +15,7 @@ from dp2ddp.analyse.link import (
     LOADER,
     Call,
     Inst,
+    Made,
     Values,
     full_name,
     handed,
@@ -246,6 +247,37 @@ def _may_draw(call: Call) -> bool:
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
+def _run_in_training_mode(context: Context, loop: BatchLoop) -> ast.Call | None:
+    """The call of a wrapped model in a loop that trains nothing, after ``model.train()``."""
+    program = context.program
+    scope, first = program.scope(loop.node), program.order[id(loop.node)]
+    modes: dict[str, str] = {}
+    for node in sorted(program.body(scope), key=lambda it: program.order.get(id(it), first)):
+        if isinstance(node, ast.Call) and program.order.get(id(node), first) < first:
+            match node:
+                case ast.Call(func=ast.Attribute(value=model, attr="train" | "eval" as mode), args=[]):
+                    modes[ast.unparse(model)] = mode
+    for part in getattr(loop.node, "body", []):
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and modes.get(ast.unparse(node.func)) == "train":
+                if _is_of_wrap(context, node.func):
+                    return node
+    return None
+
+
+def _is_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a wrapped model, or something from outside that is made of one: its average."""
+    program = context.program
+    values = program.values(node)
+    if context.is_wrapped(values):
+        return True
+    made = (
+        program.call(program.node(it.site)) for it in values if isinstance(it, Made) and it.name != LOADER
+    )
+    given = (it for call in made if call is not None for it in handed(call.node))
+    return depth < 3 and any(_is_of_wrap(context, it, depth + 1) for it in given)
+
+
 def _drawn_by(context: Context, call: Call) -> set[int]:
     """The loaders that a call draws from."""
     found = [context.iterated(context.program.values(argument)) for argument in handed(call.node)]
@@ -279,10 +311,26 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
             )
         if _evaluates_too(context, loop):
             yield from _counted(context, loop, numbers)
+        elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
+            yield context.obstacle(
+                run,
+                f"`{ast.unparse(run.func)}` runs in training mode here, without a step: its BatchNorm must see the "
+                "parts of these batches",
+                "use the bare model here, `model.module`, if its BatchNorm may see whole batches",
+                SHARDED_ONLY,
+            )
     yield from _sized_by_batch(context, training)
     yield from _copied_for_gpus(context)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
     for call in by_hand:
+        if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() gives the wrapped model batches of the training's loader, which it "
+                "must divide",
+                "give it the bare model, `model.module`",
+                SHARDED_ONLY,
+            )
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
@@ -446,7 +494,8 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
     """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
     scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
     for number in numbers:
-        if number.scripts & scripts and number.kind in ("sum", "totals", "left"):
+        in_place = number.kind == "rows" and number.call is None
+        if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
             wrong = "be of a part only" if number.kind == "left" else "count samples twice"
             yield context.obstacle(
                 loop.source,

@@ -17,7 +17,7 @@ from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.link import Scope, handed
 from dp2ddp.analyse.loops import PICTURES, BatchLoop
-from dp2ddp.analyse.samples import OF_TENSORS, Samples
+from dp2ddp.analyse.samples import OF_TENSORS, Samples, right_side
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
@@ -196,11 +196,11 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
     if value not in DEALT or not isinstance(node, ast.Name):
         return False
     program = samples.program
-    asked = (
-        program.parent(it)
-        for it in program.body(program.scope(node))
-        if isinstance(it, ast.Name) and it.id == node.id
-    )
+    made = samples.last(node, program.definitions(node))
+    names = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Name) and it.id == node.id)
+    asked = [program.parent(it) for it in names if made == samples.last(it, program.definitions(it))]
+    given = [right_side(program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
+    asked += [it.func for it in given if isinstance(it, ast.Call)]
     return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
 
 

@@ -233,7 +233,8 @@ def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.
 
 def _is_optimizer(name: str) -> bool:
     package, _, last = name.rpartition(".")
-    return package.startswith("torch.optim") and last[:1].isupper() and "lr_scheduler" not in package
+    others = package.endswith((".lr_scheduler", ".swa_utils"))
+    return package.startswith("torch.optim") and last[:1].isupper() and not others
 
 
 def _owners(context: Context, node: ast.expr, depth: int) -> Iterator[ast.expr]:

@@ -130,6 +130,7 @@ class _Finder(Gathering):
         self._draws = {id(node) for source in sources for node in ast.walk(source)}
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
+        self._shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
         self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
@@ -292,7 +293,9 @@ class _Finder(Gathering):
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is printed, logged or written, or decides."""
         if isinstance(node, ast.Call) and self._reporters.has(node):
+            self._shows = True
             yield from handed(node)
+            self._shows = False
         else:
             yield from deciding(self.context, node)
 
@@ -417,7 +420,8 @@ class _Finder(Gathering):
         value = self._of(rows)
         if value is Kind.PICKED:
             return rows if name in STATISTICS and not others else None
-        return rows if value in DEALT and all(self._of(it) in PLAIN for it in others) else None
+        plain = all(self._of(it) in PLAIN for it in others)
+        return rows if value in DEALT and plain and self._shows else None
 
     def _is_unclear(self, node: ast.expr) -> bool:
         return isinstance(kinds.tensor(self._of(node), node), Unclear)

@@ -70,8 +70,10 @@ JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
 TENSORS = (
     "torch.Tensor.",
     "torch.utils.data.DataLoader.",
+    "torch.autograd.Variable.",
     "torch.nn.Parameter.",
     "torch.nn.parameter.Parameter.",
+    "builtins.next.",
 )
 OWN_HOMES = ("torch.", "builtins.", *OPTIONS)
 SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
@@ -328,7 +330,7 @@ class Samples:
         return value
 
     def _definitions(self, use: ast.AST, frame: Frame) -> list[ast.AST]:
-        found = self._last(use, self.program.definitions(use))
+        found = self.last(use, self.program.definitions(use))
         return [it for it in found if isinstance(it, ast.arg) or self._may_run(it, frame)]
 
     def _may_run(self, node: ast.AST, frame: Frame) -> bool:
@@ -397,7 +399,7 @@ class Samples:
             return True if wanted in bases else None if outside else False
         return None
 
-    def _last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
+    def last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
         """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
         program = self.program
         order = program.order
@@ -874,6 +876,8 @@ class Samples:
         if isinstance(node.func, ast.Attribute):
             given = [node.func.value, *node.args]
             known = all(name.startswith(TENSORS) for name in names)
+            # What the model or a loader hands out is a tensor, wherever their classes come from.
+            known = known or kinds.tensor(self._value(node.func.value, frame), node) not in PLAIN
             row = operations.method(node.func.attr) if known else None
             return self._operation(row, node.func.attr, given, call, frame)
         values = [kinds.tensor(value, node) for value in self._all(handed(node), frame)]

@@ -13,7 +13,7 @@ from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
 from .devices import use_devices
 from .gradients import sync_gradients
-from .local_random import local_random
+from .local_streams import local_random
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, from_main_process, input, main_process_first, open, print, save

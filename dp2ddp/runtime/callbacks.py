@@ -40,8 +40,8 @@ def refuse_waiting(module: torch.nn.Module) -> None:
         held = (it for value in vars(layer).values() for it in (value if type(value) is list else [value]))
         if any(isinstance(it, Queue | SimpleQueue) for it in held):
             raise RuntimeError(
-                f"{name or 'the model'} is a {type(layer).__name__}, which waits for other replicas of its process: "
-                "in ranks there are none; use torch.nn.SyncBatchNorm"
+                f"{name or 'the model'} is a {type(layer).__name__}, which waits for the other replicas of its "
+                "process: in ranks there are none; use torch.nn.SyncBatchNorm"
             )
 
 

@@ -7,7 +7,7 @@ is that of the whole batch, on every rank. What holds, and why:
 - *Gradients.* Each rank's loss is the whole one. What comes back to its own rows is taken W times (see ``rows``), for
   DistributedDataParallel's average to cancel the W. Nothing else weighs.
 - *Fewer chunks than ranks.* The others run the first chunk again; nothing of it goes into outputs or gradients.
-- *Buffers.* Rank 0's are kept after each forward, as nn.DataParallel keeps replica 0's.
+- *Buffers*, and parameters that a forward writes. Rank 0's are kept, as nn.DataParallel keeps replica 0's.
 - *Random numbers*, and ranks that hold different batches all the same: see ``runner``.
 - *Classes of one's own* that derive from it may replace the steps of nn.DataParallel's forward, ``scatter``,
   ``replicate``, ``parallel_apply`` and ``gather``, or the forward that goes them (see ``parallel``).

@@ -23,7 +23,7 @@ from typing import Any
 import torch
 from torch.utils.data import DataLoader, get_worker_info
 
-from . import held, local_random, ranks, streams
+from . import held, local_streams, ranks, streams
 
 _CPU = torch.device("cpu")
 
@@ -41,7 +41,7 @@ def begin() -> None:
         if ranks.get_rank() == 0:
             return with_own_numbers(loader, lambda: torchs(loader))
         base = torch.empty((), dtype=torch.int64).random_(generator=loader.generator).item()
-        seeds = torch.Generator().manual_seed(local_random.seed_of("workers", base))
+        seeds = torch.Generator().manual_seed(local_streams.seed_of("workers", base))
         with lending(loader, {"generator": seeds}):
             return with_own_numbers(loader, lambda: torchs(loader))
 
@@ -95,12 +95,12 @@ class _Fetching:
 
     def __init__(self, fetcher: Any, seed: int, generators: Sequence[held.Held]) -> None:
         self._fetcher = fetcher
-        self._stream = local_random.LocalStream("samples", seed=seed)
+        self._stream = local_streams.LocalStream("samples", seed=seed)
         self._generators = generators
         self._states: list[Any] = []
         with self._kept():
             for generator in generators:
-                generator.send_apart(local_random.seed_of(seed))
+                generator.send_apart(local_streams.seed_of(seed))
 
     def fetch(self, index: Any) -> Any:
         """As torch's."""

@@ -176,6 +176,10 @@ class _Averaged:
         """Its passes are compared."""
         return True
 
+    def is_frozen(self) -> bool:
+        """It is trained."""
+        return False
+
 
 class _Pass:
     """The end of a backward pass. Autograd alone has it: one that failed is gone."""

@@ -12,7 +12,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Buffers.* Rank 0's are broadcast before each training forward, as DataParallel copies replica 0's, and before the
   first one without gradients after that; but past autograd's version counters: a second forward before the backward
   pass may not invalidate the first.
-- *Random numbers* of a forward (dropout) are each rank's own (see ``local_random``): its samples are.
+- *Random numbers* of a forward (dropout) are each rank's own (see ``local_streams``): its samples are.
 - *Parameters that a forward writes.* Rank 0's are broadcast with the buffers (see ``watch``, which also compares the
   ranks' parameters now and then).
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
@@ -47,7 +47,7 @@ from . import (
     watch,
     weighing,
 )
-from .local_random import LocalStream
+from .local_streams import LocalStream
 from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
@@ -129,12 +129,16 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if evaluation.is_running():
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
-        if not (self._reduces and self.module.training and self._watch.is_due):
+        if not (self._reduces and self._may_write() and self._watch.is_due):
             return self._forward_in_form(*inputs, **kwargs)
         self._watch.begin()
         output = self._forward_in_form(*inputs, **kwargs)
         self._watch.end()
         return output
+
+    def _may_write(self) -> bool:
+        """Whether this is a forward in which a model may write its parameters."""
+        return self.module.training or torch.is_grad_enabled()
 
     def _forward_in_form(self, *inputs: Any, **kwargs: Any) -> Any:
         if not self._reduces:
@@ -386,6 +390,10 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def is_watched(self) -> bool:
         """Whether its passes are compared: not where parameters may differ by intent."""
         return self._reduces and not self._comm_hooks and not self._join_config.enable
+
+    def is_frozen(self) -> bool:
+        """Whether nothing of it is trained."""
+        return not any(it.requires_grad for it in self.module.parameters())
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")

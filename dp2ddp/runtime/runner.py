@@ -4,6 +4,8 @@
   gradients (see ``rows``) count W times.
 - *Random numbers.* Outside of a forward the ranks must go on drawing the same, but a forward draws other amounts on
   each of them (dropout on parts of 3 and of 1 row). So it draws from a stream of its own.
+- *Parameters that a forward writes* become rank 0's: those that are trained before the next forward, since the backward
+  pass needs what this rank's part was computed with; all others at once, with the buffers.
 - *Ranks that hold different batches all the same* are noticed in the first training forwards, and now and then later.
 """
 
@@ -17,7 +19,7 @@ from typing import Any
 import torch
 
 from . import graph, home, parts
-from .local_random import LocalStream
+from .local_streams import LocalStream
 from .model import DistributedDataParallel, cuda_index
 
 _KEPT = "_dp2ddp_runner"  # where a module keeps its runner
@@ -53,7 +55,7 @@ class Runner:
 
     def run(self, inputs: Any, kwargs: dict[str, Any]) -> Any:
         """The module's output for this rank's part, linked to what DistributedDataParallel averages."""
-        if self.module.training:
+        if self.module.training or torch.is_grad_enabled():
             self.replica.share_written(trained=True)
         with home.away(), self._stream.drawn(self.replica.device):
             return self.replica(*inputs, **kwargs)

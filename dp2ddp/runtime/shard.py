@@ -39,8 +39,9 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
 
     Args:
         loader: any DataLoader, also of a derived class. ``batch_size``, ``len()``, ``dataset`` and the samplers keep
-            their meaning: they speak of global batches. ``in_order=False`` has no effect. The workers of different
-            ranks get different seeds; those of an IterableDataset the same, and it must have as many on every rank.
+            their meaning: they speak of global batches. ``in_order=False`` has no effect. Samples are fetched with
+            random numbers of each rank's own, here and in workers; those of an IterableDataset with the same, and it
+            must have as many workers on every rank.
         training: what a rank gets of a batch with fewer samples than ranks, if none of them is its own. True: rank
             0's chunk, which then weighs 0, since every rank must take part in the step. False, for evaluation: no
             batch.

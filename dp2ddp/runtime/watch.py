@@ -60,6 +60,9 @@ class Owner(Protocol):
     def is_watched(self) -> bool:
         """Whether its own passes are compared; all ranks say the same."""
 
+    def is_frozen(self) -> bool:
+        """Whether it is compared with models that are trained; all ranks say the same."""
+
 
 def agree() -> None:
     """Have all ranks do what rank 0's environment says; a collective."""
@@ -172,7 +175,7 @@ class Watch:
         found |= {(_BUFFER, name): it for name, it in promised.items()}
         for number, other in sorted(_companions.items()):
             owner = other._owner()
-            if other is not self and owner is not None and not owner.is_watched():
+            if other is not self and owner is not None and owner.is_frozen():
                 its = {name: it for name, it in owner.watched().items() if name not in other.shared}
                 found |= {(f"{number} {other.name}", name): it for name, it in its.items()}
         return found

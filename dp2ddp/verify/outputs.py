@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 import tempfile
@@ -19,6 +20,8 @@ from dp2ddp.verify.journal import Journal
 _WRITES = os.O_WRONLY | os.O_RDWR
 _COPIES = ("os.rename", "os.link", "shutil.copyfile")
 _ENTRIES = ("os.remove", "os.rmdir", "os.mkdir", "shutil.rmtree")
+_NOT_THEIRS = ("torch", "dp2ddp", "matplotlib", "PIL")
+"""How the names of loggers begin that are not the program's."""
 _DEEPEST, _MOST = 3, 5000
 
 
@@ -53,8 +56,16 @@ class Outputs:
         self._inside = threading.local()
 
     def patch(self) -> None:
-        """Watch standard output, files and torch.save."""
+        """Watch standard output, logging, files and torch.save."""
         sys.stdout = _Lines(sys.stdout, self._note_line)
+        handle = logging.Logger.handle
+
+        def noted_record(logger: logging.Logger, record: logging.LogRecord) -> None:
+            if not logger.name.startswith(_NOT_THEIRS):
+                self._note_line(record.getMessage())
+            handle(logger, record)
+
+        logging.Logger.handle = noted_record
         sys.addaudithook(self._audit)
         save = torch.save
 

@@ -10,7 +10,7 @@ from jobs import write
 from torch.utils.data import DataLoader, TensorDataset
 
 from dp2ddp import runtime as ddp
-from dp2ddp.runtime import held
+from dp2ddp.runtime import held, streams
 
 HEAD = """
 import copy, json, random
@@ -89,6 +89,30 @@ CASES = {
         alike(model.module.seen)
         alike(shared())
     """,
+    "forwards that are computed once more": """
+        from torch.utils.checkpoint import checkpoint
+        class Net(nn.Module):
+            def __init__(self):
+                super().__init__()
+                self.line = nn.Linear(4, 4)
+            def forward(self, x):
+                masks.append(nn.functional.dropout(torch.ones(40)).tolist())
+                return self.line(x) * sum(masks[-1])
+        masks = []
+        for wrapper in (ddp.DistributedDataParallel, ddp.DataParallel):
+            for reentrant in (False, True):
+                model, seen = wrapper(Net()), set()
+                for step in range(3):
+                    masks.clear()
+                    x = torch.ones(4, 4, requires_grad=True)
+                    first, second = (checkpoint(model, x, use_reentrant=reentrant) for _ in range(2))
+                    (first.sum() + 2 * second.sum()).backward()
+                    assert masks[3:1:-1] == masks[:2] and masks[0] != masks[1]
+                    seen |= set(map(str, masks))
+                    alike(shared())
+                assert len(seen) == 6
+                apart(seen)
+    """,
     "generators that a data set holds": """
         class Noise:
             def __init__(self):
@@ -152,6 +176,47 @@ def test_alone_everything_is_as_it_was():
     assert torch.equal(ddp.local_random(torch.rand)(3), expected)
     iterator = iter(DataLoader(TensorDataset(expected)))
     assert type(iterator._dataset_fetcher).__name__ == "_MapDatasetFetcher"
+
+
+def test_states_are_put_back_as_they_were():
+    """In any order of draws, of numpy's second Gaussians and of states that are set."""
+
+    def draw(which):
+        match which.randrange(6):
+            case 0:
+                return numpy.random.rand(which.randrange(700)).tolist()
+            case 1:
+                return [numpy.random.randn()]
+            case 2:
+                numpy.random.seed(which.randrange(9))
+            case 3:
+                numpy.random.set_state(numpy.random.get_state())
+            case 4:
+                return [random.random(), torch.rand(1).item()]
+        return []
+
+    def drawn(interrupted):
+        which, aside, own = random.Random(5), random.Random(6), None
+        numpy.random.seed(1), random.seed(1), torch.manual_seed(1)
+        found, others = [], []
+        for _ in range(400):
+            found += draw(which)
+            if interrupted:
+                before = streams.kept()
+                if own is None:
+                    streams.set_states(streams.seeded(7))
+                else:
+                    streams.put_back(own)
+                others += draw(aside)
+                own = streams.kept()
+                streams.put_back(before)
+        return found, others
+
+    found, others = drawn(interrupted=True)
+    assert found == drawn(interrupted=False)[0]
+    aside = random.Random(6)
+    streams.set_states(streams.seeded(7))
+    assert others == [number for _ in range(400) for number in draw(aside)]
 
 
 def test_held_generators_are_found_and_global_ones_are_not():

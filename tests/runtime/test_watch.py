@@ -140,6 +140,30 @@ except RuntimeError as error:
     assert "the parameter weight of Linear has" in str(error), error
 else:
     raise AssertionError("nothing was found")
+
+# what a forward writes, and its source does not show
+class Late(nn.Module):
+    def __init__(self, first):
+        super().__init__()
+        self.mean, self.calls, self.first = nn.Parameter(torch.zeros(6), requires_grad=False), 0, first
+    def forward(self, x):
+        self.calls += 1
+        if self.calls >= self.first:
+            dict(self.named_parameters())["mean"].data += x.detach().mean(0)
+        return x - self.mean
+del model, teacher
+for form in forms:
+    said.clear()
+    model = train(form, module=net(Late(5)))
+    found = ddp.gather(model.module[3].mean.data)
+    assert all(torch.equal(it, found[0]) for it in found) and said == [], said
+    finds("from the fourth step on", form, lambda *_: None, "the forward of Sequential writes its parameter 3.mean",
+          "before backward pass 5", "register_buffer", module=net(Late(4)))
+    model = forms[form](net(Late(1)))
+    with torch.no_grad():
+        model(batch(form, 0))
+    model(batch(form, 1)).sum().backward()
+    assert len(said) == (rank == 0) and (not said or "which has several forwards" in said[0]), said
 ddp.print("found")
 """
 
@@ -286,6 +310,8 @@ model.register_comm_hook(None, hook)
 for step in range(5):
     model(batch("shards", step)).sum().backward()
     model.module.weight.data -= model.module.weight.grad
+other = ddp.DistributedDataParallel(nn.Linear(4, 1))
+other(batch("shards", 0)).sum().backward()
 fine("a hook")
 ddp.print("fine")
 """

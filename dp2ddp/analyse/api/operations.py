@@ -55,9 +55,9 @@ class Arguments:
     """What an operation is given beside the tensor that it works on; for a layer, what that is made with.
 
     ``rank``: how many dimensions the tensor has, where the code says it. ``is_flat``: whether it may have but one, as
-    one number for each sample; ``least``: how many it has at least. ``counts``: whether an expression is the number of samples. ``is_of_batch``: whether
-    one is computed of the samples, ``is_rows``: whether it has them in dimension 0. ``number``: the number that an
-    expression is.
+    one number for each sample; ``least``: how many it has at least. ``counts``: whether an expression is the number of
+    samples. ``is_of_batch``: whether one is computed of the samples, ``is_rows``: whether it has them in dimension 0.
+    ``number``: the number that an expression is.
     """
 
     given: tuple[ast.expr, ...] = ()
@@ -629,7 +629,7 @@ TABLE: tuple[Operation, ...] = (
         torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist histc
         bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort fliplr flipud
         renorm
-        /LSTM /GRU /RNN /TransformerEncoderLayer /TransformerEncoder /MultiheadAttention /EmbeddingBag /Softmax2d
+        /LSTM /GRU /RNN /TransformerEncoderLayer /MultiheadAttention /Softmax2d
         F.scaled_dot_product_attention
         """,
     ),

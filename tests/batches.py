@@ -1,0 +1,297 @@
+"""Programs that look at what a batch is made of: what puts it together, what its loader says, what is done with parts.
+
+Each has the line that keeps its batches whole, or none where it is sharded.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+HEAD = """\
+from functools import partial
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, Dataset, TensorDataset, default_collate
+
+data = TensorDataset(torch.randn(48, 8), torch.randint(2, (48,)))
+"""
+LOADER = "loader = DataLoader(data, batch_size=12)\n"
+STEP = """\
+        optimizer.zero_grad()
+        outputs = model(inputs.cuda())
+        loss = criterion(outputs, targets.cuda())
+        loss.backward()
+        optimizer.step()
+"""
+TAIL = f"""\
+model = nn.DataParallel(nn.Linear(8, 2).cuda())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    for inputs, targets in loader:
+{STEP}"""
+
+
+def collated(definition: str, given: str = "collate") -> str:
+    """A program whose loader is given a ``collate_fn``."""
+    return f"{HEAD}{definition}loader = DataLoader(data, batch_size=12, collate_fn={given})\n{TAIL}"
+
+
+def looped(step: str, before: str = "", after: str = "") -> str:
+    """A program with other lines in its loop, before and after it."""
+    assert STEP in TAIL
+    head, loop = TAIL.replace(STEP, step).split("for epoch in range(2):\n")
+    return f"{HEAD}{LOADER}{head}{before}for epoch in range(2):\n{loop}{after}"
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program, and the words of the finding that keeps its batches whole; none where they are dealt in parts."""
+
+    text: str
+    whole: str = ""
+
+
+RAGGED = """
+class Words(Dataset):
+    def __init__(self):
+        self.words = [torch.randn(int(n), 8) for n in torch.randint(2, 9, (48,))]
+
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return self.words[index], torch.full((len(self.words[index]),), index % 2)
+
+
+data = Words()
+
+
+def collate(batch):
+    xs, ys = zip(*batch)
+    return nn.utils.rnn.pad_sequence(xs, True), nn.utils.rnn.pad_sequence(ys, True)
+
+
+"""
+LISTED = """
+def collate(batch):
+    return torch.stack([x for x, _ in batch]), [y.repeat(1 + int(y)) for _, y in batch]
+
+
+"""
+STACKED = """
+def collate(batch):
+    xs, ys = zip(*batch)
+    return torch.stack(xs, 0).float(), torch.tensor(ys)
+
+
+"""
+APPENDED = """
+def collate(batch):
+    xs, ys = [], []
+    for x, y in batch:
+        xs.append(x.clamp(-1, 1))
+        ys.append(int(y))
+    return torch.stack(xs), torch.LongTensor(ys)
+
+
+"""
+CALLED = """
+class Collate:
+    def __init__(self, scale):
+        self.scale = scale
+
+    def __call__(self, batch):
+        return default_collate([(x * self.scale, y) for x, y in batch])
+
+
+"""
+SCALED = """
+def collate(batch, scale=1.0):
+    rows = {"x": torch.stack([it[0] for it in batch]) * scale, "y": torch.stack([it[1] for it in batch])}
+    return rows["x"], rows["y"]
+
+
+"""
+CENTRED = """
+class Centred(TensorDataset):
+    @staticmethod
+    def collate(batch):
+        xs = torch.stack([it[0] for it in batch])
+        return xs - xs.mean(0), torch.stack([it[1] for it in batch])
+
+
+data = Centred(*data.tensors)
+"""
+MIXED = """
+def collate(batch):
+    xs, ys = default_collate(batch)
+    return xs + 0.5 * xs.flip(0), ys
+
+
+"""
+FILTERED = """
+def collate(batch):
+    return default_collate([it for it in batch if it[0][0] > -0.5])
+
+
+"""
+SORTED = """
+def collate(batch):
+    batch.sort(key=lambda it: -it[0].sum())
+    return torch.stack([x[: i + 1].sum() * x for i, (x, _) in enumerate(batch)]), torch.stack([y for _, y in batch])
+
+
+"""
+SPLIT = """
+SIZE = 12
+
+
+def collate(batch):
+    xs, ys = default_collate(batch)
+    return list(zip(xs.split(SIZE // 2), ys.split(SIZE // 2)))
+
+
+"""
+IN_BATCHES = """
+class Centred(TensorDataset):
+    def __getitems__(self, indices):
+        xs, ys = self.tensors[0][indices], self.tensors[1][indices]
+        return list(zip(xs - xs.mean(0), ys))
+
+
+data = Centred(*data.tensors)
+"""
+TOGETHER = "puts the batches together"
+NUMBER = "takes a sample by its number"
+GRADIENT = "times larger on a part"
+ATTACK = """\
+        inputs.requires_grad_()
+        criterion(model(inputs), targets).backward()
+        inputs = (inputs + {}).detach()
+"""
+LOSS = "loss = criterion(outputs, targets.cuda())"
+RAGGED_LOSS = """\
+rows = torch.cat([it.expand(len(y), 2) for it, y in zip(outputs, targets)])
+        loss = criterion(rows, torch.cat(targets))"""
+BY_IMAGE = """\
+loss, count = 0, 0
+        for output, label in zip(outputs, targets.cuda()):
+            loss, count = loss + F.cross_entropy(output[None], label[None]), count + 1
+        loss = loss / count"""
+
+CASES = {
+    "padding to the longest": Case(
+        collated(RAGGED).replace("criterion(outputs,", "criterion(outputs.transpose(1, 2),"), TOGETHER
+    ),
+    "samples stacked": Case(collated(STACKED)),
+    "samples appended": Case(collated(APPENDED)),
+    "an object that collates": Case(collated(CALLED, "Collate(0.5)")),
+    "a collate function prepared": Case(collated(SCALED, "partial(collate, scale=0.5)")),
+    "a lambda that collates": Case(
+        collated("", "lambda batch: default_collate([(x * 2, y) for x, y in batch])")
+    ),
+    "centred by the batch": Case(collated(CENTRED, "data.collate"), TOGETHER),
+    "mixed by the batch": Case(collated(MIXED), TOGETHER),
+    "samples left out": Case(collated(FILTERED), TOGETHER),
+    "samples sorted": Case(collated(SORTED), TOGETHER),
+    "split by the script": Case(
+        collated(SPLIT).replace(
+            f"    for inputs, targets in loader:\n{STEP}",
+            "    for parts in loader:\n        for inputs, targets in parts:\n"
+            + STEP.replace("        ", " " * 12),
+        ),
+        TOGETHER,
+    ),
+    "a collate function among keywords": Case(
+        collated(MIXED + 'keywords = {"collate_fn": collate, "num_workers": 0}\n').replace(
+            "collate_fn=collate)", "**keywords)"
+        ),
+        TOGETHER,
+    ),
+    "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
+    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "can't be shown"),
+    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "can't be shown"),
+    "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
+    "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),
+    "a schedule by the sampler": Case(
+        looped(
+            STEP + "        scheduler.step()\n",
+            "scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.1, total_steps=len(loader.sampler) // 6)\n",
+        )
+    ),
+    "accumulation by the loader": Case(
+        looped(
+            STEP.replace("        optimizer.zero_grad()\n", "").replace(
+                "        optimizer.step()\n",
+                "        seen += 1\n"
+                "        if seen % (24 // loader.batch_size) == 0:\n"
+                "            optimizer.step()\n            optimizer.zero_grad()\n",
+            ),
+            "seen = 0\n",
+        )
+    ),
+    "an attack by the gradient": Case(looped(ATTACK.format("2 * inputs.grad") + STEP), GRADIENT),
+    "an attack by its sign": Case(looped(ATTACK.format("0.1 * inputs.grad.data.sign()") + STEP)),
+    "a gradient that is retained": Case(
+        looped(
+            "        inputs = (inputs * 2).requires_grad_()\n        inputs.retain_grad()\n"
+            + STEP.replace(
+                "optimizer.step()", "optimizer.step()\n        criterion(model(inputs), targets).backward()"
+            )
+            + "        print(inputs.grad.norm().item())\n"
+        ),
+        GRADIENT,
+    ),
+    "a sample by its number": Case(looped(STEP + "        print(outputs.softmax(1)[7].tolist())\n"), NUMBER),
+    "a label by its number": Case(looped(STEP + "        print(targets.cpu()[7].item())\n"), NUMBER),
+    "the first sample": Case(looped(STEP + "        print(outputs.softmax(1)[0].tolist())\n")),
+    "an accuracy without a tensor": Case(
+        looped(
+            STEP + "        top.append(accuracy(outputs, targets))\n",
+            "def accuracy(output, labels):\n    return (output.argmax(1) == labels).float().mean().item()\n\n\ntop = []\n",
+            "print(['%.6f' % it for it in top])\n",
+        )
+    ),
+    "a meter of accuracies": Case(
+        looped(
+            STEP
+            + "        top.update(accuracy(outputs, targets), inputs.size(0))\n        print('%.6f' % top.avg)\n",
+            "class Meter:\n    sum = count = avg = 0\n\n    def update(self, value, n=1):\n"
+            "        self.sum, self.count = self.sum + value * n, self.count + n\n"
+            "        self.avg = self.sum / self.count\n\n\n"
+            "def accuracy(output, labels):\n    return (output.argmax(1) == labels).double().mean().item() * 100\n\n\n"
+            "top = Meter()\n",
+        )
+    ),
+    "labels counted": Case(
+        looped(STEP + "        print(targets.unique(return_counts=True), torch.bincount(targets))\n")
+    ),
+    "a spread of the batch": Case(
+        looped(STEP + '        print("%.9f" % inputs.std().item(), inputs.max())\n')
+    ),
+    "an object of another package": Case(
+        looped(
+            STEP + "        scaler.partial_fit(inputs.numpy())\n",
+            "from fitting import Scaler\n\nscaler = Scaler()\n",
+            'print("%.9f" % scaler.mean)\n',
+        )
+    ),
+}
+
+# What the program above imports.
+FITTING = """\
+class Scaler:
+    def __init__(self):
+        self.total = self.count = 0
+
+    def partial_fit(self, rows):
+        self.total, self.count = self.total + rows.sum(), self.count + rows.size
+
+    @property
+    def mean(self):
+        return self.total / self.count
+"""

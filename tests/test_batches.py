@@ -1,0 +1,42 @@
+"""What a batch is made of decides whether it can be dealt in parts."""
+
+from __future__ import annotations
+
+import pytest
+from batches import CASES, HEAD, LOADER, TAIL
+from losses import EVEN_LOSSES, OWN_LOSSES
+from programs import PATH
+
+from dp2ddp.changes import Conversion
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+
+
+def converted(text: str) -> Conversion:
+    conversion = convert(Project.of({PATH: text}))
+    assert not conversion.errors, conversion.errors
+    return conversion
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_batches_are_whole_where_parts_would_be_others(name: str) -> None:
+    """The finding says why; nothing is said of the others."""
+    case = CASES[name]
+    conversion = converted(case.text)
+    (script,) = conversion.scripts
+    assert script.tier == ("whole batch" if case.whole else "sharded")
+    assert not case.whole or any(case.whole in finding.message for finding in conversion.findings)
+
+
+def test_a_collate_function_that_is_not_seen_keeps_batches_whole() -> None:
+    hidden = HEAD + "import settings\n" + LOADER.replace("12)", "12, **settings.loader)") + TAIL
+    assert converted(hidden).scripts[0].tier == "sharded"
+    named = hidden + "other = DataLoader(data, collate_fn=default_collate)\n"
+    assert converted(named).scripts[0].tier == "whole batch"
+
+
+def test_how_uneven_parts_weigh_is_told_where_it_is_not_by_their_sizes() -> None:
+    assert "ddp.local_batch_size(12)" in converted(HEAD + LOADER + TAIL).changes[0].after
+    for cases, written in ((OWN_LOSSES, "weighed=False)"), (EVEN_LOSSES, "weighed=None)")):
+        text = next(iter(cases.values()))
+        assert f"ddp.local_batch_size(16, {written}" in converted(text).changes[0].after
