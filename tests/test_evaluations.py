@@ -253,7 +253,6 @@ ROWS = {
         "`return correct`",
     ),
     "no evaluation mode": ("    model.eval()\n", "", "evaluation mode"),
-    "training mode": ("    model.eval()\n", "    model.eval()\n    model.train()\n", "evaluation mode"),
     "a sum that goes on": (
         "correct, outputs, best, seen = 0,",
         "correct, outputs, best, seen = start,",
@@ -510,7 +509,6 @@ ROWS = {
 }
 WHOLE = (
     "no evaluation mode",
-    "training mode",
     "training mode by its attribute",
     "training mode by a function",
     "layers in training mode",
@@ -629,7 +627,7 @@ BEHIND = {
         "the number of the batch",
     ),
     "where tensors are": before(
-        "place, kind, name = inputs.device, inputs.dtype, inputs.type()", "place, kind, name"
+        "place, kind, name = inputs.device, inputs.dtype, inputs.type()", "place is None, kind, name[:6]"
     ),
     "the number of samples": before(
         "inputs, targets = inputs.cuda(), targets.long().cuda()\nn, width = inputs.shape\nm = targets.size(0)",

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import functools
 import itertools
+import re
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
@@ -438,6 +439,8 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
     before = torch.get_rng_state()
     for tried in trials:
         for shape, kind in itertools.product(shapes, KINDS):
+            if len(shape) + 1 < _needed(row):
+                continue
             if kind != "positive" and (
                 len(shape) > 1 or tried.is_layer or tried.given and not tried.is_plain
             ):
@@ -478,6 +481,12 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
     return shown, mixes
 
 
+def _needed(row: Operation) -> int:
+    """How many dimensions batches have for what works on sequences, images and volumes: the channels are one."""
+    found = re.search(r"(?:[Pp]ad|pool)(\d)d$", row.name)
+    return 5 if found and "Pad" in row.name else int(found.group(1)) + 2 if found else 1
+
+
 def _check_kept(tried: Tried, tensors: Tensors) -> None:
     """A layer that treats samples by themselves remembers nothing of them, as running statistics would."""
     call, state = _parsed(tried.text), torch.get_rng_state()
@@ -515,7 +524,17 @@ def _quiet() -> Iterator[None]:
 
 
 # What can't be run here, or hands out something else than tensors.
-NOT_RUN = {"cuda", "pin_memory", "data", "astype", "from_numpy", "item", "retain_grad", "Variable"}
+NOT_RUN = {
+    "randperm",
+    "cuda",
+    "pin_memory",
+    "data",
+    "astype",
+    "from_numpy",
+    "item",
+    "retain_grad",
+    "Variable",
+}
 
 
 def _id(row: Operation) -> str:
@@ -525,9 +544,11 @@ def _id(row: Operation) -> str:
 @pytest.mark.parametrize("row", TABLE, ids=_id)
 def test_a_row_says_what_becomes_of_the_samples(row: Operation) -> None:
     shown, mixes = check(row)
+    if row.name in NOT_RUN:
+        return
     if row.rule in operations.FIXED and row.does(Arguments()) in (Does.MIXES, Does.ORDERS):
         assert mixes, "no call looks at several samples"
-    elif row.name not in NOT_RUN:
+    else:
         assert shown, "no call is known"
 
 

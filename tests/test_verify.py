@@ -217,12 +217,16 @@ def test_what_cannot_be_compared_is_inconclusive(lab: Lab, tmp_path: Path, befor
     assert "ends" not in reason or "no" in result.errors
 
 
-@pytest.mark.parametrize("as_is", [False, True])
-def test_a_batch_that_is_not_divided_is_inconclusive(lab: Lab, tmp_path: Path, as_is: bool) -> None:
+def test_a_batch_that_is_dealt_in_uneven_parts_matches(lab: Lab, tmp_path: Path) -> None:
     pair = Pair(before=(("batch_size=16", "batch_size=15"),), after=(("size(16)", "size(15)"),))
-    result = verified(lab, tmp_path, pair, as_is=as_is)
+    assert verified(lab, tmp_path, pair).verdict is Verdict.MATCH
+
+
+def test_a_batch_of_fewer_samples_than_processes_is_inconclusive(lab: Lab, tmp_path: Path) -> None:
+    pair = Pair(before=(("batch_size=16", "batch_size=1"),), after=(("size(16)", "size(1)"),))
+    result = verified(lab, tmp_path, pair)
     assert result.verdict is Verdict.INCONCLUSIVE
-    assert "a batch size of 15 can't be divided among 2 processes" in result.reason
+    assert "a batch size of 1 can't be divided among 2 processes" in result.reason
     assert "--exact" in result.reason and "--processes" in result.reason
 
 

@@ -848,7 +848,8 @@ class Samples:
             return self._builtin(call, frame)
         if outside and all(name.startswith(("math.", "numpy.", "random.", "copy.")) for name in names):
             values = [kinds.tensor(value, node) for value in self._all(given, frame)]
-            if all(name.startswith("numpy.") for name in names) and values and values[0] in OF_SIZES:
+            sized = values if all(name.startswith("numpy.random.") for name in names) else values[:1]
+            if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
                 return self._filled(node, frame)
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
         layers = self.program.values(model)

@@ -208,6 +208,8 @@ def along(
             return Does.MIXES
         place = layer if arguments.is_layer else position
         given = arguments.get(place, "dim", "axis", "dims")
+        if default is not None and isinstance(arguments.keywords.get("dim"), ast.Constant) and given is None:
+            return Does.MIXES  # `dim=None`: all of them
         if given is None:
             if default is None and not last:
                 return whole
@@ -516,7 +518,7 @@ TABLE: tuple[Operation, ...] = (
     *_table(
         _samples,
         """
-        linalg.det linalg.inv linalg.cholesky linalg.eigvalsh linalg.matrix_exp linalg.matrix_power det inverse logdet
+        linalg.det linalg.eigvalsh linalg.matrix_exp linalg.matrix_power det logdet
         matrix_exp matrix_power
         """,
         rows=1,
@@ -614,11 +616,11 @@ TABLE: tuple[Operation, ...] = (
     *_table(
         _samples,
         """
-        V,V2.normalize/Normalize V,V2.resize/Resize V,V2.center_crop/CenterCrop V,V2.crop V,V2.hflip V,V2.vflip
-        V,V2.rgb_to_grayscale/Grayscale V,V2.gaussian_blur V,V2.adjust_brightness V,V2.adjust_contrast
-        V,V2.adjust_saturation V,V2.adjust_hue V,V2.adjust_gamma V,V2.adjust_sharpness V,V2.invert V,V2.solarize
-        V,V2.posterize V,V2.pad/Pad V,V2.convert_image_dtype/ConvertImageDtype V,V2.rotate V,V2.autocontrast
-        V,V2.equalize V,V2.resized_crop
+        V,V2.normalize/Normalize V,V2.resize/Resize    
+         V,V2.gaussian_blur V,V2.adjust_brightness 
+        V,V2.adjust_saturation V,V2.adjust_hue V,V2.adjust_gamma  V,V2.invert V,V2.solarize
+        V,V2.posterize  V,V2.convert_image_dtype/ConvertImageDtype V,V2.rotate 
+        V,V2.equalize 
         """,
         rows=1,
     ),
@@ -627,8 +629,7 @@ TABLE: tuple[Operation, ...] = (
         _mixes,
         """
         torch,F.batch_norm/BatchNorm1d/BatchNorm2d/BatchNorm3d/SyncBatchNorm pdist cov corrcoef trace dist histc
-        bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort fliplr flipud
-        renorm
+        bincount unique unique_consecutive nonzero argwhere equal allclose triu tril diag kron msort flipud
         /LSTM /GRU /RNN /TransformerEncoderLayer /MultiheadAttention /Softmax2d
         F.scaled_dot_product_attention
         """,
