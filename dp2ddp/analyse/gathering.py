@@ -108,11 +108,15 @@ class Gathering(Forwards):
     def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
         """The rows that a call is given; none where it is given something else that differs between parts."""
         rows = []
+        places = call.node.args
+        starred = next((place for place, it in enumerate(places) if isinstance(it, ast.Starred)), len(places))
         for given in handed(call.node):
             spread = isinstance(given, ast.Starred)
             value = self._value(given.value if spread else given, frame)  # type: ignore[attr-defined]
             leaf = kinds.tensor(value, given)
             if leaf in ROWS:
+                if given in places[starred + 1 :]:
+                    return []  # at which position it is given can't be told
                 rows.append(given)
             elif leaf not in (*PLAIN, Kind.WHOLE) and not (
                 isinstance(value, Held | Every) and leaf is Kind.UNKNOWN

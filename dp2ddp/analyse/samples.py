@@ -958,11 +958,19 @@ class Samples:
                     if not drawn or not all(isinstance(self.program.parent(it), ast.Tuple) for it in drawn):
                         return False
                 case None if isinstance(self.program.parent(definition), ast.Tuple):
-                    if not any(self._is_move_of(it, definition) for it in uses):
+                    if not any(
+                        self._is_move_of(it, definition) or self._is_read_of(it, definition) for it in uses
+                    ):
                         return False
                 case _:
                     return False
         return not any(map(self._is_asked_by_name, uses))
+
+    def _is_read_of(self, use: ast.Name, definition: ast.AST) -> bool:
+        """``x.tolist()`` and ``x.numpy()``: no list and no dictionary has that."""
+        method = self.program.parent(use)
+        asked = isinstance(method, ast.Attribute) and method.attr in OUT_OF_TORCH
+        return asked and definition in self.program.definitions(use)
 
     def _is_move_of(self, use: ast.Name, definition: ast.AST) -> bool:
         """``x.cuda()`` and ``x.to(device)``, where ``x`` is what a definition gives it."""

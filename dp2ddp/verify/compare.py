@@ -144,7 +144,8 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
                 detail = "other samples than before's, which are not shuffled"
                 return Difference(one.steps[place] + 1, "order of the samples", detail, "shuffle")
         return None
-    if count > 1 and all(max(a) < min(b) for a, b in pairwise(joined[:count]) if a and b):
+    known = not any(index is None for part in joined[:count] for index in part or ())
+    if known and count > 1 and all(max(a) < min(b) for a, b in pairwise(joined[:count]) if a and b):
         detail = "the samples come in the order of the data set, and before's are shuffled"
         return Difference(step, "order of the samples", detail, "shuffle")
     if previous is not None:
