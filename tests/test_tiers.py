@@ -112,6 +112,23 @@ def test_a_device_whose_text_is_compared_has_no_number(compared: str, own: bool)
     assert (chosen in text, "device = ddp.device()" in text) == (not own, own)
 
 
+@pytest.mark.parametrize("whole", [0, 1])
+def test_a_model_that_is_wrapped_in_part_by_one_branch_and_wholly_by_the_other_stays_so(whole: int) -> None:
+    """As the ImageNet example does for AlexNet and VGG."""
+    wraps = ["model[0] = nn.DataParallel(model[0])", WRAP]
+    made = "model = nn.Sequential(nn.Linear(8, 2)).cuda()\nif data[0][1].item() > 5:\n    {}\nelse:\n    {}\n"
+    made = made.format(*(wraps if whole else wraps[::-1])).replace("model[0]", "model.head")
+    made = made.replace("nn.Sequential(nn.Linear(8, 2))", "Net()").replace(
+        "data[0][1].item() > 5", "len(data) > 99"
+    )
+    net = "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.head = nn.Linear(8, 2)\n\n"
+    net += "    def forward(self, x):\n        return self.head(x)\n\n\n"
+    text = PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n" + WRAP + "\n", made)
+    after, _ = converted(text.replace("data = ", net + "data = ", 1))
+    for line in ("    model.head = ddp.DataParallel(model.head)\n", "    model = ddp.DataParallel(model)\n"):
+        assert after.count(line) == after.count(line.strip()) == 1
+
+
 def test_a_model_that_every_branch_puts_on_its_device_is_there() -> None:
     made = "size = 2\nif size == 2:\n    model = nn.Linear(8, 2).cuda()\nelse:\n    raise ValueError(size)\n"
     text, _ = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", made))

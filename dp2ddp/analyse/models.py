@@ -782,6 +782,12 @@ def _condition(
             NO_TIER,
             works=True,
         )
+    if isinstance(statement, ast.Assign) and any(
+        _whole(context, around, branch, statement.targets[0]) is not None for around, branch in ifs
+    ):
+        return _unclear(
+            "one branch of a condition wraps the model, and the other a part of it", "wrap the same in both"
+        )
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
