@@ -482,9 +482,11 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
 
 
 def _needed(row: Operation) -> int:
-    """How many dimensions batches have for what works on sequences, images and volumes: the channels are one."""
-    found = re.search(r"(?:[Pp]ad|pool)(\d)d$", row.name)
-    return 5 if found and "Pad" in row.name else int(found.group(1)) + 2 if found else 1
+    """How many dimensions batches have for what pads or pools so many of them: samples and channels come first."""
+    found = re.search(r"(?:ZeroPad|ConstantPad|pool)(\d)d$", row.name)
+    if found is None:
+        return 1
+    return 5 if "Pad" in row.name else int(found.group(1)) + 2  # numbers for more dimensions may be given
 
 
 def _check_kept(tried: Tried, tensors: Tensors) -> None:
