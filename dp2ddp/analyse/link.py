@@ -935,7 +935,8 @@ class Program:
             text = name.removeprefix("[").removesuffix("]")
             owner, name = (inner, text) if text.isidentifier() else (Names(inner), text)
         if isinstance(owner, Mod):
-            self._give((self.modules[owner.path].index, name), node, values)
+            if owner.path in self.modules:  # else it has nothing to do with what is linked
+                self._give((self.modules[owner.path].index, name), node, values)
         elif not isinstance(owner, Const | Ext | Func | Bound):
             self._definition_nodes[id(node)] = node
             entries = self._fields[owner].setdefault(name, {})
