@@ -224,11 +224,8 @@ class Tried:
 
     def run(self, tensors: Tensors) -> object:
         """What the call hands out; it gets tensors of its own, as it may write into them."""
-        given: dict[str, object] = {"torch": torch, "torchvision": torchvision}
-        for name in self._code.co_names:
-            if name in tensors:
-                tensor = tensors[name]
-                given[name] = tensor.clone() if isinstance(tensor, torch.Tensor) else tensor
+        named = {name: tensors[name] for name in self._code.co_names if name in tensors}
+        given = {"torch": torch, "torchvision": torchvision, **_own(named)}
         before = torch.get_rng_state() if self.is_layer else None
         if self.row.random or self.is_layer:
             torch.manual_seed(1)
@@ -237,6 +234,11 @@ class Tried:
         finally:
             if before is not None:
                 torch.set_rng_state(before)
+
+
+def _own(tensors: Tensors) -> Tensors:
+    """Copies: what is tried may write into what it is given, and the batches are kept for all calls."""
+    return {name: it.clone() if isinstance(it, torch.Tensor) else it for name, it in tensors.items()}
 
 
 def calls(row: Operation) -> Iterator[Tried]:
@@ -478,6 +480,8 @@ def check(row: Operation, shapes: tuple[tuple[int, ...], ...] = SHAPES) -> tuple
                         _check_moved(tried, tensors, sizes)
     if not row.random and not torch.equal(before, torch.get_rng_state()):
         raise Wrong(f"{row.name} draws random numbers")
+    kept = [it for each in itertools.product(shapes, KINDS) for it in batch(*each).values()]
+    assert not any(it._version for it in kept if isinstance(it, torch.Tensor)), "a trial wrote into a batch"
     return shown, mixes
 
 
@@ -494,7 +498,7 @@ def _check_kept(tried: Tried, tensors: Tensors) -> None:
     call, state = _parsed(tried.text), torch.get_rng_state()
     layer = eval(ast.unparse(call.func), {"torch": torch, "torchvision": torchvision})
     before = {name: it.clone() for name, it in getattr(layer, "state_dict", dict)().items()}
-    eval(f"layer({', '.join(map(ast.unparse, call.args))})", {**tensors, "layer": layer})
+    eval(f"layer({', '.join(map(ast.unparse, call.args))})", {**_own(tensors), "layer": layer})
     torch.set_rng_state(state)
     if before and not all(torch.equal(it, before[name]) for name, it in layer.state_dict().items()):
         raise Wrong(f"{tried.text} remembers what it was given")
