@@ -8,12 +8,11 @@ for which there is none end quietly with exit code 0, before the process group i
 from __future__ import annotations
 
 import os
-import sys
 from typing import NoReturn
 
 import torch
 
-from . import lines, ranks, rendezvous
+from . import lines, output, ranks, rendezvous
 from .messages import say
 from .options import Devices, Options
 
@@ -118,9 +117,5 @@ def limit() -> int | None:
 def leave() -> NoReturn:
     """End this rank: it has nothing to do."""
     rendezvous.report_leaving()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.flush()
     os._exit(0)  # what the program registered for its end is for those who train
