@@ -67,6 +67,22 @@ def use_devices(devices: Devices | str) -> None:
         say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
 
 
+def map_location(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
+    """Where ``torch.load(path, map_location=ddp.map_location)`` puts a tensor: from a GPU on this rank's device.
+
+    What was saved on the CPU stays there, as without ``map_location``: data sets and random states.
+
+    Args:
+        storage: of the tensor, on the CPU.
+        location: the device that it was saved on: ``cpu``, ``cuda:0``.
+
+    Returns:
+        The storage on its device.
+    """
+    own = str(ranks.device()) if location.startswith("cuda") else location
+    return torch.serialization.default_restore_location(storage, own)
+
+
 def _listed(devices: Devices | str) -> Devices:
     if not isinstance(devices, str):
         return devices
