@@ -35,6 +35,7 @@ from dp2ddp.analyse import (
     questions,
     readers,
     reports,
+    untrained,
 )
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.link import Program
@@ -113,7 +114,7 @@ def analyse(linked: Linked) -> Facts:
         lines=tuple(_lines(context)),
         wraps=wrapped,
         parallel=parallel.collect(context),
-        functional=tuple(functional.collect(context)),
+        functional=(*functional.collect(context), *untrained.collect(context, batch_loops, reported)),
         bare=tuple(trained.values()),
         loaders=made,
         workers=loaders.workers(context),

@@ -285,6 +285,16 @@ class Context:
         return found
 
     @cached_property
+    def entry_assignments(self) -> dict[object, list[tuple[ast.Subscript, ast.Assign]]]:
+        """The assignments to entries of each constant key, in source order: ``config["cuda"] = …``."""
+        found: dict[object, list[tuple[ast.Subscript, ast.Assign]]] = {}
+        for node in self.program.nodes.values():
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                    found.setdefault(target.slice.value, []).append((target, node))
+        return found
+
+    @cached_property
     def device_tests(self) -> set[str]:
         """Conditions that choose between ``"cuda"`` and ``"cpu"``, or stand round ``.cuda()``."""
         found = set()

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse import functional, kinds, losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
@@ -198,7 +198,7 @@ class _Finder(Gathering):
                 and all(
                     self.program.scope(call.node).index in found
                     and self._trains(call.node)
-                    and self._meet(call.node)
+                    and self.meets(call.node)
                     for call, _ in callers
                 )
             }
@@ -394,7 +394,7 @@ class _Finder(Gathering):
     def _gather(self, node: ast.expr) -> bool:
         """Have a function of rows given those of all processes."""
         call = self.program.call(node) if isinstance(node, ast.Call) else None
-        if call is None or not self._is_unclear(node) or not self._meet(node):
+        if call is None or not self._is_unclear(node) or not self.meets(node):
             return False
         selected = self._reduced(call)
         rows = [selected] if selected is not None else self._rows(call, OPEN)
@@ -436,7 +436,7 @@ class _Finder(Gathering):
             if isinstance(around, ast.If) and inside is not around.test and _only_divides(around):
                 self._settle(around.test)
             inside = around
-        if self._meet(node):
+        if self.meets(node):
             averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
             average = averages.get(self._of(node), "even") if kind == "mean" else ""  # type: ignore[arg-type]
             self.combined[id(node)] = Combined(kind, node, average=average)
@@ -458,7 +458,7 @@ class _Finder(Gathering):
         combined = self.combined.get(id(node))
         return combined is not None and combined.kind != "rows"
 
-    def _meet(self, node: ast.expr) -> bool:
+    def meets(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
         self._refuel()  # these are questions of their own
         return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
@@ -685,9 +685,10 @@ class _Finder(Gathering):
             found = [kinds.tensor(value, node) for value in self._all(given, frame)]
             is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
             is_loss = call is not None and losses.is_any_loss(self.context, call)
-            if Kind.WHOLE in found and (
-                is_model or is_loss or all(value in (*PLAIN, Kind.WHOLE) for value in found)
-            ):
+            plain = bool(found) and all(value in (*PLAIN, Kind.WHOLE) for value in found)
+            if Kind.WHOLE in found and (is_model or is_loss or plain):
+                return Kind.WHOLE
+            if is_model and plain and call is not None and functional.is_untrained(self.context, call):
                 return Kind.WHOLE
         return super(Gathering, self)._call(node, frame)
 

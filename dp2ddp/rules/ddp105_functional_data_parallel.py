@@ -2,12 +2,13 @@
 
 It is wrapped once instead, where it is made (DDP102), and calls its part plainly: where that part is all that it
 computes. Under ``torch.no_grad()`` ``ddp.data_parallel()`` takes its place, which every process gives the same. Other
-calls are left (DDP503).
+calls are left (DDP503). And where a wrapped model, in training mode and without gradients, gets what every process has
+(the noise that a generator's progress is shown by), ``ddp.data_parallel()`` gives each its part, as before.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Functional
+from dp2ddp.facts import Facts, Functional, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding, runtime_import
 
 EXAMPLES = (
@@ -49,10 +50,21 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for call in facts.functional:
+        if call.whole:
+            if facts.tiers(call) == {Tier.SHARDED}:
+                yield finding(
+                    call.at, "BatchNorm would see all of these samples together", "", tuple(_edits(call))
+                )
+            continue
         yield finding(call.at, "data_parallel() replicates the model at every call", "", tuple(_edits(call)))
 
 
 def _edits(call: Functional) -> Iterator[Edit]:
+    if call.whole:
+        holes = {"ddp": call.ddp, "value": call.value, "inputs": call.target}
+        yield Replace(call.at, "{ddp}.data_parallel({value}.module, {inputs})", holes)
+        yield runtime_import(call.path, call.ddp)
+        return
     if call.value is None:
         yield Replace(call.at, "{ddp}.data_parallel", {"ddp": call.ddp})
         yield runtime_import(call.path, call.ddp)

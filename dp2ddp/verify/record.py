@@ -115,16 +115,22 @@ class Recorder:
         register_optimizer_step_post_hook(self._after_step)
 
     def _align_noise(self) -> None:
-        of_loops = self.loaders.handed, self.forwards.runs_wrapped
+        # not all batches so far: of a divided evaluation each rank gets its own number of them
+        of_loops = lambda: (self.steps, self.loaders.handed()), self.forwards.runs_wrapped  # noqa: E731
         if self.settings.get("noise"):
             noise.Given(noise.joined(Path(self.settings["noise"])), *of_loops).patch()
         elif self.settings.get("align") and not self.settings.get("plan"):
             self.noted = noise.Noted(self._note_alike, self.loaders.rows, *of_loops)
             self.loaders.on_batch = self.noted.patch
 
-    def _note_alike(self, name: str, value: torch.Tensor, handed: int) -> None:
+    def _note_alike(self, name: str, value: torch.Tensor, place: noise.Place) -> None:
         shown = f"{value.shape} {digest(value.double())}"
-        self.journal.add("stream", what=f"{name} after {handed} batches", of=LOOP, states={"torch": shown})
+        self.journal.add(
+            "stream",
+            what=f"{name} after {place[0]} steps, in batch {place[1]}",
+            of=LOOP,
+            states={"torch": shown},
+        )
 
     # Backward passes
 
