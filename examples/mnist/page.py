@@ -1,7 +1,8 @@
 """Rebuild `verify.png`: `MNIST_ROOT=/folder/of/mnist python examples/mnist/page.py`.
 
 Verifies the fixture "tutorial" on the real MNIST and takes a picture of the report's page, as a browser shows it in a
-window of 900 pixels, down to its last part, the diff. Needs `pip install 'PySide6-Addons==6.9.*' pillow` besides the package's own `.[examples]`.
+window of 900 pixels, down to its last part, the diff. Needs `pip install 'PySide6-Addons==6.9.*' pillow` besides the
+package's own `.[examples]`.
 """
 
 from __future__ import annotations
