@@ -161,7 +161,7 @@ def _end() -> NoReturn:
 
 
 def set_device(device: torch.device | str | int) -> None:
-    """``torch.cuda.set_device`` where the program starts its own processes; elsewhere every rank has its device already.
+    """``torch.cuda.set_device`` where the program starts its own processes; elsewhere each rank has its device.
 
     Before it is known which way the program goes, it is put off until it stands aside.
     """

@@ -92,7 +92,7 @@ def shard_batches(loader: DataLoader) -> DataLoader:
 
 
 def divide_batches(loader: DataLoader) -> DataLoader:
-    """Give each rank its part of every batch, for an evaluation that puts the outputs together again by ``whole_batch``.
+    """Give each rank its part of every batch, for an evaluation that joins the outputs again by ``whole_batch``.
 
     ``whole_batch`` makes the outputs of the model whole again, and what else the loop looks at. All that follows is
     then as in one process, on every rank::
