@@ -1,9 +1,10 @@
 """A network calls ``data_parallel()`` in its ``forward``.
 
-It is wrapped once instead, where it is made (DDP102), and calls its part plainly: where that part is all that it
-computes. Under ``torch.no_grad()`` ``ddp.data_parallel()`` takes its place, which every process gives the same. Other
-calls are left (DDP503). And where a wrapped model, in training mode and without gradients, gets what every process has
-(the noise that a generator's progress is shown by), ``ddp.data_parallel()`` gives each its part, as before.
+The network is wrapped once instead, where it is made (DDP102), if that call is all that its ``forward`` computes, and
+calls its part directly. Under ``torch.no_grad()`` the call becomes ``ddp.data_parallel()``, which must get the same
+input in every process. Other calls are left as they are (DDP503).
+A wrapped model that runs in training mode and without gradients on what every process has (a generator on fixed noise)
+becomes ``ddp.data_parallel()``, too: each process runs its part, as each replica of nn.DataParallel did.
 """
 
 from collections.abc import Iterator

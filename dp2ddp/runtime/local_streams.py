@@ -155,7 +155,7 @@ _of_functions = LocalStream("functions")
 
 
 def local_random(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """A function that draws random numbers of each rank's own, for this rank's part of a batch.
+    """The same function, drawing this rank's own random numbers: for this rank's part of a batch.
 
     All ranks draw alike from torch's, numpy's and Python's generators: right for what is one thing for the whole batch
     (a resolution, mixup's lambda), and wrong for noise on a part of it, which every rank would draw the same::

@@ -12,7 +12,7 @@ from . import ranks
 
 
 def on_main_process(make: Any) -> Any:
-    """Have something on rank 0 only; the others get a stand-in that takes any use and does nothing.
+    """Make something on rank 0 only; the others get a stand-in that accepts any use and does nothing.
 
     No collective, and no ``None``: what uses it needs no condition. Write ``ddp.on_main_process(SummaryWriter)(path)``
     for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one, and

@@ -323,15 +323,19 @@ def _moved(path: str, root: str, work: str) -> str:
     return work + path.removeprefix(root) if within else path
 
 
+def _first_place(script: str, module: str | None) -> str:
+    """Where Python looks first for what a script imports, run by its path or by its dotted name."""
+    path = Path(script).resolve()
+    above = module.count(".") + (path.name == "__main__.py") if module else 0
+    return str(path.parents[above])
+
+
 def _start(script: str, module: str | None) -> None:
     """Run a script, by its dotted name if it has to be."""
-    if not module:
+    if module:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
         runpy.run_path(script, run_name="__main__")
-        return
-    path = Path(script).resolve()
-    above = module.count(".") + (path.name == "__main__.py")
-    sys.path[0] = str(path.parents[above])
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
@@ -341,21 +345,22 @@ def main() -> None:
     recorder = None if settings is None else Recorder(settings)
     if recorder is not None:
         recorder.patch()
-        if settings.get("prepare"):
-            runpy.run_path(settings["prepare"], run_name="prepare")
         if hasattr(signal, "SIGUSR1") and settings.get("steps"):
             trace = open(recorder.out / f"{_started_as()}.trace", "w")
             faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     sys.argv = sys.argv[1:]
-    sys.path[0] = str(Path(script).resolve().parent)
+    module = settings.get("module") if settings else None
+    sys.path[0] = _first_place(script, module)
     if recorder is not None and recorder.root:
         sys.path[1:] = [_moved(path, recorder.root, recorder.work) for path in sys.path[1:]]
     if recorder is None:
-        runpy.run_path(script, run_name="__main__")
+        _start(script, module)
         return
     process = os.getpid()
     try:
-        _start(script, settings.get("module"))
+        if settings.get("prepare"):  # it may import what the script can
+            runpy.run_path(settings["prepare"], run_name="prepare")
+        _start(script, module)
     except Done:
         pass
     except BaseException as error:
