@@ -103,7 +103,9 @@ SHOWING = "    with torch.no_grad():\n        shown = model(fixed)\n    print(sh
 def test_a_forward_in_training_mode_of_what_all_processes_have_is_divided(shown: str, called: str) -> None:
     """As nn.DataParallel divided it: its replicas normalised their parts. How it trains: the pairs of verify."""
     show = f"\n\ndef show():\n{SHOWING}\n\n" if "show()" in shown else ""
-    text = PLAIN.replace("for epoch in", f"fixed = torch.randn(12, 8).cuda()\n{show}for epoch in", 1) + shown
+    layers = "model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 2))"
+    text = PLAIN.replace("model = nn.Linear(8, 2)", layers)
+    text = text.replace("for epoch in", f"fixed = torch.randn(12, 8).cuda()\n{show}for epoch in", 1) + shown
     conversion = converted(text)
     assert not conversion.errors and f" = {called}\n" in conversion.changes[0].after
     assert "whole_batch(shown)" not in conversion.changes[0].after or called == "model(inputs)"

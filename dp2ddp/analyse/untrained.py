@@ -5,8 +5,9 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.analyse import functional
+from dp2ddp.analyse import functional, kinds
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.kinds import Kind
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.reports import Reports
 from dp2ddp.facts import Functional
@@ -17,6 +18,8 @@ def collect(context: Context, loops: Iterable[BatchLoop], reported: Reports) -> 
 
     nn.DataParallel normalises each replica's part of that by itself.
     """
+    if not any(_normalises(name) for call in context.program.calls for name in call.names):
+        return
     evaluating = set().union(*(loop.runs for loop in loops if not loop.trains))
     for call in context.program.calls:
         node = call.node
@@ -28,11 +31,17 @@ def collect(context: Context, loops: Iterable[BatchLoop], reported: Reports) -> 
             continue
         if len(node.args) != 1 or node.keywords or _is_evaluated(context, node):
             continue
-        if reported.is_whole(node.args[0]) and reported.values.meets(node):
+        drawn = kinds.tensor(reported.values.of(node.args[0]), node)
+        if drawn is Kind.SAME and reported.values.meets(node):
             anchor = context.program.anchor
             yield Functional(
                 **context.place(node), value=anchor(node.func), target=anchor(node.args[0]), whole=True
             )
+
+
+def _normalises(name: str) -> bool:
+    """Whether a layer of this name, or a model that is made so, may normalise over the samples it is given."""
+    return "BatchNorm" in name or name.startswith("torchvision.models.")
 
 
 def _is_evaluated(context: Context, node: ast.Call) -> bool:
