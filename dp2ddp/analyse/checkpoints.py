@@ -243,11 +243,10 @@ def _states(
         if context.is_wrapped(values):
             yield function.value, _bare(context, function.value, perhaps)
             yield from _load(context, call.node.args[0])
-        elif any(context.module_class(value) for value in values) and not _optimizer(values):
+        elif any(isinstance(value, Made) and value.name == WRAP for value in values):
             if _from_file(context, call.node.args[0]):
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
-                if any(isinstance(value, Made) and value.name == WRAP for value in values):
-                    yield function.value, _state(context, "save", function.value)
+                yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
     elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
@@ -270,10 +269,6 @@ def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.
     for it in classes if kind == "type" or not others else ():
         if Ext(WRAP) in program.values(it):
             yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
-
-
-def _optimizer(values: object) -> bool:
-    return any(getattr(value, "name", "").startswith("torch.optim") for value in values)  # type: ignore[attr-defined]
 
 
 def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDict]]:

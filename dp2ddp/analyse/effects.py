@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import returned
@@ -132,6 +132,7 @@ READS = {
 }
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
+FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 # What looks at a class or function and does not call it.
 LOOKS = frozenset("""
     builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
@@ -382,10 +383,29 @@ def _takes(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "popleft", "popitem")
 
 
-def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[Effect, ...]:
+def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call], bool]) -> bool:
+    """Whether a statement only makes folders, with ``exist_ok=True``: all processes may."""
+    calls = [
+        context.program.call(it) for it in context.program.descendants(statement) if _writes(context, it)
+    ]
+    return bool(calls) and all(
+        call is not None
+        and call.names <= FOLDERS
+        and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+        and not is_own(call)
+        for call in calls
+    )
+
+
+def collect(
+    context: Context,
+    meetings: frozenset[int] = frozenset(),
+    is_own: Callable[[Call], bool] = lambda _: False,
+) -> tuple[Effect, ...]:
     """Everything in programs that train with DataParallel which one process must do alone.
 
     ``meetings``: statements in which all processes meet: what stands round them is for all.
+    ``is_own``: whether the path that a call makes is one that each process gives a name of its own, by the clock.
     """
     program = context.program
     nodes = [
@@ -402,9 +422,10 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
         for key in guarded
         if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
     }
+    spared = {key for key in guarded - inner if _makes_folders(context, program.nodes[key], is_own)}
     found: list[Effect] = []
-    found += _tests(context, guarded - inner, meetings)
-    found += _groups(context, guarded - inner, meetings)
+    found += _tests(context, guarded - inner, meetings, spared)
+    found += _groups(context, guarded - inner, meetings, spared)
     guards = list(found)
     for node in nodes:
         match node:
@@ -483,8 +504,10 @@ def _what(context: Context, statement: ast.AST) -> str:
     return "this"
 
 
-def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
-    """Conditions whose whole body only writes: the guard joins the condition."""
+def _tests(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Conditions whose whole body only writes: the guard joins the condition. None for what is ``spared`` alone."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
@@ -496,6 +519,8 @@ def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Ite
         ):
             continue
         seen.add(id(parent))
+        if {id(it) for it in parent.body} <= spared:
+            continue
         last = program.anchor(parent.body[-1])
         yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
 
@@ -525,8 +550,10 @@ def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
     )
 
 
-def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
-    """Neighbouring statements that only write: one guard for all of them."""
+def _groups(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Neighbouring statements that only write: one guard for all of them. None for what is ``spared`` alone."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
@@ -538,7 +565,10 @@ def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> It
         last = index
         while last + 1 < len(block) and id(block[last + 1]) in guarded:
             last += 1
-        seen.update(id(part) for part in block[index : last + 1])
+        group = {id(part) for part in block[index : last + 1]}
+        seen |= group
+        if group <= spared:
+            continue
         yield _effect(
             context,
             "guard",
@@ -754,7 +784,8 @@ def fetches(context: Context, node: ast.AST) -> list[str]:
 
 def _fetch(context: Context, call: Call) -> bool:
     names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
-    if names & FETCHES or any(name.endswith(".from_pretrained") for name in names):
+    loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
+    if names & FETCHES or loads:
         return True
     for name in names:
         if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
