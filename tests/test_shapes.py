@@ -528,7 +528,7 @@ fit(nn.Linear(8, 2), DataLoader(data, batch_size=16), log)
 
 def test_a_model_that_goes_to_the_cpu_after_its_training_is_trained_where_it_was() -> None:
     (change,) = convert(Project.of({Path("/example/train.py"): MOVED})).changes
-    assert "    net = ddp.DistributedDataParallel(net.to(ddp.device()))\n    optimizer" in change.after
+    assert "    net = ddp.DistributedDataParallel(net.cuda())\n    optimizer" in change.after
     assert '    net.to("cpu")\n' in change.after
 
 
