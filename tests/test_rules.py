@@ -95,7 +95,9 @@ def test_converted_examples_train(tmp_path: Path) -> None:
         (folder / "train.py").write_text(after)
         paths.append(str(folder / "train.py"))
         if "start.pt" in after:
-            start = "import torch; torch.save({'module.weight': torch.ones(2, 8), 'module.bias': torch.ones(2)}, 'start.pt')"
+            prefix = "module." if "strip_module_prefix" in after else ""
+            state = f"{{'{prefix}weight': torch.ones(2, 8), '{prefix}bias': torch.ones(2)}}"
+            start = f"import torch; torch.save({state}, 'start.pt')"
             subprocess.run([sys.executable, "-c", start], cwd=folder, check=True, timeout=120)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(

@@ -10,6 +10,7 @@ import ast
 import re
 from collections.abc import Callable, Container, Iterator
 
+from dp2ddp.analyse import paths
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import returned
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
@@ -923,8 +924,8 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
 def rereads(context: Context) -> tuple[Reread, ...]:
     """Statements that read a file after the same program has written one."""
     program = context.program
-    writes = {
-        id(call.node)
+    writing = {
+        id(call.node): paths.written(context, call)
         for call in program.calls
         if (call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call))
         and not _in_own_folder(context, call)
@@ -935,6 +936,8 @@ def rereads(context: Context) -> tuple[Reread, ...]:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
+        read = paths.read(context, call)
+        writes = {key for key, written in writing.items() if paths.may_be_same(read, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"
