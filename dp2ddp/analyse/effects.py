@@ -139,14 +139,18 @@ LOOKS = frozenset("""
     builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
     builtins.type builtins.print builtins.str builtins.repr
     """.split())
-FETCHES = {
-    "torch.hub.load",
+# What downloads weights into torch.hub's cache.
+HUB_FETCHES = {
     "torch.hub.load_state_dict_from_url",
-    "torch.hub.download_url_to_file",
     "torch.utils.model_zoo.load_url",
+    "torchvision._internally_replaced_utils.load_state_dict_from_url",
+    "torchvision.models.utils.load_state_dict_from_url",
+}
+FETCHES = HUB_FETCHES | {
+    "torch.hub.load",
+    "torch.hub.download_url_to_file",
     "torchvision.datasets.utils.download_url",
     "torchvision.datasets.utils.download_and_extract_archive",
-    "torchvision.models.utils.load_state_dict_from_url",
     "urllib.request.urlretrieve",
     "gdown.download",
     "huggingface_hub.hf_hub_download",
@@ -778,13 +782,19 @@ def fetches(context: Context, node: ast.AST) -> list[str]:
     found = []
     for inner in context.program.descendants(node):
         call = context.program.call(inner) if isinstance(inner, ast.Call) else None
-        if call is not None and _fetch(context, call):
+        if call is not None and _fetch(context, call, weights=False):
             found.append(f"{ast.unparse(call.node.func)}()")
     return found
 
 
-def _fetch(context: Context, call: Call) -> bool:
+def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
+    """Whether a call fetches or caches something.
+
+    ``weights``: those that torch.hub keeps count, too, though the runtime has one process of a machine download them.
+    """
     names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
+    if not weights:
+        names = {it for it in names - HUB_FETCHES if not it.startswith(("torchvision.models.", "timm."))}
     loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
     if names & FETCHES or loads:
         return True
@@ -860,7 +870,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
             continue
         call = program.call(node)
-        if call is None or not _fetch(context, call):
+        if call is None or not _fetch(context, call, weights=False):
             continue
         statement = _whole_question(context, program.statement(node))
         if _under_main_first(context, statement) or is_inside(context, node, cached):
