@@ -390,12 +390,14 @@ class Number(Fact):
     (``at`` are rows of which a number is made; ``call`` may be given them by ``keyword``, or at ``position``), "totals"
     (``names`` are sums that the loop ``at`` adds up), "left" (``at`` is a statement that reports something else).
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
-    ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does.
+    ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
+    ``size`` of a sum that it is the number of samples in the batch.
     """
 
     kind: str
     what: str
     average: str = ""
+    size: bool = False
     call: Anchor | None = None
     keyword: str = ""
     position: int | None = None

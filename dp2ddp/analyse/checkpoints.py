@@ -242,7 +242,8 @@ def _states(
         values = program.values(function.value)
         if context.is_wrapped(values):
             yield function.value, _bare(context, function.value, perhaps)
-            yield from _load(context, call.node.args[0])
+            if not _is_bare_state(context, call.node.args[0], stored):
+                yield from _load(context, call.node.args[0])
         elif any(isinstance(value, Made) and value.name == WRAP for value in values):
             if _from_file(context, call.node.args[0]):
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
@@ -269,6 +270,21 @@ def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.
     for it in classes if kind == "type" or not others else ():
         if Ext(WRAP) in program.values(it):
             yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
+
+
+def _is_bare_state(context: Context, given: ast.expr, stored: set[int]) -> bool:
+    """Whether a state dict is one that the program takes from a model, which becomes the bare one's."""
+    values = context.program.values(given)
+    calls = {it.site: context.program.nodes.get(it.site) for it in values if isinstance(it, Made)}
+
+    def becomes_bare(node: ast.AST | None) -> bool:
+        call = context.program.call(node) if isinstance(node, ast.Call) else None
+        if call is None or getattr(call.node.func, "attr", "") != "state_dict":
+            return False
+        compared = _compared(context, call)
+        return (id(call.node) in stored and not _changed(context, call.node)) or bool(compared)
+
+    return bool(values) and len(calls) == len(values) and all(map(becomes_bare, calls.values()))
 
 
 def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDict]]:
