@@ -11,7 +11,7 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import kinds, losses
 from dp2ddp.analyse.conditions import assigned
@@ -107,7 +107,10 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
-    combined, totals = tuple(finder.combined.values()), tuple(finder.totals)
+    combined = tuple(
+        replace(it, size=it.kind == "sum" and finder.is_size(it.node)) for it in finder.combined.values()
+    )
+    totals = tuple(finder.totals)
     whole, unmet = frozenset(finder.whole), tuple(finder.unmet())
     return Reports(combined, totals, whole, finder.is_whole, finder.is_settled, finder, unmet)
 
@@ -442,19 +445,16 @@ class _Finder(Gathering):
         if self._meet(node):
             averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
             average = averages.get(self._of(node), "even") if kind == "mean" else ""  # type: ignore[arg-type]
-            size = kind == "sum" and self._is_size(node)
-            self.combined[id(node)] = Combined(kind, node, average=average, size=size)
+            self.combined[id(node)] = Combined(kind, node, average=average)
             self.whole.add(id(node))
             self._known.clear()
 
-    def _is_size(self, node: ast.expr) -> bool:
+    def is_size(self, node: ast.expr) -> bool:
         """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
         match node:
             case ast.Name():
                 made = assigned(self.context, node)
-                return bool(made) and not any(
-                    isinstance(it, ast.Name) or not self._is_size(it) for it in made
-                )
+                return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
             case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
                 pass
             case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
@@ -875,7 +875,7 @@ def _called(context: Context, it: Combined) -> str:
     """A new name for a number."""
     path, text = context.program.file(it.node).path, ast.unparse(it.node)
     if it.kind == "sum":
-        is_size = "size" in text or "len(" in text
+        is_size = it.size or "size" in text or "len(" in text
         wanted = ["batch_size", "global_batch_size"] if is_size else ["batch_sum"]
     else:
         wanted = [f"batch_{it.node.id}"] if isinstance(it.node, ast.Name) else ["batch_mean"]

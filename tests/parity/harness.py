@@ -138,6 +138,12 @@ def view(rank: notes.Notes) -> compare.Notes:
     }
 
 
+def _needs_gpus(script: Path) -> bool:
+    """Whether a program moves something to the current GPU, so that it must see some."""
+    texts = (path.read_text(errors="replace") for path in script.parent.rglob("*.py"))
+    return not torch.cuda.is_available() and any(".cuda(" in text for text in texts)
+
+
 class Lab:
     """Runs scripts under a folder of its own; asks each question once and remembers the answer."""
 
@@ -212,6 +218,8 @@ class Lab:
         settings = {"float64": True, "parameters": "all", **settings, "out": str(out)}
         if settings.get("replicas"):
             settings["gpus"] = settings["replicas"]
+        elif _needs_gpus(script):
+            settings.setdefault("gpus", processes)
         base = environment(**(variable(settings) if recorded else {}), **(env or {}))
         if launcher == "plain" and processes > 1:
             base["DP2DDP_PROCESSES"] = str(processes)
