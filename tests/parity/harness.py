@@ -220,15 +220,17 @@ class Lab:
             settings["gpus"] = settings["replicas"]
         elif _needs_gpus(script):
             settings.setdefault("gpus", processes)
-        base = environment(**(variable(settings) if recorded else {}), **(env or {}))
+        seen = {"gpus": settings["gpus"]} if "gpus" in settings else {}
+        told = settings if recorded else seen
+        base = environment(**(variable(told) if told else {}), **(env or {}))
         if launcher == "plain" and processes > 1:
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()
         codes: list[int] = []
         if launcher.startswith("warm"):
             files = {name: str(out / name) for name in ("stdout", "stderr")}
-            told = ranks_environment if launcher == "warm" else torchrun_environment
-            places = enumerate(told(processes))
+            environments = ranks_environment if launcher == "warm" else torchrun_environment
+            places = enumerate(environments(processes))
             ranks = [{**base, **place, "LAB_RANK": str(number)} for number, place in places]
             job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
             codes = self.warm.run({**job, "ranks": ranks}).codes
