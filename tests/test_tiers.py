@@ -153,6 +153,65 @@ def test_the_current_gpu_stays_and_a_number_is_the_process_s_own(line: str, left
     assert text.count("cuda()") >= PROGRAM.count("cuda()")
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # the one move of a model stands before its wrap, wherever it stood
+        (
+            "model = nn.Linear(8, 2)\nmodel = nn.DataParallel(model)\nnet = model.to(device)",
+            "model.to(device)",
+        ),
+        (
+            "def made():\n    model = nn.Linear(8, 2)\n    model = nn.DataParallel(model)\n"
+            "    return model.to(device)\n\nmodel = made()",
+            "model.to(device)",
+        ),
+        (
+            "def made():\n    model = nn.Linear(8, 2).to(device)\n    return model, 3\n\nmodel, size = made()\n"
+            "model = nn.DataParallel(model)",
+            "model",
+        ),
+        (
+            "def wrapped(model):\n    return nn.DataParallel(model)\n\nmodel = nn.Linear(8, 2)\nmodel.to(device)\n"
+            "model = wrapped(model)",
+            "model",
+        ),
+        (
+            "def wrapped(model):\n    return nn.DataParallel(model)\n\nmodel = wrapped(nn.Linear(8, 2))\n"
+            "model.to(device)",
+            "model.to(ddp.device())",
+        ),
+    ],
+)
+def test_a_model_is_moved_once(before: str, after: str) -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    text, conversion = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n" + WRAP, chosen + before))
+    assert conversion.scripts[0].tier == "sharded"
+    assert f"ddp.DistributedDataParallel({after})" in text
+    assert text.count(".to(") == before.count(".to(") + (after == "model.to(ddp.device())")
+
+
+@pytest.mark.parametrize(("loader", "sums"), [(LOADER, 0), (SHARDED_LOADERS["weights"], 1)])
+@pytest.mark.parametrize("size", ["targets.size(0)", "len(targets)", "targets.shape[0]", "number"])
+def test_the_size_of_a_batch_is_multiplied_where_parts_are_of_one_size(
+    loader: str, sums: int, size: str
+) -> None:
+    text = PROGRAM.replace(LOADER, loader).replace(
+        "        optimizer.step()\n",
+        f"        optimizer.step()\n        number = targets.size(0)\n        print(loss.item(), {size})\n",
+    )
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert (f"{size} * ddp.get_world_size()" in after) == (not sums)
+    assert calls(after).count("sum") == sums
+
+
+def test_a_state_that_the_program_takes_itself_has_no_prefix() -> None:
+    text = PROGRAM + "best = model.state_dict()\nmodel.load_state_dict(best)\n"
+    after, _ = converted(text)
+    assert after.endswith("best = model.module.state_dict()\nmodel.module.load_state_dict(best)\n")
+
+
 def test_what_another_file_puts_on_a_gpu_when_it_is_imported_is_the_process_s_own() -> None:
     """The program has not begun there, so no GPU is its own yet."""
     constants = (
