@@ -5,8 +5,8 @@
 The script is not touched: torch is patched before it starts, and its own launcher, which starts the ranks by running
 the same command again, brings the patches along. The variable is a JSON object:
 
-    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …); absent: only
-               ``gpus`` counts
+    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …);
+               absent: only ``gpus`` counts
     float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
