@@ -27,7 +27,7 @@ def after(text: str) -> str:
 def test_a_network_is_wrapped_when_it_is_ready() -> None:
     text = after(PROGRAM)
     assert "    def forward(self, x):\n        x = self.main(x)\n        return x.view(-1, 2)\n" in text
-    wrap = "model = Net(ngpu).to(ddp.device())\nmodel.apply(double)\nmodel = ddp.DistributedDataParallel(model)\n"
+    wrap = "model = Net(ngpu).cuda()\nmodel.apply(double)\nmodel = ddp.DistributedDataParallel(model)\n"
     assert wrap in text and "data_parallel" not in text
     assert "ddp.init(devices=range(2))\n" in text or "ddp.init(devices=range(ngpu))\n" in text
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dp2ddp.analyse import (
@@ -98,7 +99,8 @@ def analyse(linked: Linked) -> Facts:
     )
     sharded = {loader.at for loader in made if loader.shard}
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
-    acts = effects.collect(context, reported.statements(context))
+    own = partial(agreements.has_own_path, context)
+    acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
@@ -122,7 +124,13 @@ def analyse(linked: Linked) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped), early, parallel.at_home(context)),
+        devices=devices.collect(
+            context,
+            models.moves(context, wrapped),
+            early,
+            parallel.at_home(context),
+            devices.unbound(context, starts),
+        ),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),

@@ -73,6 +73,11 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     return found
 
 
+def has_own_path(context: Context, call: Call) -> bool:
+    """Whether the path that a call is given has a name of each process's own: by the clock, by its number."""
+    return bool(_Origins(context, files=False).of(_path(call, 0)))
+
+
 def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
     """Where the main process's value is taken for all."""
     for origin in found:

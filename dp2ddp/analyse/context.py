@@ -208,11 +208,12 @@ class Context:
         if file.path not in self._program_runs:
             imported = self.program.project.reaches(file.path) - {file.path}
             every = [self.runs(statement) for statement in file.tree.body]
-            every += [self._runs_when_imported(path) for path in imported]
+            every += [self.runs_when_imported(path) for path in imported]
             self._program_runs[file.path] = set().union(*every)
         return self._program_runs[file.path]
 
-    def _runs_when_imported(self, path: Path) -> set[int]:
+    def runs_when_imported(self, path: Path) -> set[int]:
+        """All nodes that importing a file may run, through calls too."""
         if path not in self._imported:
             statements = self._imported_statements(path)
             self._imported[path] = set().union(*(self.runs(statement) for statement in statements))

@@ -11,9 +11,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import functional, kinds, losses
+from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
@@ -56,13 +57,15 @@ STEPS = 2000
 class Combined:
     """An expression that is of this process's part, and how it becomes the whole batch's.
 
-    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does.
+    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
+    the number of samples in the batch.
     """
 
     kind: str
     node: ast.expr
     call: ast.Call | None = None
     average: str = ""
+    size: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
-    combined, totals = tuple(finder.combined.values()), tuple(finder.totals)
+    combined = tuple(
+        replace(it, size=it.kind == "sum" and finder.is_size(it.node)) for it in finder.combined.values()
+    )
+    totals = tuple(finder.totals)
     whole, unmet = frozenset(finder.whole), tuple(finder.unmet())
     return Reports(combined, totals, whole, finder.is_whole, finder.is_settled, finder, unmet)
 
@@ -442,6 +448,27 @@ class _Finder(Gathering):
             self.combined[id(node)] = Combined(kind, node, average=average)
             self.whole.add(id(node))
             self._known.clear()
+
+    def is_size(self, node: ast.expr) -> bool:
+        """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+        match node:
+            case ast.Name():
+                made = assigned(self.context, node)
+                return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
+            case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
+                pass
+            case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
+                pass
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[]),
+                slice=ast.Constant(value=0),
+            ):
+                pass
+            case ast.Call(func=ast.Name(id="len"), args=[rows]):
+                pass
+            case _:
+                return False
+        return self._of(rows) in DEALT
 
     def _settle(self, test: ast.expr) -> None:
         """Have a condition ask for sums over the whole batch."""
@@ -836,14 +863,14 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
-    return Number(**place, kind=it.kind, what=what, average=it.average, **more)  # type: ignore[arg-type]
+    return Number(**place, kind=it.kind, what=what, average=it.average, size=it.size, **more)  # type: ignore[arg-type]
 
 
 def _called(context: Context, it: Combined) -> str:
     """A new name for a number."""
     path, text = context.program.file(it.node).path, ast.unparse(it.node)
     if it.kind == "sum":
-        is_size = "size" in text or "len(" in text
+        is_size = it.size or "size" in text or "len(" in text
         wanted = ["batch_size", "global_batch_size"] if is_size else ["batch_sum"]
     else:
         wanted = [f"batch_{it.node.id}"] if isinstance(it.node, ast.Name) else ["batch_mean"]

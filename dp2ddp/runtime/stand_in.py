@@ -158,8 +158,11 @@ class _Opening(StandIn):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
-        reads = isinstance(mode, str) and not set(mode) & set("wax+")
-        return self._made(*args, **kwargs) if reads else StandIn(self._stands_in_for)
+        if mode == "r+":  # what is there is read; h5py has no other mode with a plus
+            args, kwargs = (*args[:1], *args[2:]), {**kwargs, "mode": "r"}
+        elif not isinstance(mode, str) or set(mode) & set("wax+"):
+            return StandIn(self._stands_in_for)
+        return self._made(*args, **kwargs)
 
 
 class _StandInHandler(logging.NullHandler):

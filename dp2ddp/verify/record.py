@@ -5,7 +5,8 @@
 The script is not touched: torch is patched before it starts, and its own launcher, which starts the ranks by running
 the same command again, brings the patches along. The variable is a JSON object:
 
-    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …)
+    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …);
+               absent: only ``gpus`` counts
     float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
@@ -339,10 +340,15 @@ def _start(script: str, module: str | None) -> None:
 
 
 def main() -> None:
-    """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
+    """Run the script that the command line names, recorded as the variable says; just run it where it is not set.
+
+    Where it says only how many GPUs are seen, nothing is recorded.
+    """
     script = sys.argv[1]
     settings = json.loads(os.environ[VARIABLE]) if VARIABLE in os.environ else None
-    recorder = None if settings is None else Recorder(settings)
+    recorder = None if settings is None or "out" not in settings else Recorder(settings)
+    if recorder is None and settings is not None:
+        cuda.pretend(settings["gpus"], settings.get("device", "cpu"))
     if recorder is not None:
         recorder.patch()
         if hasattr(signal, "SIGUSR1") and settings.get("steps"):
