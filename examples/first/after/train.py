@@ -10,7 +10,7 @@ from dp2ddp import runtime as ddp
 
 ddp.init()
 torch.manual_seed(0)
-device = ddp.device()
+device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
 data = datasets.FakeData(640, (1, 28, 28), 10, transforms.ToTensor())
 sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed())
 loader = DataLoader(data, batch_size=ddp.local_batch_size(64), shuffle=False, sampler=sampler)
