@@ -294,6 +294,15 @@ RIGHT = {
             ("torch.save(shown", "ddp.save(shown"),
         ),
     ),
+    "a batch of the evaluation's amid each training step": Pair(
+        both=(
+            (
+                STEP,
+                STEP
+                + "        model.eval()\n        shown = model(next(iter(test_loader))[0].cuda())\n        model.train()\n",
+            ),
+        ),
+    ),
     "augmentation in workers": Pair(
         both=((DATA, AUGMENTED),),
         before=(("shuffle=True)", "shuffle=True, num_workers=2)"),),

@@ -7,6 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
+from collections.abc import Callable
 from contextvars import ContextVar
 from typing import Any
 
@@ -29,12 +30,16 @@ class Forwards:
         journal: gets what was called past its wrapper, or trained without one.
         pinned: whether a wrapped forward draws by its number and its replica.
         rank: of this process, in a run on several.
+        on_evaluation: is called when a wrapped model runs that is in evaluation mode.
     """
 
-    def __init__(self, journal: Journal, pinned: bool, rank: Any) -> None:
+    def __init__(
+        self, journal: Journal, pinned: bool, rank: Any, on_evaluation: Callable[[], None] = lambda: None
+    ) -> None:
         self.journal = journal
         self.pinned = pinned
         self.rank = rank
+        self._on_evaluation = on_evaluation
         self.gathers = False
         """Whether the whole batch goes through the wrapper on every rank."""
         self._kinds = (DistributedDataParallel, nn.DataParallel, Played)
@@ -112,6 +117,8 @@ class Forwards:
         if any(isinstance(one, self._kinds) and one.module is inner for one, _ in self._running):
             return  # a wrapper in a wrapper
         self._note_wrapped(type(inner).__name__)
+        if not _learns(wrapper):
+            self._on_evaluation()
         if self._number(inner) is None:
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1

@@ -44,6 +44,7 @@ class Pass:
     handed: int = 0
     in_use: bool = False
     trains: bool = False
+    ended: bool = False
 
 
 class Loaders:
@@ -82,6 +83,7 @@ class Loaders:
         self.on_batch: Callable[[], object] = lambda: None
         """Called before a batch is handed out."""
         self._passes: list[Pass] = []
+        self._last: Pass | None = None  # whose batch was handed out last
         self._ordinals: Counter[tuple[str, int | None]] = Counter()
 
     def patch(self) -> None:
@@ -124,6 +126,12 @@ class Loaders:
                 self.journal.add("training", number=one.number)
             one.in_use = False
 
+    def note_evaluation(self) -> None:
+        """Hear of a wrapped model's forward in evaluation mode: amid a training pass, its batch trains nothing."""
+        last = self._last
+        if last is not None and not last.trains and any(it.trains and not it.ended for it in self._passes):
+            last.in_use = False
+
     def handed(self) -> int:
         """How many batches were handed out in the last pass."""
         return self._passes[-1].handed if self._passes else 0
@@ -153,7 +161,7 @@ class Loaders:
     def _end(self, iterator: Any) -> None:
         current = getattr(iterator, "verify_pass", None)
         if current is not None:
-            current.in_use = False
+            current.in_use, current.ended = False, True
             self.journal.add("end", number=current.number)
         iterator.verify_pass = None
 
@@ -191,6 +199,7 @@ class Loaders:
     def _hand(self, current: Pass) -> None:
         self.on_batch()
         current.in_use = torch.is_grad_enabled()
+        self._last = current
         if not current.trains and (current.handed or not current.in_use):
             self.evaluated = True
         self.journal.add("batch", number=current.number)

@@ -84,7 +84,7 @@ class Recorder:
             bool(settings.get("float64")),
             current_rank,
         )
-        self.forwards = Forwards(self.journal, align, current_rank)
+        self.forwards = Forwards(self.journal, align, current_rank, self.loaders.note_evaluation)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
