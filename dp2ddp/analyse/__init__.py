@@ -110,7 +110,7 @@ def analyse(linked: Linked) -> Facts:
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
     noise = drawing.Drawing(context, batch_loops, judged.gathers)
-    left = metrics.measured(context, batch_loops, reported.is_whole, reported.is_settled)
+    left = metrics.measured(context, batch_loops, reported)
     facts = Facts(
         scripts=starts,
         lines=tuple(_lines(context)),

@@ -81,6 +81,8 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return all(is_choice(context, value, depth) for value in test.values)
         case ast.UnaryOp():
             return is_choice(context, test.operand, depth)
+        case ast.NamedExpr():
+            return is_choice(context, test.value, depth)
         case ast.Compare():
             return all(is_choice(context, value, depth) for value in (test.left, *test.comparators))
         case ast.BinOp():
@@ -214,7 +216,10 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     program = context.program
     for definition in program.definitions(node):
         statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
-        if isinstance(statement, ast.Assign) and definition in statement.targets:
+        named = program.parent(definition) if statement is not None else None
+        if isinstance(named, ast.NamedExpr) and definition is named.target:
+            found.append(named.value)
+        elif isinstance(statement, ast.Assign) and definition in statement.targets:
             found.append(statement.value)
         else:
             return []

@@ -100,10 +100,13 @@ def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
 
 
 def workers(context: Context) -> tuple[Workers, ...]:
-    """Numbers of worker processes that are not 0, of all loaders that a training program makes."""
+    """Numbers of worker processes that are not 0, of all loaders that a training program makes.
+
+    Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is.
+    """
     found: dict[Anchor, Workers] = {}
     for call in context.loaders:
-        if not context.runs_in_training(call.node):
+        if not context.runs_in_training(call.node) or _is_stream(context, call.argument("dataset", 0)):
             continue
         for value in given_for(context, call, "num_workers"):
             if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
@@ -345,10 +348,14 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
             return "it is made inside a larger expression"
         if isinstance(around, ast.stmt):
             break
-    for value in program.values(dataset):
-        if isinstance(value, Inst) and program.derives(value, "torch.utils.data.IterableDataset"):
-            return "an IterableDataset has no sampler"
-    return ""
+    return "an IterableDataset has no sampler" if _is_stream(context, dataset) else ""
+
+
+def _is_stream(context: Context, dataset: ast.expr | None) -> bool:
+    """Whether a data set may be an IterableDataset."""
+    values = () if dataset is None else context.program.values(dataset)
+    base = "torch.utils.data.IterableDataset"
+    return any(isinstance(it, Inst) and context.program.derives(it, base) for it in values)
 
 
 def hoisted(context: Context, training: set[int]) -> set[int]:

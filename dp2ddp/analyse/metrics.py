@@ -6,8 +6,9 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
+from dp2ddp.analyse import kinds
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.conditions import assigned, is_rate
 from dp2ddp.analyse.context import Context
@@ -21,6 +22,7 @@ from dp2ddp.analyse.samples import OF_TENSORS, Samples, right_side
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
 COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
+LISTING = ("append", "extend")
 ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 
 
@@ -117,6 +119,13 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
     match samples.of(loss):
         case Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return "", None
+        case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
+            return "even", Problem(
+                f"the loss `{shown}` has parameters that no forward of a wrapped model has: their gradients can't be "
+                "weighed where parts differ in size",
+                "use them in the model's forward",
+                SHARDED_ONLY,
+            )
         case Kind.MEAN:
             return "samples", None
         case Kind.OWN:
@@ -207,18 +216,21 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
 # Numbers that are reported
 
 
-def measured(
-    context: Context,
-    loops: list[BatchLoop],
-    whole: Callable[[ast.AST], bool],
-    settled: Callable[[ast.expr], bool],
-) -> tuple[Number, ...]:
+class Known(Protocol):
+    """What is known of the numbers of the training loop: ``reports.Reports``."""
+
+    is_whole: Callable[[ast.AST], bool]
+    is_settled: Callable[[ast.expr], bool]
+    values: Samples
+
+
+def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[Number, ...]:
     """Reports of what the training loop measured: each rank's numbers speak of its own part of the batches.
 
-    ``whole`` says what is the whole batch's all the same, ``settled`` which conditions all ranks answer alike.
+    ``reports`` says what is the whole batch's all the same, and which conditions all ranks answer alike.
     """
     program = context.program
-    follow, reporters = _Followed(context, whole, settled), Reporters(context)
+    follow, reporters = _Followed(context, reports), Reporters(context)
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
@@ -271,6 +283,13 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
     return []
 
 
+def _indices(node: ast.expr) -> Iterator[ast.expr]:
+    """What a place in nested collections is taken by: ``counts[label][0]``."""
+    while isinstance(node, ast.Subscript):
+        yield node.slice
+        node = node.value
+
+
 def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
@@ -320,13 +339,12 @@ class _Followed:
     conditions that all ranks answer alike.
     """
 
-    def __init__(
-        self, context: Context, whole: Callable[[ast.AST], bool], settled: Callable[[ast.expr], bool]
-    ) -> None:
+    def __init__(self, context: Context, reports: Known) -> None:
         self.program = context.program
         self.context = context
-        self.whole = whole
-        self.settled = settled
+        self.whole = reports.is_whole
+        self.settled = reports.is_settled
+        self._values = reports.values
         self.known: set[int] = set()
         self.counted: set[int] = set()  # those of them that are counted sample by sample, or set if
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
@@ -373,15 +391,26 @@ class _Followed:
                 if isinstance(node, ast.AugAssign):
                     if self.mentioned(node.value) or self._defined(node.target) & self.known:
                         self.known |= self._bound([node.target])
-                    elif isinstance(node.target, ast.Subscript) and self._is_by_sample(node.target.slice):
+                    elif isinstance(node.target, ast.Subscript) and (
+                        any(map(self._is_by_sample, _indices(node.target))) or self._is_each(node)
+                    ):
                         self.counted |= self._bound([node.target])
                     elif self._is_chosen(node):
                         self.counted |= self._bound([node.target])
+                    elif self._is_each(node) or self._keeps(node.value):
+                        self.known |= self._bound([node.target])
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
                     self.rows |= self._bound([self._taken(node)])
                 if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
                     self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
-                if isinstance(node, ast.Call) and _method(node) in COLLECTING and self._is_chosen(node):
+                if (
+                    isinstance(node, ast.Call)
+                    and _method(node) in COLLECTING
+                    and (
+                        self._is_chosen(node)
+                        or (_method(node) in LISTING and any(map(self._keeps, handed(node))))
+                    )
+                ):
                     self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(node, ast.Call) and _method(node) in ADDING:
                     if any(map(self._is_by_sample, node.args)):
@@ -393,6 +422,22 @@ class _Followed:
     def _is_by_sample(self, node: ast.expr) -> bool:
         """Whether an expression is another for each sample of a batch."""
         return self._uses(node, self.rows | self.known)
+
+    def _is_each(self, statement: ast.AugAssign) -> bool:
+        """Whether something is added for each sample of a part, where a loop takes one after the other."""
+        if self.whole(statement.value):
+            return False
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+            if isinstance(around, ast.For) and self._is_by_sample(around.iter):
+                return True
+        return False
+
+    def _keeps(self, node: ast.expr) -> bool:
+        """Whether what is collected are samples of a part, or something of them: names, labels that are no tensor."""
+        value = kinds.tensor(self._values.of(node), node) if self._uses(node, self.rows) else Kind.SAME
+        return value in (*DEALT, Kind.EACH)
 
     def _is_chosen(self, statement: ast.AST) -> bool:
         """Whether a condition that each rank answers by its part decides if something is counted."""

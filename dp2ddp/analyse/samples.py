@@ -84,6 +84,7 @@ HOOKING = {"register_forward_hook", "register_forward_pre_hook", "register_full_
 INITIALISED = {"data", "requires_grad", "inplace"}
 # What a module hands out of itself: every process has the same.
 OF_THE_MODEL = {"parameters", "named_parameters"}
+PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
 GIVEN = "something of the batch"
 """What stands for an argument that is no literal, and not None."""
 DEPTH = 120
@@ -116,6 +117,8 @@ class Samples:
         self.program = context.program
         self.followed: set[int] = set()
         """Identities of the expressions that were asked for, with all that they are made of."""
+        self.weighs_parameters = False
+        """Whether what is followed meets parameters outside of the models' forwards, but for being added to them."""
         self._known: dict[tuple[int, Frame], Value] = {}
         self._running: dict[tuple[int, Frame], Value] = {}
         self._stored: dict[int, dict[str, list[ast.expr]]] = {}
@@ -163,6 +166,7 @@ class Samples:
             self._running[key] = value
             self._assumed = set()
             found = kinds.join([value, self._compute(node, frame)], node)
+            self._note_parameters(node, found, frame)
             found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
             del self._running[key]
             if found == value or key not in self._assumed:
@@ -174,6 +178,38 @@ class Samples:
         if not still_open:
             self._known[key] = found
         return found
+
+    def _note_parameters(self, node: ast.AST, value: Value, frame: Frame) -> None:
+        """Note where parameters are computed with that no forward has, which could weigh their gradients."""
+        match node:
+            case ast.BinOp(left=left, right=right) if not isinstance(node.op, ast.Add | ast.Sub):
+                parts = [left, right]
+            case ast.Call() if not self.program.entered(node):
+                parts = [*handed(node), *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+            case _:
+                return
+        if kinds.tensor(value, node) in (*BY_SAMPLE, *AVERAGED, Kind.TOTAL, Kind.PICKED, Kind.HANDED):
+            plain = (it for it in parts if self._value(it, frame) in PLAIN)
+            self.weighs_parameters |= any(self._is_trained_with(it) for it in plain)
+
+    def _is_trained_with(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is computed from a parameter that it takes from a model."""
+        for part in ast.walk(node):
+            if not isinstance(part, ast.Name | ast.Attribute):
+                continue
+            if any(full_name(it) in PARAMETERS for it in self.program.values(part)):
+                inside = isinstance(part, ast.Attribute) and self._is_own(part)
+                if not inside:
+                    return True
+            elif isinstance(part, ast.Name) and depth < NAMES:
+                behind = [it for one in self.program.definitions(part) for it in self._behind(one)]
+                if any(it is not node and self._is_trained_with(it, depth + 1) for it in behind):
+                    return True
+        return False
+
+    def _is_own(self, node: ast.Attribute) -> bool:
+        """``self.scale`` in a method: the module's own forward, or what it calls, has that."""
+        return ast.unparse(node.value) in self.program.scope(node).params[:1]
 
     def _all(self, nodes: Iterable[ast.AST], frame: Frame) -> list[Value]:
         return [self._value(node, frame) for node in nodes]
@@ -197,6 +233,8 @@ class Samples:
                 return kinds.computed(node.op, self._before(node, frame), right, node)
             case ast.UnaryOp():
                 return self._value(node.operand, frame)
+            case ast.NamedExpr():
+                return self._value(node.value, frame)
             case ast.Compare():
                 return kinds.elementwise(self._all([node.left, *node.comparators], frame), node)
             case ast.BoolOp():
@@ -543,6 +581,9 @@ class Samples:
         if around is not None:
             return self._taken(around.target, definition, self._drawn(around.iter, frame))
         statement = self.program.statement(definition)
+        named = self.program.parent(definition)
+        if isinstance(named, ast.NamedExpr) and named.target is definition:
+            return self._under(self._tests(statement, use), self._value(named.value, frame), frame)
         match statement:
             case ast.Assign():
                 target = next(it for it in statement.targets if _holds(it, definition))
@@ -920,7 +961,8 @@ class Samples:
                 return Kind.SAME
             if self._is_list(node.args[0]) or self.context.made(self.program.values(node.args[0]), LOADER):
                 return Kind.SAME
-            if value is Kind.BATCH and self._is_moved_part(node.args[0]):
+            part = node.args[0]
+            if value is Kind.BATCH and (self._is_moved_part(part) or self._is_only_counted(part)):
                 return Kind.COUNT
             counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
@@ -965,6 +1007,57 @@ class Samples:
                 case _:
                     return False
         return not any(map(self._is_asked_by_name, uses))
+
+    def _is_only_counted(self, node: ast.expr) -> bool:
+        """Whether a part of a batch is asked for its length, shown or collected, and nothing else: names of samples.
+
+        A list of views or a dictionary of features is taken apart somewhere.
+        """
+        if not self._is_part(node):
+            return False
+        text, scope = ast.unparse(node), self.program.scope(node)
+        found = (it for it in self.program.body(scope) if isinstance(it, type(node)))
+        loads = (it for it in found if isinstance(it.ctx, ast.Load))  # type: ignore[attr-defined]
+        uses = [it for it in loads if ast.unparse(it) == text and self._value(it, OPEN) is Kind.BATCH]
+        return all(map(self._is_kept_as_it_is, uses))
+
+    def _is_part(self, node: ast.expr) -> bool:
+        """Whether an expression names one of several things that a batch is made of."""
+        match node:
+            case ast.Subscript(value=ast.Name() as batch, slice=ast.Constant(value=int() | str())):
+                return self._value(batch, OPEN) is Kind.BATCH
+            case ast.Name():
+                made = self.last(node, self.program.definitions(node))
+                given = [None if isinstance(it, ast.arg) else self._part_given(it) for it in made]
+                return bool(given) and all(given)
+        return False
+
+    def _part_given(self, definition: ast.AST) -> bool:
+        """Whether a name is given a part of a batch where it is defined: unpacked, or taken out of it."""
+        inside = definition
+        while isinstance(parent := self.program.parent(inside), ast.Tuple | ast.List):
+            inside = parent
+        source = right_side(self.program.statement(definition), definition)
+        if source is not None and not isinstance(self.program.parent(definition), ast.Tuple | ast.List):
+            return isinstance(source, ast.Subscript) and self._is_part(source)
+        numbered = isinstance(parent, ast.For) and len(getattr(inside, "elts", ())) == 2
+        call = self.program.call(parent.iter) if numbered else None  # type: ignore[union-attr]
+        if call is not None and "builtins.enumerate" in call.names:
+            return self.program.parent(definition) is not inside
+        return inside is not definition
+
+    def _is_kept_as_it_is(self, use: ast.AST) -> bool:
+        """``len(x)``, ``seen.extend(x)``, ``print(x)``, ``f"{x}"``, ``zip(x, …)``: nothing that takes it apart."""
+        match self.program.parent(use):
+            case ast.Call(func=ast.Name(id="len" | "print" | "zip" | "str" | "list" | "sorted"), args=given):
+                return use in given
+            case ast.Call(func=ast.Attribute(attr="append" | "extend"), args=given):
+                return use in given
+            case ast.FormattedValue():
+                return True
+            case ast.AugAssign(op=ast.Add(), value=added):
+                return added is use
+        return False
 
     def _is_read_of(self, use: ast.Name, definition: ast.AST) -> bool:
         """``x.tolist()`` and ``x.numpy()``: no list and no dictionary has that."""

@@ -145,7 +145,7 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
                 return Difference(one.steps[place] + 1, "order of the samples", detail, "shuffle")
         return None
     known = not any(index is None for part in joined[:count] for index in part or ())
-    if known and count > 1 and all(max(a) < min(b) for a, b in pairwise(joined[:count]) if a and b):
+    if known and count > 1 and _ascends(joined[:count]) and not _ascends(own):
         detail = "the samples come in the order of the data set, and before's are shuffled"
         return Difference(step, "order of the samples", detail, "shuffle")
     if previous is not None:
@@ -156,6 +156,11 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
             detail = "this epoch repeats the order of the one before, the original shuffles again"
             return Difference(step, "order of the samples", detail, "set_epoch")
     return None
+
+
+def _ascends(batches: list[Any]) -> bool:
+    """Whether each batch has none but higher indices than the one before it, in whatever order within."""
+    return all(max(a) < min(b) for a, b in pairwise(batches) if a and b)
 
 
 def _hashable(index: Any) -> Any:

@@ -3,16 +3,39 @@
 from __future__ import annotations
 
 import functools
+import sys
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
+from torch.overrides import TorchFunctionMode
+
+_TAKING = {torch.tensor, torch.as_tensor, torch.asarray}
+"""What makes a tensor of numbers that have a type of their own, as numpy's arrays do."""
+
+
+class _Wide(TorchFunctionMode):
+    """Every torch function that is told float32, or takes an array of it, makes float64; amp counts in float32."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        named = kwargs or {}
+        if named.get("dtype") is torch.float32 and not _is_amp(sys._getframe(1)):
+            named = {**named, "dtype": torch.float64}
+        made = func(*args, **named)
+        return widened(made) if func in _TAKING else made
+
+
+def _is_amp(frame: Any) -> bool:
+    return frame.f_globals.get("__name__", "").startswith(("torch.amp.", "torch.cuda.amp."))
 
 
 def use() -> None:
-    """Make float64 the default type, and what tensors and modules become that are made float32."""
+    """Make float64 the default type, and what is float32 where it is made, or becomes that."""
     torch.set_default_dtype(torch.float64)
+    for name in ("from_numpy", "frombuffer"):  # no mode hears of them
+        setattr(torch, name, _widened(getattr(torch, name)))
+    _Wide().__enter__()
     torch.Tensor.float, nn.Module.float = torch.Tensor.double, nn.Module.double
     torch.FloatTensor = torch.DoubleTensor
     for kind in (torch.Tensor, nn.Module):
@@ -25,6 +48,10 @@ def _widening(function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*map(_wider, args), **{name: _wider(value) for name, value in kwargs.items()})
 
     return call
+
+
+def _widened(function: Callable[..., Any]) -> Callable[..., Any]:
+    return functools.wraps(function)(lambda *args, **kwargs: widened(function(*args, **kwargs)))
 
 
 def _wider(value: Any) -> Any:

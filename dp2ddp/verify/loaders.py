@@ -92,8 +92,9 @@ class Loaders:
         next_index, following, reset = kind._next_index, kind.__next__, kind._reset
 
         def noted_index(iterator: Any) -> Any:
+            current = self._pass_of(iterator)  # of a rank without a batch, too: they are counted
             index = next_index(iterator)
-            return self._draw(self._pass_of(iterator), index, _stands_in(iterator))
+            return self._draw(current, index, _stands_in(iterator))
 
         def noted_batch(iterator: Any) -> Any:
             current = getattr(iterator, "verify_pass", None)
@@ -214,11 +215,14 @@ class Loaders:
 
 def _listed(index: Any) -> list[Any] | None:
     """A batch of indices as a list; None for one that isn't a batch, or has no numbers."""
-    if isinstance(index, torch.Tensor):
+    if hasattr(index, "tolist"):
         index = index.tolist()
-    elif hasattr(index, "tolist"):
-        index = index.tolist()
-    return list(index) if isinstance(index, (list, tuple)) else None
+    return list(map(_plain, index)) if isinstance(index, (list, tuple)) else None
+
+
+def _plain(index: Any) -> Any:
+    """An index as Python's number, where numpy or torch drew it: it is written down, and drawn by another process."""
+    return index.tolist() if hasattr(index, "tolist") else index
 
 
 def _length(iterator: Any) -> int | None:

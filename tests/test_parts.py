@@ -1,0 +1,70 @@
+"""What is counted and kept of a part of each batch, and what is trained beside the models' forwards."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+PROGRAM = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, Dataset
+
+class Named(Dataset):
+    def __len__(self):
+        return 64
+    def __getitem__(self, i):
+        return torch.randn(6), i % 3, f"s{{i}}"
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(6, 3)
+        self.scale = nn.Parameter(torch.ones(()))
+    def forward(self, x):
+        return self.layer(x)
+
+loader = DataLoader(Named(), batch_size=16)
+model = nn.DataParallel(Net().cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    running, hits = 0.0, [[0, 0], [0, 0], [0, 0]]
+    for x, y, names in loader:
+        out = model(x.cuda())
+        loss = {loss}
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        {body}
+    print(running, hits)
+"""
+MEAN = "F.cross_entropy(out, y.cuda())"
+
+
+def convert(tmp_path: Path, body: str, loss: str = MEAN, *options: str) -> tuple[str, str]:
+    """The diff of the program, and what is said of it."""
+    (tmp_path / "main.py").write_text(PROGRAM.format(body=body, loss=loss))
+    command = [sys.executable, "-m", "dp2ddp", "convert", "main.py", *options]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=True)
+    return done.stdout, done.stderr
+
+
+def test_the_length_of_a_list_of_names_is_that_of_the_whole_batch(tmp_path: Path) -> None:
+    diff, _ = convert(tmp_path, "running += loss.item() * len(names)")
+    assert "+    running = ddp.sum(running)" in diff
+
+
+def test_what_is_counted_sample_by_sample_is_named(tmp_path: Path) -> None:
+    _, said = convert(tmp_path, "for t in y.tolist(): hits[t][1] += 1")
+    assert "DDP502" in said and "`hits`" in said
+
+
+def test_parameters_beside_the_forward_need_parts_of_one_size(tmp_path: Path) -> None:
+    loss = f"model.module.scale.exp() * {MEAN}"
+    _, said = convert(tmp_path, "pass", loss, "--exact")
+    assert "whole batch" in said and "no forward of a wrapped model" in said
+
+
+def test_a_penalty_beside_the_forward_is_the_same_in_every_process(tmp_path: Path) -> None:
+    _, said = convert(tmp_path, "pass", f"{MEAN} + model.module.scale ** 2", "--exact")
+    assert "  sharded" in said
