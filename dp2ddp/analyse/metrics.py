@@ -290,6 +290,14 @@ def _indices(node: ast.expr) -> Iterator[ast.expr]:
         node = node.value
 
 
+def _sources(iterated: ast.expr) -> list[ast.expr]:
+    """What a loop takes its elements of, one after the other; not the entries that stand there: `(loss, other)`."""
+    if isinstance(iterated, ast.Call):
+        given = iterated.args if isinstance(iterated.func, ast.Name) else [iterated]
+        return [it for it in given if not isinstance(it, ast.Tuple | ast.List)]
+    return [] if isinstance(iterated, ast.Tuple | ast.List) else [iterated]
+
+
 def _method(node: ast.Call) -> str:
     return node.func.attr if isinstance(node.func, ast.Attribute) else ""
 
@@ -430,7 +438,7 @@ class _Followed:
         for around in self.program.ancestors(statement):
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 return False
-            if isinstance(around, ast.For) and self._is_by_sample(around.iter):
+            if isinstance(around, ast.For) and any(map(self._is_by_sample, _sources(around.iter))):
                 return True
         return False
 
