@@ -13,6 +13,7 @@ from dp2ddp.analyse import analyse, link
 from dp2ddp.changes import Change
 from dp2ddp.defects import INTERNAL, defect
 from dp2ddp.format import format_like
+from dp2ddp.ignores import UNUSED, heeded
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Respell, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import check
@@ -89,7 +90,8 @@ def _of(finding: Finding, groups: Iterable[Transaction]) -> Finding:
 def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change, ...]:
     """Rewrite every file that has edits, and format those that were formatted before."""
     project, plan = request.project, request.about(groups)
-    marks = (_mark(finding) for finding in plan.findings if request.mark and finding.is_left)
+    left = (it for it in plan.findings if request.mark and it.is_left and it.rule != UNUSED)
+    marks = map(_mark, left)
     edits: dict[Path, list[Edit]] = {}
     for edit in (*plan.edits, *marks):
         edits.setdefault(_path(edit), []).append(edit)
@@ -150,7 +152,7 @@ def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Trans
     try:
         linked = link(request.project.with_texts(texts))
         facts = decide(analyse(linked), exact=request.exact and bool(left))
-        findings = needed(check(facts).findings, facts)
+        findings = needed(heeded(check(facts).findings, linked.project).findings, facts)
     except Exception as error:
         raise _Refused(min(texts), None, defect(error)) from error
     for finding in findings:

@@ -9,14 +9,15 @@ import shlex
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dp2ddp import __version__
-from dp2ddp.config import Config
+from dp2ddp.config import FILE, TABLE, Config, ConfigError, Settings, settings
 from dp2ddp.defects import DEBUG, INTERNAL
+from dp2ddp.ignored import patterns
 
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
@@ -64,6 +65,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return int(exit_.code or 0)
     except KeyboardInterrupt:
         return 130
+    except _Wrong as error:
+        _say(f"dp2ddp: {error}")
+        return USAGE
     except Exception as error:
         if os.environ.get(DEBUG):
             traceback.print_exc()
@@ -71,6 +75,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
         return KEPT
     return code
+
+
+class _Wrong(Exception):
+    """A mistake of the user's: what it is, in one line."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -103,7 +111,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=CODES,
         formatter_class=_Help,
     )
-    command.add_argument("paths", nargs="+", metavar="PATH", help="file or folder, or - for standard input")
+    command.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="file or folder, or - for standard input; without one, the entries of [tool.dp2ddp] in pyproject.toml",
+    )
     outcome = command.add_mutually_exclusive_group()
     outcome.add_argument("--diff", action="store_true", help="show a diff and write nothing (the default)")
     outcome.add_argument("--inplace", action="store_true", help="rewrite the files")
@@ -121,6 +134,14 @@ def _parser() -> argparse.ArgumentParser:
         "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every site left to you"
     )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
+    command.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out of folders what a pattern of .gitignore's kind names; what git ignores always is",
+    )
+    command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
     command.set_defaults(run=_convert, error=command.error)
 
     command = commands.add_parser(
@@ -183,6 +204,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="without AFTER: BEFORE is converted already, and was with DataParallel in this revision",
     )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
+    command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
     own = frozenset(name for action in command._actions for name in action.option_strings)
     command.set_defaults(run=_verify, error=command.error, own=own)
 
@@ -207,17 +229,34 @@ def _config(options: argparse.Namespace) -> Config:
         options.error(f"argument {writes}: not allowed with argument --check")
     if writes and "-" in options.paths:
         options.error(f"argument {writes}: not allowed with standard input")
+    said = _settings(options, options.paths)
+    try:
+        paths = tuple(options.paths) or said.entries
+    except ConfigError as error:
+        raise _Wrong(str(error)) from error
+    if not paths:
+        options.error(f"the following arguments are required: PATH (or entries in [{TABLE}] of {FILE})")
     return Config(
-        paths=tuple(options.paths),
+        paths=paths,
         diff=options.diff or not (writes or options.check),
         inplace=options.inplace,
         output=options.output,
         check=options.check,
-        exact=options.exact,
-        force=options.force,
-        mark=options.mark,
+        exact=options.exact or said.flag("exact"),
+        force=options.force or said.flag("force"),
+        mark=options.mark or said.flag("mark"),
+        exclude=(*said.exclude, *patterns(options.exclude, Path.cwd().resolve())),
+        repeated=(*(f"--exclude={it}" for it in options.exclude), *["--isolated"] * options.isolated),
         color=sys.stdout.isatty() and not options.no_color and not os.environ.get("NO_COLOR"),
     )
+
+
+def _settings(options: argparse.Namespace, paths: Iterable[str | Path]) -> Settings:
+    """What pyproject.toml says for what is asked for, unless that is not to be looked at."""
+    try:
+        return Settings(Path.cwd()) if options.isolated else settings(paths)
+    except ConfigError as error:
+        raise _Wrong(str(error)) from error
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -231,6 +270,7 @@ def _convert(options: argparse.Namespace) -> int:
     conversion = convert_paths(
         config.paths,
         sys.stdin.buffer.read() if "-" in config.paths else None,
+        config.exclude,
         exact=config.exact,
         force=config.force,
         mark=config.mark,
@@ -272,8 +312,8 @@ def _emit(conversion: Conversion, config: Config) -> int:
 
 def _writing(config: Config) -> str:
     """The command that writes what was shown."""
-    asked = [name for name in ("exact", "force", "mark") if getattr(config, name)]
-    return shlex.join(["dp2ddp", "convert", *config.paths, *(f"--{name}" for name in asked), "--inplace"])
+    asked = [f"--{name}" for name in ("exact", "force", "mark") if getattr(config, name)]
+    return shlex.join(["dp2ddp", "convert", *config.paths, *asked, *config.repeated, "--inplace"])
 
 
 def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
@@ -359,6 +399,9 @@ def _verify(options: argparse.Namespace) -> int:
     for name in ("exact", "force", "git"):
         if getattr(options, name) and options.after:
             options.error(f"argument --{name}: not allowed with AFTER, which is converted already")
+    if options.after is None and not options.git:
+        said = _settings(options, [options.before])
+        options.exact, options.force = (getattr(options, it) or said.flag(it) for it in ("exact", "force"))
     programs = [_program(path) for path in (options.before, options.after) if path is not None]
     for path, program in zip((options.before, options.after), programs, strict=False):
         if program is None:

@@ -19,6 +19,8 @@ from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
 from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
+from dp2ddp.ignored import Pattern
+from dp2ddp.ignores import heeded
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import (
@@ -41,9 +43,14 @@ UNREADABLE = "DDP001"
 __all__ = ["Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
 
 
-def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None, **options: bool) -> Conversion:
-    """Plan the conversion of files and folders; ``-`` among them is what was read from standard input."""
-    return deeply(lambda: convert(read(paths, stdin), **options))
+def convert_paths(
+    paths: Iterable[str | Path], stdin: bytes | None = None, exclude: Iterable[Pattern] = (), **options: bool
+) -> Conversion:
+    """Plan the conversion of files and folders; ``-`` among them is what was read from standard input.
+
+    Folders are searched without what ``exclude`` names.
+    """
+    return deeply(lambda: convert(read(paths, stdin, exclude), **options))
 
 
 def convert(project: Project, *, exact: bool = False, force: bool = False, mark: bool = False) -> Conversion:
@@ -106,7 +113,10 @@ def _planned(project: Project, exact: bool) -> tuple[Project, Facts, Plan, list[
 def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
     linked = link(project)
     facts = decide(analyse(linked), exact=exact)
-    findings = (*needed(check(facts).findings, facts), *_unreadable(linked.project, facts), *_halves(facts))
+    kept = heeded(check(facts).findings, linked.project)
+    reached = {path for script in facts.scripts for path in script.reaches}
+    unused = (it for it in kept.unused if it.location.path in reached)
+    findings = (*needed(kept.findings, facts), *unused, *_unreadable(linked.project, facts), *_halves(facts))
     return linked.project, facts, placed(findings, facts)
 
 

@@ -20,6 +20,7 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp import entrypoints, legacy
+from dp2ddp.ignored import LeftOut, Pattern
 from dp2ddp.legacy import Mend
 from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 
@@ -246,12 +247,14 @@ class Project:
         return entries
 
 
-def read(paths: Iterable[str | Path], stdin: bytes | None = None) -> Project:
+def read(paths: Iterable[str | Path], stdin: bytes | None = None, exclude: Iterable[Pattern] = ()) -> Project:
     """Find and parse files and folders, and all local files that they import.
 
-    ``-`` is standard input, ``stdin`` what was read from it. What cannot be read is part of the result.
+    ``-`` is standard input, ``stdin`` what was read from it. Folders are searched without what git ignores and what
+    ``exclude`` names; a file that is asked for, or imported, is read all the same. What cannot be read is part of the
+    result.
     """
-    return _Reader(Path.cwd()).read(paths, stdin)
+    return _Reader(Path.cwd(), tuple(exclude)).read(paths, stdin)
 
 
 def span_of(node: ast.AST, file: SourceFile) -> Span:
@@ -348,8 +351,9 @@ def spaced_out(text: str) -> str:
 class _Reader:
     """Reads the files of one run, each once."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, exclude: tuple[Pattern, ...] = ()) -> None:
         self.cwd = cwd.resolve()
+        self.exclude = exclude
         self.files: dict[Path, SourceFile] = {}
         self.unreadable: dict[Path, Unreadable] = {}
         self.aliases: dict[Path, Path] = {}
@@ -412,11 +416,15 @@ class _Reader:
             path = Path(error.filename)
             self._keep(path, Unreadable(path, None, _os_reason(error)))
 
+        left_out = LeftOut(folder, self.exclude)
         for where, folders, names in os.walk(folder, onerror=failed):
             here = Path(where)
-            folders[:] = sorted(name for name in folders if _is_ours(here / name))
+            left_out.enter(here)
+            inner = (name for name in folders if _is_ours(here / name))
+            folders[:] = sorted(name for name in inner if not left_out.has(here / name, True))
             for name in sorted(names):
-                if name.endswith(".py") and not name.startswith("."):
+                is_python = name.endswith(".py") and not name.startswith(".")
+                if is_python and not left_out.has(here / name, False):
                     yield Path(os.path.realpath(here / name))
             yield from self._install(here / name for name in names if name in entrypoints.FILES)
 
