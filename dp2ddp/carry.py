@@ -13,7 +13,8 @@ from dp2ddp.analyse import analyse, link
 from dp2ddp.changes import Change
 from dp2ddp.defects import INTERNAL, defect
 from dp2ddp.format import format_like
-from dp2ddp.ignores import UNUSED, heeded
+from dp2ddp.ignores import heeded
+from dp2ddp.notices import UNUSED
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Respell, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import check

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import importlib
 import os
 import shlex
 import subprocess
@@ -22,6 +23,7 @@ from dp2ddp.ignored import patterns
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
 
+FORMATS = ("text", "json", "sarif", "github", "markdown")
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
@@ -142,12 +144,24 @@ def _parser() -> argparse.ArgumentParser:
         help="leave out of folders what a pattern of .gitignore's kind names; what git ignores always is",
     )
     command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
+    command.add_argument(
+        "--format", choices=FORMATS, default="text", help="how findings and the summary are written (text)"
+    )
+    command.add_argument("--statistics", action="store_true", help="count what every rule found")
+    loud = command.add_mutually_exclusive_group()
+    loud.add_argument("-q", "--quiet", action="store_true", help="say only what was found")
+    loud.add_argument("-v", "--verbose", action="store_true", help="say what was changed, too")
     command.set_defaults(run=_convert, error=command.error)
 
     command = commands.add_parser(
         "explain", help="explain a rule", description="Explain a rule by an example."
     )
-    command.add_argument("code", metavar="CODE", help="a rule's code or name, or all")
+    command.add_argument(
+        "code",
+        nargs="?",
+        metavar="CODE",
+        help="a rule's code, number or name, or all; without one, all are listed",
+    )
     command.set_defaults(run=_explain, error=command.error)
     _add_verify(commands)
     return parser
@@ -229,6 +243,8 @@ def _config(options: argparse.Namespace) -> Config:
         options.error(f"argument {writes}: not allowed with argument --check")
     if writes and "-" in options.paths:
         options.error(f"argument {writes}: not allowed with standard input")
+    if options.diff and options.format != "text":
+        options.error(f"argument --diff: not allowed with --format {options.format}")
     said = _settings(options, options.paths)
     try:
         paths = tuple(options.paths) or said.entries
@@ -238,13 +254,17 @@ def _config(options: argparse.Namespace) -> Config:
         options.error(f"the following arguments are required: PATH (or entries in [{TABLE}] of {FILE})")
     return Config(
         paths=paths,
-        diff=options.diff or not (writes or options.check),
+        diff=options.format == "text" and (options.diff or not (writes or options.check)),
         inplace=options.inplace,
         output=options.output,
         check=options.check,
         exact=options.exact or said.flag("exact"),
         force=options.force or said.flag("force"),
         mark=options.mark or said.flag("mark"),
+        format=options.format,
+        statistics=options.statistics or said.flag("statistics"),
+        quiet=options.quiet,
+        verbose=options.verbose,
         exclude=(*said.exclude, *patterns(options.exclude, Path.cwd().resolve())),
         repeated=(*(f"--exclude={it}" for it in options.exclude), *["--isolated"] * options.isolated),
         color=sys.stdout.isatty() and not options.no_color and not os.environ.get("NO_COLOR"),
@@ -279,7 +299,7 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _emit(conversion: Conversion, config: Config) -> int:
-    from dp2ddp.emit.text import report
+    from dp2ddp.emit.text import report, statistics
     from dp2ddp.emit.write import WriteError, write_copy, write_inplace
 
     writes = bool(conversion.changes) and (config.inplace or config.output is not None)
@@ -293,6 +313,13 @@ def _emit(conversion: Conversion, config: Config) -> int:
     except WriteError as error:
         _say(f"dp2ddp: {error}")
         return UNREADABLE if conversion.unreadable else KEPT
+    code = UNREADABLE if conversion.unreadable else KEPT if conversion.errors else DONE
+    if code == DONE and config.check and conversion.changes:
+        code = WOULD_CHANGE
+    proving = _proving(config, conversion, writes)
+    if config.format != "text":
+        _write(_document(conversion, config, code, writes, moved, proving).encode())
+        return code
     if config.diff:
         _show(conversion, config)
     said = report(
@@ -300,14 +327,42 @@ def _emit(conversion: Conversion, config: Config) -> int:
         written=writes,
         moved=moved,
         command=_writing(config),
-        verify=_proving(config, conversion, writes),
+        verify=proving,
+        quiet=config.quiet,
+        verbose=config.verbose,
     )
     sys.stderr.write(said)
-    if conversion.unreadable:
-        return UNREADABLE
-    if conversion.errors:
-        return KEPT
-    return WOULD_CHANGE if config.check and conversion.changes else DONE
+    if config.statistics:
+        from dp2ddp.convert import EXPLAINED
+
+        sys.stderr.write(statistics(conversion.findings, {rule.code: rule.name for rule in EXPLAINED}))
+    return code
+
+
+def _document(
+    conversion: Conversion,
+    config: Config,
+    code: int,
+    written: bool,
+    moved: tuple[Path, Path] | None,
+    proving: Sequence[str],
+) -> str:
+    """The run in one of the formats that are not for a terminal."""
+    from dp2ddp.convert import EXPLAINED
+    from dp2ddp.emit.outcome import Outcome
+    from dp2ddp.emit.text import proof
+
+    emit = importlib.import_module(f"dp2ddp.emit.{config.format}")
+    outcome = Outcome(
+        conversion,
+        rules={rule.code: rule for rule in EXPLAINED},
+        code=code,
+        written=written,
+        proofs={it.path: proof(it, moved, proving) for it in conversion.scripts},
+        version=__version__,
+    )
+    document: str = emit.document(outcome)
+    return document
 
 
 def _writing(config: Config) -> str:
@@ -362,12 +417,18 @@ def _show(conversion: Conversion, config: Config) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from dp2ddp.convert import explain
-    from dp2ddp.emit.explain import explanation
+    from dp2ddp.convert import EXPLAINED, explain
+    from dp2ddp.emit.explain import explanation, listing
 
+    if options.code is None:
+        _write(listing(EXPLAINED).encode())
+        return DONE
     chosen = explain(options.code)
     if not chosen:
-        options.error(f"there is no rule {options.code}")
+        names = [name for rule in EXPLAINED for name in (rule.code.lower(), rule.name)]
+        close = difflib.get_close_matches(options.code.lower(), names, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        options.error(f"there is no rule {options.code}{hint}")
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     _write(b"\n\n".join(explanation(rule, examples, Path.cwd(), color=color) for rule, examples in chosen))
     return DONE

@@ -21,6 +21,7 @@ from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.ignored import Pattern
 from dp2ddp.ignores import heeded
+from dp2ddp.notices import NOTICES, UNREADABLE
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import (
@@ -38,9 +39,10 @@ from dp2ddp.source import (
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 
-UNREADABLE = "DDP001"
+EXPLAINED = (*NOTICES.values(), *RULES.values())
+"""All that a finding's code may stand for."""
 
-__all__ = ["Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
+__all__ = ["EXPLAINED", "Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
 
 
 def convert_paths(
@@ -136,10 +138,9 @@ def _failing(project: Project, exact: bool, paths: Sequence[Path]) -> list[Findi
 
 
 def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
-    """The rules with this code or name, or ``all`` of them, each with its examples converted."""
-    chosen = [
-        rule for rule in RULES.values() if code.lower() in ("all", rule.code.lower(), rule.name.lower())
-    ]
+    """The rules with this code, number or name, or ``all`` of them, each with its examples converted."""
+    wanted = code.lower().removeprefix("ddp")
+    chosen = [rule for rule in EXPLAINED if wanted in ("all", rule.code[3:], rule.name)]
     example = Path.cwd() / "example.py"
     return [(rule, tuple(convert(Project.of({example: text})) for text in rule.examples)) for rule in chosen]
 

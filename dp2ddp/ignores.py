@@ -14,11 +14,11 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from dp2ddp.notices import UNUSED
 from dp2ddp.plan import Finding, Severity
 from dp2ddp.rules import RULES
 from dp2ddp.source import Location, Project, Span
 
-UNUSED = "DDP002"
 _COMMENT = re.compile(r"#\s*dp2ddp:\s*ignore\b\s*(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)")
 _LAYOUT = {tokenize.NL, tokenize.INDENT, tokenize.DEDENT, tokenize.COMMENT, tokenize.ENCODING}
 

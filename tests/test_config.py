@@ -6,7 +6,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from test_cli import IDLE, KEPT, TRAIN, folder, run, write  # noqa: F401 - folder is a fixture
+from test_cli import IDLE, KEPT, TRAIN, run, write
+from test_cli import folder as folder  # every test here has one
 
 from dp2ddp.ignored import LeftOut, matched, patterns
 
