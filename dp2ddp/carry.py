@@ -94,7 +94,7 @@ def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change,
     left = (it for it in plan.findings if request.mark and it.is_left and it.rule != UNUSED)
     marks = map(_mark, left)
     edits: dict[Path, list[Edit]] = {}
-    for edit in (*plan.edits, *marks):
+    for edit in (*(it for it in plan.edits if not _is_imported(it, project)), *marks):
         edits.setdefault(_path(edit), []).append(edit)
     changes = []
     for path in sorted(edits):
@@ -113,6 +113,12 @@ def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change,
         if after != file.written:
             changes.append(Change(path, file.written, after, file.encoding))
     return tuple(changes)
+
+
+def _is_imported(edit: Edit, project: Project) -> bool:
+    """Whether an edit would import the runtime into a file that takes it from a copy."""
+    own = isinstance(edit, AddImport) and edit.statement.startswith("from dp2ddp import runtime")
+    return own and project.takes_copy(project.files[edit.path])  # type: ignore[union-attr]
 
 
 def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:

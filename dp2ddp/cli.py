@@ -145,6 +145,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
     command.add_argument(
+        "--vendor",
+        type=Path,
+        metavar="DIR",
+        help="put the runtime into a folder of the project and import it from there",
+    )
+    command.add_argument(
         "--format", choices=FORMATS, default="text", help="how findings and the summary are written (text)"
     )
     command.add_argument("--statistics", action="store_true", help="count what every rule found")
@@ -252,8 +258,12 @@ def _config(options: argparse.Namespace) -> Config:
         raise _Wrong(str(error)) from error
     if not paths:
         options.error(f"the following arguments are required: PATH (or entries in [{TABLE}] of {FILE})")
+    vendor = options.vendor or said.path("vendor")
+    if vendor is not None and "-" in paths:
+        options.error("argument --vendor: not allowed with standard input")
     return Config(
         paths=paths,
+        vendor=vendor,
         diff=options.format == "text" and (options.diff or not (writes or options.check)),
         inplace=options.inplace,
         output=options.output,
@@ -266,9 +276,14 @@ def _config(options: argparse.Namespace) -> Config:
         quiet=options.quiet,
         verbose=options.verbose,
         exclude=(*said.exclude, *patterns(options.exclude, Path.cwd().resolve())),
-        repeated=(*(f"--exclude={it}" for it in options.exclude), *["--isolated"] * options.isolated),
+        repeated=_repeated(options),
         color=sys.stdout.isatty() and not options.no_color and not os.environ.get("NO_COLOR"),
     )
+
+
+def _repeated(options: argparse.Namespace) -> tuple[str, ...]:
+    vendor = ["--vendor", str(options.vendor)] if options.vendor else []
+    return (*(f"--exclude={it}" for it in options.exclude), *["--isolated"] * options.isolated, *vendor)
 
 
 def _settings(options: argparse.Namespace, paths: Iterable[str | Path]) -> Settings:
@@ -285,31 +300,44 @@ def _convert(options: argparse.Namespace) -> int:
 
     if config.output and (reason := check_output(config.output, map(Path, config.paths))):
         options.error(reason)
-    from dp2ddp.convert import convert_paths
+    from dp2ddp.convert import Misplaced, convert_paths
+    from dp2ddp.emit.vendor import check_vendor
 
-    conversion = convert_paths(
-        config.paths,
-        sys.stdin.buffer.read() if "-" in config.paths else None,
-        config.exclude,
-        exact=config.exact,
-        force=config.force,
-        mark=config.mark,
-    )
+    if config.vendor and (reason := check_vendor(config.vendor)):
+        options.error(f"argument --vendor: {reason}")
+    try:
+        conversion = convert_paths(
+            config.paths,
+            sys.stdin.buffer.read() if "-" in config.paths else None,
+            config.exclude,
+            config.vendor and Path(os.path.realpath(config.vendor)),
+            exact=config.exact,
+            force=config.force,
+            mark=config.mark,
+        )
+    except Misplaced as error:
+        options.error(f"argument --vendor: {error}")
     return _emit(conversion, config)
 
 
 def _emit(conversion: Conversion, config: Config) -> int:
-    from dp2ddp.emit.text import report, statistics
+    from dp2ddp.emit.text import moved_path, report, statistics
+    from dp2ddp.emit.vendor import vendor, vendoring
     from dp2ddp.emit.write import WriteError, write_copy, write_inplace
 
     writes = bool(conversion.changes) and (config.inplace or config.output is not None)
     moved = None
+    copy = _copy(conversion, config)
     try:
         if writes and config.output:
             base = write_copy(config.output, map(Path, config.paths), conversion.files, conversion.changes)
             moved = base, Path(os.path.realpath(config.output))
-        elif writes:
-            write_inplace(conversion.changes)
+            copy = copy and moved_path(copy, moved)
+            if copy:
+                vendor(copy)
+        elif writes or (copy and config.inplace):
+            with vendoring(copy):
+                write_inplace(conversion.changes)
     except WriteError as error:
         _say(f"dp2ddp: {error}")
         return UNREADABLE if conversion.unreadable else KEPT
@@ -330,6 +358,7 @@ def _emit(conversion: Conversion, config: Config) -> int:
         verify=proving,
         quiet=config.quiet,
         verbose=config.verbose,
+        vendored=copy,
     )
     sys.stderr.write(said)
     if config.statistics:
@@ -337,6 +366,17 @@ def _emit(conversion: Conversion, config: Config) -> int:
 
         sys.stderr.write(statistics(conversion.findings, {rule.code: rule.name for rule in EXPLAINED}))
     return code
+
+
+def _copy(conversion: Conversion, config: Config) -> Path | None:
+    """The folder that has to become a copy of the runtime, or of this version's, for what is converted."""
+    from dp2ddp.emit.vendor import is_current
+
+    copy = conversion.runtime
+    if copy is None or not (conversion.changes or copy.exists()):
+        return None
+    asked = config.vendor is not None and not is_current(copy)
+    return copy if asked or (config.output is not None and conversion.changes) else None
 
 
 def _document(

@@ -9,7 +9,9 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse import analyse, link, wraps
@@ -38,55 +40,97 @@ from dp2ddp.source import (
 )
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
+from dp2ddp.vendored import Misplaced, moved
 
 EXPLAINED = (*NOTICES.values(), *RULES.values())
 """All that a finding's code may stand for."""
 
-__all__ = ["EXPLAINED", "Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
+__all__ = [
+    "EXPLAINED",
+    "Conversion",
+    "Installed",
+    "Misplaced",
+    "convert",
+    "convert_paths",
+    "explain",
+    "installed",
+]
 
 
 def convert_paths(
-    paths: Iterable[str | Path], stdin: bytes | None = None, exclude: Iterable[Pattern] = (), **options: bool
+    paths: Iterable[str | Path],
+    stdin: bytes | None = None,
+    exclude: Iterable[Pattern] = (),
+    vendor: Path | None = None,
+    **options: bool,
 ) -> Conversion:
     """Plan the conversion of files and folders; ``-`` among them is what was read from standard input.
 
     Folders are searched without what ``exclude`` names.
     """
-    return deeply(lambda: convert(read(paths, stdin, exclude), **options))
+    return deeply(lambda: convert(read(paths, stdin, exclude), vendor=vendor, **options))
 
 
-def convert(project: Project, *, exact: bool = False, force: bool = False, mark: bool = False) -> Conversion:
+def convert(
+    project: Project,
+    *,
+    exact: bool = False,
+    force: bool = False,
+    mark: bool = False,
+    vendor: Path | None = None,
+) -> Conversion:
     """Plan the conversion of a project.
 
     Args:
         exact: in the batch-exact form: every batch of a sharded program is one of the original's.
         force: convert what can be, although errors are left.
         mark: put a comment above every place that is left to a person.
+        vendor: the folder of a copy of the runtime, which may not be there yet: all that is converted, or was before,
+            imports that. Raises ``Misplaced`` if a program could not. None: a copy that the project has, if any.
     """
-    return deeply(lambda: _convert(project, exact, force, mark))
+    return deeply(lambda: _convert(project, exact, force, mark, vendor))
 
 
-def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversion:
+def _convert(project: Project, exact: bool, force: bool, mark: bool, vendor: Path | None) -> Conversion:
+    project = replace(project, copies=project.copies | {vendor}) if vendor else project
     followed, facts, plan, failed = _planned(project, exact)
     groups = divided(plan, facts)
     request = Request(followed, plan, exact, force, mark)
     ready = [group for group in groups if force or not group.blockers]
     carried = carry(request, ready) if ready or not groups else Carried((), ())
+    changes, copy = _taken(carried.changes, project, facts, vendor)
     findings = [*plan.findings, *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
-    written = {change.path for change in carried.changes}
+    written = {change.path for change in changes}
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
-        changes=carried.changes,
+        changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(sorted(told, key=lambda script: script.path)),
         unreadable=tuple(_unread(project)),
         idle=tuple(it for it in _idle(project, facts, told) if it.path not in written),
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
+        runtime=copy,
     )
+
+
+def _taken(
+    changes: tuple[Change, ...], project: Project, facts: Facts, vendor: Path | None
+) -> tuple[tuple[Change, ...], Path | None]:
+    """The changes, so that they take the runtime from where it is to be, and that, if it is a copy in the project."""
+    starts = {it.program: _module(project, it.program) for it in facts.scripts}
+    if vendor is not None:
+        return moved(changes, project, vendor, starts), vendor
+    if len(project.copies) != 1 or not changes:
+        return changes, None
+    (copy,) = project.copies
+    try:
+        return moved(changes, project, copy, starts, others=False), copy
+    except Misplaced:
+        return changes, None
 
 
 def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
@@ -199,7 +243,7 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used and (file.tree.body or path.name != "__init__.py"):
-            if _is_converted(file):
+            if project.has_runtime(file):
                 yield Idle(path, "already converted")
             else:
                 yield Idle(path, "no script trains with it" if path in wraps else "no DataParallel")
@@ -207,15 +251,9 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
 
 def is_converted(path: Path) -> bool:
     """Whether a script uses the runtime already."""
-    file = load(path, path.read_bytes())
-    return isinstance(file, SourceFile) and _is_converted(file)
-
-
-def _is_converted(file: SourceFile) -> bool:
-    return any(
-        item.module.startswith("dp2ddp.runtime") or (item.module == "dp2ddp" and "runtime" in item.names)
-        for item in file.imports
-    )
+    project = read([path])
+    file = project.files.get(Path(os.path.realpath(path)))
+    return file is not None and project.has_runtime(file)
 
 
 def _script(

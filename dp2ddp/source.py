@@ -27,6 +27,10 @@ from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 STDIN = "<stdin>"
 """The name of the file that ``-`` stands for."""
 
+RUNTIME = "dp2ddp.runtime"
+"""What converted scripts import; a project may have a copy of it, by another name."""
+
+_COPY = b"__dp2ddp_runtime__ = "
 _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
@@ -155,6 +159,7 @@ class Project:
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
     ``beside``: files in the folders of those named, which may read what they save.
+    ``copies``: the folders that are copies of the runtime, whose files are none of the project's.
     """
 
     root: Path
@@ -165,6 +170,7 @@ class Project:
     named: frozenset[Path] = frozenset()
     installed: Mapping[Path, str] = field(default_factory=dict)
     beside: Mapping[Path, SourceFile] = field(default_factory=dict)
+    copies: frozenset[Path] = frozenset()
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -203,6 +209,38 @@ class Project:
         found = self._finder.locate(search, importer, module, level)
         return found if found in self.files else None
 
+    def runtime(self, importer: Path, module: str, level: int = 0) -> str:
+        """What the installed runtime calls a module, if ``importer`` gets it from a copy in the project."""
+        parts = module.split(".") if self.copies else []
+        search = self._finder.search(self._entries.get(importer, importer)) if parts else ()
+        for count in range(1, len(parts) + 1):
+            found = self._finder.locate(search, importer, ".".join(parts[:count]), level)
+            if found is not None and found.parent in self.copies:
+                return ".".join([RUNTIME, *parts[count:]])
+        return ""
+
+    def takes_copy(self, file: SourceFile) -> bool:
+        """Whether a file imports the runtime from a copy in the project."""
+        modules = {(it.module, it.level) for it in file.imports}
+        modules |= {(f"{it.module}.{name}".strip("."), it.level) for it in file.imports for name in it.names}
+        return any(self.runtime(file.path, *module) for module in modules)
+
+    def has_runtime(self, file: SourceFile) -> bool:
+        """Whether a file imports the runtime."""
+        names = {it.module for it in file.imports}
+        names |= {f"{it.module}.{name}" for it in file.imports for name in it.names}
+        return any(f"{it}.".startswith(f"{RUNTIME}.") for it in names) or self.takes_copy(file)
+
+    def searched(self, program: Path, by_module: bool = False) -> tuple[Path, ...]:
+        """The user's folders in which Python looks for modules when a program is started, by ``-m`` or its path."""
+        self._finder.reach(program)
+        folders = self._finder.searches[program]
+        top = program.parent
+        while top / "__init__.py" in self.files:
+            top = top.parent
+        usual = (program.parent, top, self.root)
+        return (top if by_module else program.parent, *(it for it in folders if it not in usual))
+
     def imported(self, importer: Path, item: Import) -> tuple[Path, ...]:
         """The files of this project that ``importer`` may get for an import by name or path."""
         search = self._finder.search(self._entries.get(importer, importer))
@@ -220,7 +258,8 @@ class Project:
 
     @cached_property
     def _finder(self) -> _Finder:
-        known = {**{file.path: file.path for file in self.unreadable}, **{path: path for path in self.files}}
+        of_copies = (folder / "__init__.py" for folder in self.copies)
+        known = {path: path for path in (*(it.path for it in self.unreadable), *self.files, *of_copies)}
         listed: dict[Path, set[str]] = {}
         for path in (*known, *self.aliases):
             for around in (path, *path.parents):
@@ -359,6 +398,7 @@ class _Reader:
         self.aliases: dict[Path, Path] = {}
         self.canonical: dict[Path, Path | None] = {}
         self.installed: dict[Path, str] = {}
+        self.copies: dict[Path, bool] = {}
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
@@ -396,7 +436,10 @@ class _Reader:
         files = dict(sorted(self.files.items()))
         beside = {it.path: it for path in alone for it in self._beside(path)}
         known = frozenset(named)
-        return Project(root, files, unreadable, tuple(asked), self.aliases, known, self.installed, beside)
+        copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
+        return Project(
+            root, files, unreadable, tuple(asked), self.aliases, known, self.installed, beside, copies
+        )
 
     def _beside(self, path: Path) -> Iterator[SourceFile]:
         """The files in a file's folder, and below it, that load something by the names that a wrap gives."""
@@ -420,6 +463,9 @@ class _Reader:
         for where, folders, names in os.walk(folder, onerror=failed):
             here = Path(where)
             left_out.enter(here)
+            if self._is_copy(here):
+                folders[:] = []
+                continue
             inner = (name for name in folders if _is_ours(here / name))
             folders[:] = sorted(name for name in inner if not left_out.has(here / name, True))
             for name in sorted(names):
@@ -448,8 +494,17 @@ class _Reader:
                     self.installed[launcher] = point.name
         return list(scripts)
 
+    def _is_copy(self, folder: Path) -> bool:
+        """Whether a folder is a copy of the runtime: what is in it is not the user's."""
+        if folder not in self.copies:
+            try:
+                self.copies[folder] = _COPY in (folder / "__init__.py").read_bytes()
+            except OSError:
+                self.copies[folder] = False
+        return self.copies[folder]
+
     def _load(self, path: Path) -> None:
-        if path in self.files or path in self.unreadable:
+        if path in self.files or path in self.unreadable or self._is_copy(path.parent):
             return
         try:
             if path.exists() and not path.is_file():

@@ -149,8 +149,8 @@ def test_exit_codes(files: dict[str, str], arguments: list[str], code: int) -> N
         ["convert", "sub", "--output", "."],
         ["convert", "train.py", "--output", "sub"],
         ["convert", "train.py", "--output", "train.py"],
-        ["explain"],
         ["explain", "DDP999"],
+        ["explain", "9"],
     ],
 )
 def test_wrong_usage_is_said_in_one_line(arguments: list[str]) -> None:

@@ -332,6 +332,8 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "             or: torchrun --nproc-per-node N train.py ...",
         "eval.py: nothing to do (no DataParallel)",
         "done.py: nothing to do (already converted)",
+        "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in "
+        "your project)",
         "wrote: train.py",
         "1 converted, 2 refused (second.py: 2 blockers; third.py: changes together with second.py); "
         "next: start it as said above",

@@ -16,7 +16,7 @@ ALLOWED = {
     "config": {"ignored", "toml"},
     "convert": {
         *{"analyse", "carry", "changes", "deep", "defects", "facts", "ignored", "ignores", "notices", "plan"},
-        *{"rules", "source", "tiers", "transactions"},
+        *{"rules", "source", "tiers", "transactions", "vendored"},
     },
     "carry": {
         *{
@@ -50,6 +50,7 @@ ALLOWED = {
     "source": {"entrypoints", "ignored", "legacy", "texts"},
     "entrypoints": {"texts", "toml"},
     "ignored": set(),
+    "vendored": {"changes", "source"},
     "toml": set(),
     "texts": set(),
     "legacy": set(),

@@ -13,6 +13,10 @@ from dp2ddp.changes import Conversion, Idle, Script
 from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
+NEEDED = (
+    "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in your "
+    "project)"
+)
 _NAMED = 10
 _REASONS = 3
 
@@ -26,6 +30,7 @@ def report(
     verify: Sequence[str] = (),
     quiet: bool = False,
     verbose: bool = False,
+    vendored: Path | None = None,
 ) -> str:
     """Everything there is to say.
 
@@ -37,6 +42,7 @@ def report(
         verify: options that ``verify`` needs to convert as this run did, or to find the original.
         quiet: only what was found.
         verbose: what was changed, too.
+        vendored: the folder that becomes a copy of the runtime.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
@@ -46,15 +52,19 @@ def report(
         return "".join(f"{line}\n" for line in lines)
     several = sum(script.converted for script in conversion.scripts) > 1
     for script in conversion.scripts:
-        lines += _script(script, _moved(script.path, moved))
+        lines += _script(script, moved_path(script.path, moved))
         has_original = not written or moved or verify
         if several and has_original and (line := proof(script, moved, verify)):
             lines.append(f"   prove it with: {line}")
     lines += _idle(conversion.idle)
     if not conversion.asked:
         lines.append("nothing to do: there is no Python file")
-    if conversion.changes:
-        names = [shown(_moved(change.path, moved)) for change in conversion.changes]
+    if conversion.runtime is None and any(script.converted for script in conversion.scripts):
+        lines.append(NEEDED)
+    if conversion.changes or vendored:
+        names = [shown(moved_path(change.path, moved)) for change in conversion.changes]
+        if vendored is not None:
+            names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
@@ -180,7 +190,7 @@ def proof(script: Script, moved: tuple[Path, Path] | None, options: Sequence[str
     if not script.converted or script.path.name == STDIN:
         return ""
     place = _named(script, script.path)
-    places = [place, *([_named(script, _moved(script.path, moved))] if moved else [])]
+    places = [place, *([_named(script, moved_path(script.path, moved))] if moved else [])]
     given = [*places, *["--synthetic"] * script.synthetic, *options]
     after = " ".join(word if word == "..." else shlex.quote(word) for word in script.arguments)
     return shlex.join(["dp2ddp", "verify", *given]) + f" -- {after}" * bool(after)
@@ -249,5 +259,6 @@ def _idle(idle: Sequence[Idle]) -> list[str]:
     return lines
 
 
-def _moved(path: Path, moved: tuple[Path, Path] | None) -> Path:
+def moved_path(path: Path, moved: tuple[Path, Path] | None) -> Path:
+    """Where a file is after a folder was copied, the first of two, to the second."""
     return moved[1] / path.relative_to(moved[0]) if moved and path.is_relative_to(moved[0]) else path

@@ -38,7 +38,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic
+from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic, vendored
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
@@ -331,6 +331,7 @@ def _start(script: str, module: str | None) -> None:
 def main() -> None:
     """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
     script = sys.argv[1]
+    vendored.install()
     settings = json.loads(os.environ[VARIABLE]) if VARIABLE in os.environ else None
     recorder = None if settings is None else Recorder(settings)
     if recorder is not None:
