@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
 import importlib
 import os
 import shlex
@@ -19,12 +20,25 @@ from dp2ddp import __version__
 from dp2ddp.config import FILE, TABLE, Config, ConfigError, Settings, settings
 from dp2ddp.defects import DEBUG, INTERNAL
 from dp2ddp.ignored import patterns
+from dp2ddp.progress import Progress
 
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
 
 FORMATS = ("text", "json", "sarif", "github", "markdown")
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
+INTERRUPTED = 130
+# What a disk, a folder or its rights are the reason of: the user's to mend.
+_OF_THE_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.EMFILE,
+}
+_OF_THE_MACHINE |= {errno.ENOMEM, errno.EFBIG, errno.ENAMETOOLONG}
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
 DEFECT = f"this is a defect of dp2ddp and nothing is changed; {DEBUG}=1 shows where it comes from"
@@ -35,7 +49,7 @@ exit codes:
   1  --check, and something would change
   2  wrong usage
   3  a script was refused, or with --force a part of it; the others are converted
-  4  a file cannot be read or parsed; what does not need it is converted
+  4  a file cannot be read, parsed or written; what does not need it is converted
 """
 
 VERDICTS = """\
@@ -66,17 +80,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as exit_:  # argparse's way to end
         return int(exit_.code or 0)
     except KeyboardInterrupt:
-        return 130
+        _say("dp2ddp: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read what is said has seen enough
+        _silence()
+        return DONE
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            return _failed(error)
+        place = f"{error.filename}: " if error.filename else ""
+        _say(f"dp2ddp: {place}{(error.strerror or str(error)).lower()}")
+        return UNREADABLE
     except _Wrong as error:
         _say(f"dp2ddp: {error}")
         return USAGE
     except Exception as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
-        return KEPT
+        return _failed(error)
     return code
+
+
+def _failed(error: Exception) -> int:
+    """Say that dp2ddp itself failed."""
+    if os.environ.get(DEBUG):
+        traceback.print_exc()
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
+    return KEPT
 
 
 class _Wrong(Exception):
@@ -306,15 +335,18 @@ def _convert(options: argparse.Namespace) -> int:
     if config.vendor and (reason := check_vendor(config.vendor)):
         options.error(f"argument --vendor: {reason}")
     try:
-        conversion = convert_paths(
-            config.paths,
-            sys.stdin.buffer.read() if "-" in config.paths else None,
-            config.exclude,
-            config.vendor and Path(os.path.realpath(config.vendor)),
-            exact=config.exact,
-            force=config.force,
-            mark=config.mark,
-        )
+        given = sys.stdin.buffer.read() if "-" in config.paths else None
+        with Progress(not config.quiet) as progress:
+            conversion = convert_paths(
+                config.paths,
+                given,
+                config.exclude,
+                config.vendor and Path(os.path.realpath(config.vendor)),
+                progress,
+                exact=config.exact,
+                force=config.force,
+                mark=config.mark,
+            )
     except Misplaced as error:
         options.error(f"argument --vendor: {error}")
     return _emit(conversion, config)
@@ -511,6 +543,8 @@ def _verify(options: argparse.Namespace) -> int:
     if options.prepare is not None and (reason := _unreadable(options.prepare)):
         _say(f"{options.prepare}: cannot be read: {reason}")
         return UNREADABLE
+    if options.report is not None and (reason := _unwritable(options.report)):
+        options.error(f"argument --report: {options.report}: {reason}")
     own = [word for word in options.scripts if word.partition("=")[0] in options.own]
     if own:
         _say(f"dp2ddp: {', '.join(own)} after -- is for the scripts: verify's own options stand before it")
@@ -605,6 +639,16 @@ def _unreadable(path: Path) -> str:
     return ""
 
 
+def _unwritable(path: Path) -> str:
+    """Why no file could be written there, or nothing."""
+    if path.is_dir():
+        return "this is a folder"
+    if not path.parent.is_dir():
+        return "there is no such folder"
+    is_open = os.access(path if path.exists() else path.parent, os.W_OK)
+    return "" if is_open else "it can't be written"
+
+
 def _common(paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.parent for path in paths]))
 
@@ -623,10 +667,17 @@ def _write(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # the reader of the pipe has seen enough; nor can what is buffered be written at the end
+    except BrokenPipeError:  # the reader of the pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _silence() -> None:
+    """Nobody listens any more: nor can what is buffered be written at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(line: str) -> None:

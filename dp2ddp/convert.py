@@ -10,12 +10,12 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse import analyse, link, wraps
-from dp2ddp.carry import Carried, Request, carry
+from dp2ddp.carry import Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
@@ -42,6 +42,12 @@ from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
+NAMED = "it names DataParallel, but no training loop of a model that is wrapped was found"
+NOTEBOOK = (
+    "a notebook can't start ranks: make a script of it by jupyter nbconvert --to script, and convert that"
+)
+Tell = Callable[[str], object]
+
 EXPLAINED = (*NOTICES.values(), *RULES.values())
 """All that a finding's code may stand for."""
 
@@ -62,13 +68,14 @@ def convert_paths(
     stdin: bytes | None = None,
     exclude: Iterable[Pattern] = (),
     vendor: Path | None = None,
+    tell: Tell = str,
     **options: bool,
 ) -> Conversion:
     """Plan the conversion of files and folders; ``-`` among them is what was read from standard input.
 
-    Folders are searched without what ``exclude`` names.
+    Folders are searched without what ``exclude`` names. ``tell`` is told what is being done.
     """
-    return deeply(lambda: convert(read(paths, stdin, exclude), vendor=vendor, **options))
+    return deeply(lambda: convert(read(paths, stdin, exclude), vendor=vendor, tell=tell, **options))
 
 
 def convert(
@@ -78,6 +85,7 @@ def convert(
     force: bool = False,
     mark: bool = False,
     vendor: Path | None = None,
+    tell: Tell = str,
 ) -> Conversion:
     """Plan the conversion of a project.
 
@@ -88,17 +96,24 @@ def convert(
         vendor: the folder of a copy of the runtime, which may not be there yet: all that is converted, or was before,
             imports that. Raises ``Misplaced`` if a program could not. None: a copy that the project has, if any.
     """
-    return deeply(lambda: _convert(project, exact, force, mark, vendor))
+    return deeply(lambda: _convert(project, exact, force, mark, vendor, tell))
 
 
-def _convert(project: Project, exact: bool, force: bool, mark: bool, vendor: Path | None) -> Conversion:
+def _convert(
+    project: Project, exact: bool, force: bool, mark: bool, vendor: Path | None, tell: Tell
+) -> Conversion:
+    tell(f"following {len(project.files)} files")
     project = replace(project, copies=project.copies | {vendor}) if vendor else project
     followed, facts, plan, failed = _planned(project, exact)
     groups = divided(plan, facts)
     request = Request(followed, plan, exact, force, mark)
     ready = [group for group in groups if force or not group.blockers]
+    tell(f"rewriting {sum(len(group.scripts) for group in ready)} programs, and checking the result")
     carried = carry(request, ready) if ready or not groups else Carried((), ())
     changes, copy = _taken(carried.changes, project, facts, vendor)
+    if mark:
+        others = marked(request, [group for group in groups if group not in carried.groups], changes)
+        changes = tuple(sorted((*changes, *others), key=lambda change: change.path))
     findings = [*plan.findings, *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
@@ -162,7 +177,14 @@ def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
     kept = heeded(check(facts).findings, linked.project)
     reached = {path for script in facts.scripts for path in script.reaches}
     unused = (it for it in kept.unused if it.location.path in reached)
-    findings = (*needed(kept.findings, facts), *unused, *_unreadable(linked.project, facts), *_halves(facts))
+    found = needed(kept.findings, facts)
+    findings = (
+        *found,
+        *_left_open(linked.project, found),
+        *unused,
+        *_unreadable(linked.project, facts),
+        *_halves(facts),
+    )
     return linked.project, facts, placed(findings, facts)
 
 
@@ -210,6 +232,17 @@ def _unread(project: Project) -> Iterable[Unreadable]:
     return (file for file in project.unreadable if not file.legacy or file.path in asked | needed)
 
 
+def _left_open(project: Project, findings: Iterable[Finding]) -> Iterable[Finding]:
+    """What ``--force`` left open in converted files and said in comments, where no rule finds it any more."""
+    known = {(it.location.path, it.rule) for it in findings if it.severity is Severity.ERROR}
+    for path in project.files:
+        file = project.files[path]
+        for line, code, message in open_marks(file.text) if project.has_runtime(file) else ():
+            if (path, code) not in known:
+                help = "correct what stands below, and remove the comment"
+                yield Finding(code, _at(path, line), message, help, Severity.ERROR)
+
+
 def _halves(facts: Facts) -> Iterable[Finding]:
     """An error for every program whose model would change, and not where it starts or what it draws.
 
@@ -239,14 +272,17 @@ def _in_question(path: Path, findings: Iterable[Finding]) -> bool:
 def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
     used = facts.beside.union(*(script.reaches for script in scripts))
-    wraps = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
+    wrapping = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used and (file.tree.body or path.name != "__init__.py"):
             if project.has_runtime(file):
-                yield Idle(path, "already converted")
+                if not any(open_marks(file.text)):
+                    yield Idle(path, "already converted")
             else:
-                yield Idle(path, "no script trains with it" if path in wraps else "no DataParallel")
+                named = NAMED if wraps(file.text) else "no DataParallel"
+                yield Idle(path, "no script trains with it" if path in wrapping else named)
+    yield from (Idle(path, NOTEBOOK) for path in project.notebooks)
 
 
 def is_converted(path: Path) -> bool:

@@ -24,6 +24,7 @@ from dp2ddp.ignored import LeftOut, Pattern
 from dp2ddp.legacy import Mend
 from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 
+NOTEBOOK = ".ipynb"
 STDIN = "<stdin>"
 """The name of the file that ``-`` stands for."""
 
@@ -159,7 +160,8 @@ class Project:
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
     ``beside``: files in the folders of those named, which may read what they save.
-    ``copies``: the folders that are copies of the runtime, whose files are none of the project's.
+    ``copies``: the folders that are copies of the runtime, whose files are none of the project's. ``notebooks``: those
+    in the folders asked for that have to do with DataParallel.
     """
 
     root: Path
@@ -171,6 +173,7 @@ class Project:
     installed: Mapping[Path, str] = field(default_factory=dict)
     beside: Mapping[Path, SourceFile] = field(default_factory=dict)
     copies: frozenset[Path] = frozenset()
+    notebooks: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -351,6 +354,10 @@ def decode(data: bytes) -> tuple[str, str]:
 
 def load(path: Path, data: bytes) -> SourceFile | Unreadable:
     """Decode and parse one file."""
+    if path.suffix == NOTEBOOK:
+        script, notebook = shlex.quote(f"{path.stem}.py"), shlex.quote(path.name)
+        how = f"make a script of it by jupyter nbconvert --to script {notebook}, and convert {script}"
+        return Unreadable(path, None, f"a notebook can't start ranks: {how}")
     try:
         text, encoding = decode(data)
     except UnicodeDecodeError as error:
@@ -399,6 +406,7 @@ class _Reader:
         self.canonical: dict[Path, Path | None] = {}
         self.installed: dict[Path, str] = {}
         self.copies: dict[Path, bool] = {}
+        self.notebooks: dict[Path, None] = {}
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
@@ -438,7 +446,16 @@ class _Reader:
         known = frozenset(named)
         copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
         return Project(
-            root, files, unreadable, tuple(asked), self.aliases, known, self.installed, beside, copies
+            root,
+            files,
+            unreadable,
+            tuple(asked),
+            self.aliases,
+            known,
+            self.installed,
+            beside,
+            copies,
+            tuple(self.notebooks),
         )
 
     def _beside(self, path: Path) -> Iterator[SourceFile]:
@@ -469,6 +486,8 @@ class _Reader:
             inner = (name for name in folders if _is_ours(here / name))
             folders[:] = sorted(name for name in inner if not left_out.has(here / name, True))
             for name in sorted(names):
+                if name.endswith(NOTEBOOK) and not left_out.has(here / name, False):
+                    self._note(here / name)
                 is_python = name.endswith(".py") and not name.startswith(".")
                 if is_python and not left_out.has(here / name, False):
                     yield Path(os.path.realpath(here / name))
@@ -493,6 +512,13 @@ class _Reader:
                     self._keep(launcher, load(launcher, point.program.encode()))
                     self.installed[launcher] = point.name
         return list(scripts)
+
+    def _note(self, notebook: Path) -> None:
+        try:
+            if b"DataParallel" in notebook.read_bytes():
+                self.notebooks[notebook] = None
+        except OSError:
+            pass
 
     def _is_copy(self, folder: Path) -> bool:
         """Whether a folder is a copy of the runtime: what is in it is not the user's."""

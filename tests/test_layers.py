@@ -12,7 +12,8 @@ PACKAGE = Path(__file__).parents[1] / "dp2ddp"
 ALLOWED = {
     "": set(),
     "__main__": {"cli"},
-    "cli": {"", "config", "convert", "defects", "emit", "ignored", "verify"},
+    "cli": {"", "config", "convert", "defects", "emit", "ignored", "progress", "verify"},
+    "progress": set(),
     "config": {"ignored", "toml"},
     "convert": {
         *{"analyse", "carry", "changes", "deep", "defects", "facts", "ignored", "ignores", "notices", "plan"},

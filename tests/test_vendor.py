@@ -171,3 +171,19 @@ def test_a_vendored_program_is_verified() -> None:
     done = run("verify", "before.py", "train.py", "--steps", "4")
     assert done.returncode == 0, done.stdout.decode()
     assert b"MATCH" in done.stdout
+
+
+def test_an_installed_runtime_needs_neither_black_nor_libcst() -> None:
+    write({"train.py": ON_CPU})
+    run("convert", "train.py", "--inplace")
+    Path("without.py").write_text(WITHOUT.replace('("dp2ddp", "black", "libcst")', '("black", "libcst")'))
+    environment = {**os.environ, "DP2DDP_PROCESSES": "2"}
+    done = subprocess.run(
+        [sys.executable, "without.py", "train.py"],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.split() == ["epoch", "0", "epoch", "1"]

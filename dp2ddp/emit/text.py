@@ -148,10 +148,13 @@ def _script(script: Script, path: Path) -> list[str]:
     lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {tier(script)}"]
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
-        alone, several = f"python {target}", target
+        named = (
+            f"-m -- {script.module}" if script.module else f"-- {target}"
+        )  # else torchrun takes --m for its own
+        alone, several = f"python {target}", named
         if script.command:
             alone = shlex.quote(script.command)
-            several = f"--no-python {alone}"
+            several = f"--no-python -- {alone}"
         lines.append(f"  start it with: {alone} ...  (one process per GPU)")
         lines.append(f"             or: torchrun --nproc-per-node N {several} ...")
     return lines
