@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -13,6 +13,8 @@ from dp2ddp.analyse import analyse, link
 from dp2ddp.changes import Change
 from dp2ddp.defects import INTERNAL, defect
 from dp2ddp.format import format_like
+from dp2ddp.ignores import heeded
+from dp2ddp.notices import UNUSED
 from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Plan, Respell, Severity
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import check
@@ -20,6 +22,7 @@ from dp2ddp.source import Location, Project, SourceFile, Span
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, is_mend, needed
 
+_OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
 REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with the lines around this one"
 
 
@@ -82,6 +85,29 @@ def carry(request: Request, groups: Sequence[Transaction]) -> Carried:
     return replace(together, refused=(*failed, *together.refused))
 
 
+def marked(request: Request, groups: Iterable[Transaction], changes: Iterable[Change]) -> tuple[Change, ...]:
+    """Comments in the files of programs that stay as they are, above every place that is left to a person."""
+    scripts = frozenset().union(*(group.scripts for group in groups))
+    written = {change.path for change in changes}
+    marks: dict[Path, list[Edit]] = {}
+    for finding in request.plan.findings:
+        file = request.project.files.get(finding.location.path)
+        about = finding.scripts & scripts and finding.is_left and finding.rule != UNUSED
+        if about and file is not None and file.path not in written and not file.mends:
+            mark = _mark(finding)
+            if mark.comment not in file.text:  # of a run before
+                marks.setdefault(file.path, []).append(mark)
+    made = []
+    for path, edits in sorted(marks.items()):
+        file = request.project.files[path]
+        try:
+            made.append(Change(path, file.written, rewrite(file.written, edits), file.encoding))
+            made[-1].after_bytes.decode(file.encoding)
+        except (RewriteError, UnicodeError):
+            made = [it for it in made if it.path != path]
+    return tuple(made)
+
+
 def _of(finding: Finding, groups: Iterable[Transaction]) -> Finding:
     return replace(finding, scripts=frozenset().union(*(group.scripts for group in groups)))
 
@@ -89,9 +115,10 @@ def _of(finding: Finding, groups: Iterable[Transaction]) -> Finding:
 def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change, ...]:
     """Rewrite every file that has edits, and format those that were formatted before."""
     project, plan = request.project, request.about(groups)
-    marks = (_mark(finding) for finding in plan.findings if request.mark and finding.is_left)
+    marks = [_mark(it) for it in plan.findings if _is_marked(it, request)]
+    marks = [it for it in marks if it.comment not in project.files[it.at.path].text]  # of a run before
     edits: dict[Path, list[Edit]] = {}
-    for edit in (*plan.edits, *marks):
+    for edit in (*(it for it in plan.edits if not _is_imported(it, project)), *marks):
         edits.setdefault(_path(edit), []).append(edit)
     changes = []
     for path in sorted(edits):
@@ -112,6 +139,12 @@ def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change,
     return tuple(changes)
 
 
+def _is_imported(edit: Edit, project: Project) -> bool:
+    """Whether an edit would import the runtime into a file that takes it from a copy."""
+    own = isinstance(edit, AddImport) and edit.statement.startswith("from dp2ddp import runtime")
+    return own and project.takes_copy(project.files[edit.path])  # type: ignore[union-attr]
+
+
 def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
     """What the other edits are made in: the file on disk after those that have it run today."""
     spans = ((edit.at.span, edit.after) for edit in edits if isinstance(edit, Respell))
@@ -124,7 +157,21 @@ def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
 
 def _mark(finding: Finding) -> Mark:
     """A comment that says what is left to a person; in one line, whatever was quoted."""
-    return Mark(finding.location, " ".join(f"# dp2ddp: {finding.rule} {finding.message}".split()))
+    error = "error: " * (finding.severity is Severity.ERROR)
+    return Mark(finding.location, " ".join(f"# dp2ddp: {finding.rule} {error}{finding.message}".split()))
+
+
+def _is_marked(finding: Finding, request: Request) -> bool:
+    """Whether a comment is put above a place: where that was asked for, and where ``force`` goes on over an error."""
+    if not finding.is_left or finding.rule == UNUSED:
+        return False
+    return request.mark or (request.force and finding.severity is Severity.ERROR)
+
+
+def open_marks(text: str) -> Iterator[tuple[int, str, str]]:
+    """The errors that comments say are open: the line, the rule and the message of each."""
+    for found in _OPEN.finditer(text) if "# dp2ddp: " in text else ():
+        yield text.count("\n", 0, found.start("code")) + 1, found["code"], found["message"].strip()
 
 
 def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Transaction]) -> None:
@@ -150,7 +197,7 @@ def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Trans
     try:
         linked = link(request.project.with_texts(texts))
         facts = decide(analyse(linked), exact=request.exact and bool(left))
-        findings = needed(check(facts).findings, facts)
+        findings = needed(heeded(check(facts).findings, linked.project).findings, facts)
     except Exception as error:
         raise _Refused(min(texts), None, defect(error)) from error
     for finding in findings:

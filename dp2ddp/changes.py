@@ -68,7 +68,10 @@ class Idle:
 
 @dataclass(frozen=True)
 class Conversion:
-    """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not."""
+    """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not.
+
+    ``runtime``: the copy of the runtime in the project that what is converted imports; None: it imports ``dp2ddp``.
+    """
 
     changes: tuple[Change, ...] = ()
     findings: tuple[Finding, ...] = ()
@@ -77,6 +80,7 @@ class Conversion:
     idle: tuple[Idle, ...] = ()
     files: tuple[Path, ...] = ()
     asked: tuple[Path, ...] = ()
+    runtime: Path | None = None
 
     @property
     def errors(self) -> tuple[Finding, ...]:

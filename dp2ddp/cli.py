@@ -4,24 +4,41 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import errno
+import importlib
 import os
 import shlex
 import subprocess
 import sys
 import traceback
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
 from dp2ddp import __version__
-from dp2ddp.config import Config
+from dp2ddp.config import FILE, TABLE, Config, ConfigError, Settings, settings
 from dp2ddp.defects import DEBUG, INTERNAL
+from dp2ddp.ignored import patterns
+from dp2ddp.progress import Progress
 
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
 
+FORMATS = ("text", "json", "sarif", "github", "markdown")
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
+INTERRUPTED = 130
+# What a disk, a folder or its rights are the reason of: the user's to mend.
+_OF_THE_MACHINE = {
+    errno.ENOSPC,
+    errno.EDQUOT,
+    errno.EACCES,
+    errno.EPERM,
+    errno.EROFS,
+    errno.EIO,
+    errno.EMFILE,
+}
+_OF_THE_MACHINE |= {errno.ENOMEM, errno.EFBIG, errno.ENAMETOOLONG}
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
 DEFECT = f"this is a defect of dp2ddp and nothing is changed; {DEBUG}=1 shows where it comes from"
@@ -32,7 +49,7 @@ exit codes:
   1  --check, and something would change
   2  wrong usage
   3  a script was refused, or with --force a part of it; the others are converted
-  4  a file cannot be read or parsed; what does not need it is converted
+  4  a file cannot be read, parsed or written; what does not need it is converted
 """
 
 VERDICTS = """\
@@ -63,14 +80,36 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except SystemExit as exit_:  # argparse's way to end
         return int(exit_.code or 0)
     except KeyboardInterrupt:
-        return 130
+        _say("dp2ddp: interrupted")
+        return INTERRUPTED
+    except BrokenPipeError:  # whoever read what is said has seen enough
+        _silence()
+        return DONE
+    except OSError as error:
+        if error.errno not in _OF_THE_MACHINE:
+            return _failed(error)
+        place = f"{error.filename}: " if error.filename else ""
+        _say(f"dp2ddp: {place}{(error.strerror or str(error)).lower()}")
+        return UNREADABLE
+    except _Wrong as error:
+        _say(f"dp2ddp: {error}")
+        return USAGE
     except Exception as error:
-        if os.environ.get(DEBUG):
-            traceback.print_exc()
-        words = " ".join(f"{type(error).__name__}: {error}".split())
-        _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
-        return KEPT
+        return _failed(error)
     return code
+
+
+def _failed(error: Exception) -> int:
+    """Say that dp2ddp itself failed."""
+    if os.environ.get(DEBUG):
+        traceback.print_exc()
+    words = " ".join(f"{type(error).__name__}: {error}".split())
+    _say(f"dp2ddp: {INTERNAL} error: {words}; {DEFECT}")
+    return KEPT
+
+
+class _Wrong(Exception):
+    """A mistake of the user's: what it is, in one line."""
 
 
 class _Parser(argparse.ArgumentParser):
@@ -103,7 +142,12 @@ def _parser() -> argparse.ArgumentParser:
         epilog=CODES,
         formatter_class=_Help,
     )
-    command.add_argument("paths", nargs="+", metavar="PATH", help="file or folder, or - for standard input")
+    command.add_argument(
+        "paths",
+        nargs="*",
+        metavar="PATH",
+        help="file or folder, or - for standard input; without one, the entries of [tool.dp2ddp] in pyproject.toml",
+    )
     outcome = command.add_mutually_exclusive_group()
     outcome.add_argument("--diff", action="store_true", help="show a diff and write nothing (the default)")
     outcome.add_argument("--inplace", action="store_true", help="rewrite the files")
@@ -121,12 +165,38 @@ def _parser() -> argparse.ArgumentParser:
         "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every site left to you"
     )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
+    command.add_argument(
+        "--exclude",
+        action="append",
+        default=[],
+        metavar="PATTERN",
+        help="leave out of folders what a pattern of .gitignore's kind names; what git ignores always is",
+    )
+    command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
+    command.add_argument(
+        "--vendor",
+        type=Path,
+        metavar="DIR",
+        help="put the runtime into a folder of the project and import it from there",
+    )
+    command.add_argument(
+        "--format", choices=FORMATS, default="text", help="how findings and the summary are written (text)"
+    )
+    command.add_argument("--statistics", action="store_true", help="count what every rule found")
+    loud = command.add_mutually_exclusive_group()
+    loud.add_argument("-q", "--quiet", action="store_true", help="say only what was found")
+    loud.add_argument("-v", "--verbose", action="store_true", help="say what was changed, too")
     command.set_defaults(run=_convert, error=command.error)
 
     command = commands.add_parser(
         "explain", help="explain a rule", description="Explain a rule by an example."
     )
-    command.add_argument("code", metavar="CODE", help="a rule's code or name, or all")
+    command.add_argument(
+        "code",
+        nargs="?",
+        metavar="CODE",
+        help="a rule's code, number or name, or all; without one, all are listed",
+    )
     command.set_defaults(run=_explain, error=command.error)
     _add_verify(commands)
     return parser
@@ -183,6 +253,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="without AFTER: BEFORE is converted already, and was with DataParallel in this revision",
     )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
+    command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
     own = frozenset(name for action in command._actions for name in action.option_strings)
     command.set_defaults(run=_verify, error=command.error, own=own)
 
@@ -207,17 +278,49 @@ def _config(options: argparse.Namespace) -> Config:
         options.error(f"argument {writes}: not allowed with argument --check")
     if writes and "-" in options.paths:
         options.error(f"argument {writes}: not allowed with standard input")
+    if options.diff and options.format != "text":
+        options.error(f"argument --diff: not allowed with --format {options.format}")
+    said = _settings(options, options.paths)
+    try:
+        paths = tuple(options.paths) or said.entries
+    except ConfigError as error:
+        raise _Wrong(str(error)) from error
+    if not paths:
+        options.error(f"the following arguments are required: PATH (or entries in [{TABLE}] of {FILE})")
+    vendor = options.vendor or said.path("vendor")
+    if vendor is not None and "-" in paths:
+        options.error("argument --vendor: not allowed with standard input")
     return Config(
-        paths=tuple(options.paths),
-        diff=options.diff or not (writes or options.check),
+        paths=paths,
+        vendor=vendor,
+        diff=options.format == "text" and (options.diff or not (writes or options.check)),
         inplace=options.inplace,
         output=options.output,
         check=options.check,
-        exact=options.exact,
-        force=options.force,
-        mark=options.mark,
+        exact=options.exact or said.flag("exact"),
+        force=options.force or said.flag("force"),
+        mark=options.mark or said.flag("mark"),
+        format=options.format,
+        statistics=options.statistics or said.flag("statistics"),
+        quiet=options.quiet,
+        verbose=options.verbose,
+        exclude=(*said.exclude, *patterns(options.exclude, Path.cwd().resolve())),
+        repeated=_repeated(options),
         color=sys.stdout.isatty() and not options.no_color and not os.environ.get("NO_COLOR"),
     )
+
+
+def _repeated(options: argparse.Namespace) -> tuple[str, ...]:
+    vendor = ["--vendor", str(options.vendor)] if options.vendor else []
+    return (*(f"--exclude={it}" for it in options.exclude), *["--isolated"] * options.isolated, *vendor)
+
+
+def _settings(options: argparse.Namespace, paths: Iterable[str | Path]) -> Settings:
+    """What pyproject.toml says for what is asked for, unless that is not to be looked at."""
+    try:
+        return Settings(Path.cwd()) if options.isolated else settings(paths)
+    except ConfigError as error:
+        raise _Wrong(str(error)) from error
 
 
 def _convert(options: argparse.Namespace) -> int:
@@ -226,33 +329,57 @@ def _convert(options: argparse.Namespace) -> int:
 
     if config.output and (reason := check_output(config.output, map(Path, config.paths))):
         options.error(reason)
-    from dp2ddp.convert import convert_paths
+    from dp2ddp.convert import Misplaced, convert_paths
+    from dp2ddp.emit.vendor import check_vendor
 
-    conversion = convert_paths(
-        config.paths,
-        sys.stdin.buffer.read() if "-" in config.paths else None,
-        exact=config.exact,
-        force=config.force,
-        mark=config.mark,
-    )
+    if config.vendor and (reason := check_vendor(config.vendor)):
+        options.error(f"argument --vendor: {reason}")
+    try:
+        given = sys.stdin.buffer.read() if "-" in config.paths else None
+        with Progress(not config.quiet) as progress:
+            conversion = convert_paths(
+                config.paths,
+                given,
+                config.exclude,
+                config.vendor and Path(os.path.realpath(config.vendor)),
+                progress,
+                exact=config.exact,
+                force=config.force,
+                mark=config.mark,
+            )
+    except Misplaced as error:
+        options.error(f"argument --vendor: {error}")
     return _emit(conversion, config)
 
 
 def _emit(conversion: Conversion, config: Config) -> int:
-    from dp2ddp.emit.text import report
+    from dp2ddp.emit.text import moved_path, report, statistics
+    from dp2ddp.emit.vendor import vendor, vendoring
     from dp2ddp.emit.write import WriteError, write_copy, write_inplace
 
     writes = bool(conversion.changes) and (config.inplace or config.output is not None)
     moved = None
+    copy = _copy(conversion, config)
     try:
         if writes and config.output:
             base = write_copy(config.output, map(Path, config.paths), conversion.files, conversion.changes)
             moved = base, Path(os.path.realpath(config.output))
-        elif writes:
-            write_inplace(conversion.changes)
+            copy = copy and moved_path(copy, moved)
+            if copy:
+                vendor(copy)
+        elif writes or (copy and config.inplace):
+            with vendoring(copy):
+                write_inplace(conversion.changes)
     except WriteError as error:
         _say(f"dp2ddp: {error}")
         return UNREADABLE if conversion.unreadable else KEPT
+    code = UNREADABLE if conversion.unreadable else KEPT if conversion.errors else DONE
+    if code == DONE and config.check and conversion.changes:
+        code = WOULD_CHANGE
+    proving = _proving(config, conversion, writes)
+    if config.format != "text":
+        _write(_document(conversion, config, code, writes, moved, proving).encode())
+        return code
     if config.diff:
         _show(conversion, config)
     said = report(
@@ -260,20 +387,60 @@ def _emit(conversion: Conversion, config: Config) -> int:
         written=writes,
         moved=moved,
         command=_writing(config),
-        verify=_proving(config, conversion, writes),
+        verify=proving,
+        quiet=config.quiet,
+        verbose=config.verbose,
+        vendored=copy,
     )
     sys.stderr.write(said)
-    if conversion.unreadable:
-        return UNREADABLE
-    if conversion.errors:
-        return KEPT
-    return WOULD_CHANGE if config.check and conversion.changes else DONE
+    if config.statistics:
+        from dp2ddp.convert import EXPLAINED
+
+        sys.stderr.write(statistics(conversion.findings, {rule.code: rule.name for rule in EXPLAINED}))
+    return code
+
+
+def _copy(conversion: Conversion, config: Config) -> Path | None:
+    """The folder that has to become a copy of the runtime, or of this version's, for what is converted."""
+    from dp2ddp.emit.vendor import is_current
+
+    copy = conversion.runtime
+    if copy is None or not (conversion.changes or copy.exists()):
+        return None
+    asked = config.vendor is not None and not is_current(copy)
+    return copy if asked or (config.output is not None and conversion.changes) else None
+
+
+def _document(
+    conversion: Conversion,
+    config: Config,
+    code: int,
+    written: bool,
+    moved: tuple[Path, Path] | None,
+    proving: Sequence[str],
+) -> str:
+    """The run in one of the formats that are not for a terminal."""
+    from dp2ddp.convert import EXPLAINED
+    from dp2ddp.emit.outcome import Outcome
+    from dp2ddp.emit.text import proof
+
+    emit = importlib.import_module(f"dp2ddp.emit.{config.format}")
+    outcome = Outcome(
+        conversion,
+        rules={rule.code: rule for rule in EXPLAINED},
+        code=code,
+        written=written,
+        proofs={it.path: proof(it, moved, proving) for it in conversion.scripts},
+        version=__version__,
+    )
+    document: str = emit.document(outcome)
+    return document
 
 
 def _writing(config: Config) -> str:
     """The command that writes what was shown."""
-    asked = [name for name in ("exact", "force", "mark") if getattr(config, name)]
-    return shlex.join(["dp2ddp", "convert", *config.paths, *(f"--{name}" for name in asked), "--inplace"])
+    asked = [f"--{name}" for name in ("exact", "force", "mark") if getattr(config, name)]
+    return shlex.join(["dp2ddp", "convert", *config.paths, *asked, *config.repeated, "--inplace"])
 
 
 def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
@@ -322,12 +489,18 @@ def _show(conversion: Conversion, config: Config) -> None:
 
 
 def _explain(options: argparse.Namespace) -> int:
-    from dp2ddp.convert import explain
-    from dp2ddp.emit.explain import explanation
+    from dp2ddp.convert import EXPLAINED, explain
+    from dp2ddp.emit.explain import explanation, listing
 
+    if options.code is None:
+        _write(listing(EXPLAINED).encode())
+        return DONE
     chosen = explain(options.code)
     if not chosen:
-        options.error(f"there is no rule {options.code}")
+        names = [name for rule in EXPLAINED for name in (rule.code.lower(), rule.name)]
+        close = difflib.get_close_matches(options.code.lower(), names, 1)
+        hint = f"; did you mean {close[0]}?" if close else ""
+        options.error(f"there is no rule {options.code}{hint}")
     color = sys.stdout.isatty() and not os.environ.get("NO_COLOR")
     _write(b"\n\n".join(explanation(rule, examples, Path.cwd(), color=color) for rule, examples in chosen))
     return DONE
@@ -359,6 +532,9 @@ def _verify(options: argparse.Namespace) -> int:
     for name in ("exact", "force", "git"):
         if getattr(options, name) and options.after:
             options.error(f"argument --{name}: not allowed with AFTER, which is converted already")
+    if options.after is None and not options.git:
+        said = _settings(options, [options.before])
+        options.exact, options.force = (getattr(options, it) or said.flag(it) for it in ("exact", "force"))
     programs = [_program(path) for path in (options.before, options.after) if path is not None]
     for path, program in zip((options.before, options.after), programs, strict=False):
         if program is None:
@@ -367,6 +543,8 @@ def _verify(options: argparse.Namespace) -> int:
     if options.prepare is not None and (reason := _unreadable(options.prepare)):
         _say(f"{options.prepare}: cannot be read: {reason}")
         return UNREADABLE
+    if options.report is not None and (reason := _unwritable(options.report)):
+        options.error(f"argument --report: {options.report}: {reason}")
     own = [word for word in options.scripts if word.partition("=")[0] in options.own]
     if own:
         _say(f"dp2ddp: {', '.join(own)} after -- is for the scripts: verify's own options stand before it")
@@ -461,6 +639,16 @@ def _unreadable(path: Path) -> str:
     return ""
 
 
+def _unwritable(path: Path) -> str:
+    """Why no file could be written there, or nothing."""
+    if path.is_dir():
+        return "this is a folder"
+    if not path.parent.is_dir():
+        return "there is no such folder"
+    is_open = os.access(path if path.exists() else path.parent, os.W_OK)
+    return "" if is_open else "it can't be written"
+
+
 def _common(paths: Sequence[Path]) -> Path:
     return Path(os.path.commonpath([path.parent for path in paths]))
 
@@ -479,10 +667,17 @@ def _write(data: bytes) -> None:
     try:
         sys.stdout.buffer.write(data)
         sys.stdout.flush()
-    except (
-        BrokenPipeError
-    ):  # the reader of the pipe has seen enough; nor can what is buffered be written at the end
+    except BrokenPipeError:  # the reader of the pipe has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        raise OSError(error.errno, error.strerror, "standard output") from error
+
+
+def _silence() -> None:
+    """Nobody listens any more: nor can what is buffered be written at the end."""
+    for stream in (sys.stdout, sys.stderr):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), stream.fileno())
 
 
 def _say(line: str) -> None:

@@ -9,16 +9,21 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.analyse import analyse, link, wraps
-from dp2ddp.carry import Carried, Request, carry
+from dp2ddp.carry import Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
 from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
+from dp2ddp.ignored import Pattern
+from dp2ddp.ignores import heeded
+from dp2ddp.notices import NOTICES, UNREADABLE
 from dp2ddp.plan import Finding, Plan, Rule, Severity
 from dp2ddp.rules import RULES, check
 from dp2ddp.source import (
@@ -35,49 +40,112 @@ from dp2ddp.source import (
 )
 from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
+from dp2ddp.vendored import Misplaced, moved
 
-UNREADABLE = "DDP001"
+NAMED = "it names DataParallel, but no training loop of a model that is wrapped was found"
+NOTEBOOK = (
+    "a notebook can't start ranks: make a script of it by jupyter nbconvert --to script, and convert that"
+)
+Tell = Callable[[str], object]
 
-__all__ = ["Conversion", "Installed", "convert", "convert_paths", "explain", "installed"]
+EXPLAINED = (*NOTICES.values(), *RULES.values())
+"""All that a finding's code may stand for."""
+
+__all__ = [
+    "EXPLAINED",
+    "Conversion",
+    "Installed",
+    "Misplaced",
+    "convert",
+    "convert_paths",
+    "explain",
+    "installed",
+]
 
 
-def convert_paths(paths: Iterable[str | Path], stdin: bytes | None = None, **options: bool) -> Conversion:
-    """Plan the conversion of files and folders; ``-`` among them is what was read from standard input."""
-    return deeply(lambda: convert(read(paths, stdin), **options))
+def convert_paths(
+    paths: Iterable[str | Path],
+    stdin: bytes | None = None,
+    exclude: Iterable[Pattern] = (),
+    vendor: Path | None = None,
+    tell: Tell = str,
+    **options: bool,
+) -> Conversion:
+    """Plan the conversion of files and folders; ``-`` among them is what was read from standard input.
+
+    Folders are searched without what ``exclude`` names. ``tell`` is told what is being done.
+    """
+    return deeply(lambda: convert(read(paths, stdin, exclude), vendor=vendor, tell=tell, **options))
 
 
-def convert(project: Project, *, exact: bool = False, force: bool = False, mark: bool = False) -> Conversion:
+def convert(
+    project: Project,
+    *,
+    exact: bool = False,
+    force: bool = False,
+    mark: bool = False,
+    vendor: Path | None = None,
+    tell: Tell = str,
+) -> Conversion:
     """Plan the conversion of a project.
 
     Args:
         exact: in the batch-exact form: every batch of a sharded program is one of the original's.
         force: convert what can be, although errors are left.
         mark: put a comment above every place that is left to a person.
+        vendor: the folder of a copy of the runtime, which may not be there yet: all that is converted, or was before,
+            imports that. Raises ``Misplaced`` if a program could not. None: a copy that the project has, if any.
     """
-    return deeply(lambda: _convert(project, exact, force, mark))
+    return deeply(lambda: _convert(project, exact, force, mark, vendor, tell))
 
 
-def _convert(project: Project, exact: bool, force: bool, mark: bool) -> Conversion:
+def _convert(
+    project: Project, exact: bool, force: bool, mark: bool, vendor: Path | None, tell: Tell
+) -> Conversion:
+    tell(f"following {len(project.files)} files")
+    project = replace(project, copies=project.copies | {vendor}) if vendor else project
     followed, facts, plan, failed = _planned(project, exact)
     groups = divided(plan, facts)
     request = Request(followed, plan, exact, force, mark)
     ready = [group for group in groups if force or not group.blockers]
+    tell(f"rewriting {sum(len(group.scripts) for group in ready)} programs, and checking the result")
     carried = carry(request, ready) if ready or not groups else Carried((), ())
+    changes, copy = _taken(carried.changes, project, facts, vendor)
+    if mark:
+        others = marked(request, [group for group in groups if group not in carried.groups], changes)
+        changes = tuple(sorted((*changes, *others), key=lambda change: change.path))
     findings = [*plan.findings, *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
-    written = {change.path for change in carried.changes}
+    written = {change.path for change in changes}
     told = [_script(project, facts, it, exact, groups, carried, findings) for it in scripts]
     told += [Script(it.location.path, project.reaches(it.location.path), blockers=1) for it in failed]
     return Conversion(
-        changes=carried.changes,
+        changes=changes,
         findings=tuple(sorted(findings, key=lambda finding: (finding.location, finding.rule))),
         scripts=tuple(sorted(told, key=lambda script: script.path)),
         unreadable=tuple(_unread(project)),
         idle=tuple(it for it in _idle(project, facts, told) if it.path not in written),
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
+        runtime=copy,
     )
+
+
+def _taken(
+    changes: tuple[Change, ...], project: Project, facts: Facts, vendor: Path | None
+) -> tuple[tuple[Change, ...], Path | None]:
+    """The changes, so that they take the runtime from where it is to be, and that, if it is a copy in the project."""
+    starts = {it.program: _module(project, it.program) for it in facts.scripts}
+    if vendor is not None:
+        return moved(changes, project, vendor, starts), vendor
+    if len(project.copies) != 1 or not changes:
+        return changes, None
+    (copy,) = project.copies
+    try:
+        return moved(changes, project, copy, starts, others=False), copy
+    except Misplaced:
+        return changes, None
 
 
 def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
@@ -106,7 +174,17 @@ def _planned(project: Project, exact: bool) -> tuple[Project, Facts, Plan, list[
 def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
     linked = link(project)
     facts = decide(analyse(linked), exact=exact)
-    findings = (*needed(check(facts).findings, facts), *_unreadable(linked.project, facts), *_halves(facts))
+    kept = heeded(check(facts).findings, linked.project)
+    reached = {path for script in facts.scripts for path in script.reaches}
+    unused = (it for it in kept.unused if it.location.path in reached)
+    found = needed(kept.findings, facts)
+    findings = (
+        *found,
+        *_left_open(linked.project, found),
+        *unused,
+        *_unreadable(linked.project, facts),
+        *_halves(facts),
+    )
     return linked.project, facts, placed(findings, facts)
 
 
@@ -126,10 +204,9 @@ def _failing(project: Project, exact: bool, paths: Sequence[Path]) -> list[Findi
 
 
 def explain(code: str) -> list[tuple[Rule, tuple[Conversion, ...]]]:
-    """The rules with this code or name, or ``all`` of them, each with its examples converted."""
-    chosen = [
-        rule for rule in RULES.values() if code.lower() in ("all", rule.code.lower(), rule.name.lower())
-    ]
+    """The rules with this code, number or name, or ``all`` of them, each with its examples converted."""
+    wanted = code.lower().removeprefix("ddp")
+    chosen = [rule for rule in EXPLAINED if wanted in ("all", rule.code[3:], rule.name)]
     example = Path.cwd() / "example.py"
     return [(rule, tuple(convert(Project.of({example: text})) for text in rule.examples)) for rule in chosen]
 
@@ -153,6 +230,17 @@ def _unread(project: Project) -> Iterable[Unreadable]:
     asked = project.named | {path for path, text in texts.items() if wraps(text)}
     needed = {file.path for path in asked for file in project.unreadable_from(path)}
     return (file for file in project.unreadable if not file.legacy or file.path in asked | needed)
+
+
+def _left_open(project: Project, findings: Iterable[Finding]) -> Iterable[Finding]:
+    """What ``--force`` left open in converted files and said in comments, where no rule finds it any more."""
+    known = {(it.location.path, it.rule) for it in findings if it.severity is Severity.ERROR}
+    for path in project.files:
+        file = project.files[path]
+        for line, code, message in open_marks(file.text) if project.has_runtime(file) else ():
+            if (path, code) not in known:
+                help = "correct what stands below, and remove the comment"
+                yield Finding(code, _at(path, line), message, help, Severity.ERROR)
 
 
 def _halves(facts: Facts) -> Iterable[Finding]:
@@ -184,27 +272,24 @@ def _in_question(path: Path, findings: Iterable[Finding]) -> bool:
 def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable[Idle]:
     """The files asked for that no script to be converted uses."""
     used = facts.beside.union(*(script.reaches for script in scripts))
-    wraps = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
+    wrapping = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
     for path in project.asked:
         file = project.files.get(path)
         if file and path not in used and (file.tree.body or path.name != "__init__.py"):
-            if _is_converted(file):
-                yield Idle(path, "already converted")
+            if project.has_runtime(file):
+                if not any(open_marks(file.text)):
+                    yield Idle(path, "already converted")
             else:
-                yield Idle(path, "no script trains with it" if path in wraps else "no DataParallel")
+                named = NAMED if wraps(file.text) else "no DataParallel"
+                yield Idle(path, "no script trains with it" if path in wrapping else named)
+    yield from (Idle(path, NOTEBOOK) for path in project.notebooks)
 
 
 def is_converted(path: Path) -> bool:
     """Whether a script uses the runtime already."""
-    file = load(path, path.read_bytes())
-    return isinstance(file, SourceFile) and _is_converted(file)
-
-
-def _is_converted(file: SourceFile) -> bool:
-    return any(
-        item.module.startswith("dp2ddp.runtime") or (item.module == "dp2ddp" and "runtime" in item.names)
-        for item in file.imports
-    )
+    project = read([path])
+    file = project.files.get(Path(os.path.realpath(path)))
+    return file is not None and project.has_runtime(file)
 
 
 def _script(

@@ -7,14 +7,9 @@ import configparser
 import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
+from dp2ddp import toml
 from dp2ddp.texts import ANY, Texts
-
-try:
-    import tomllib
-except ModuleNotFoundError:  # before Python 3.11
-    import tomli as tomllib  # type: ignore[no-redef]
 
 FILES = ("pyproject.toml", "setup.cfg", "setup.py")
 """The names of the files that declare programs."""
@@ -52,7 +47,7 @@ def declared(name: str, text: str) -> Declared:
     try:
         found = {"setup.py": _in_setup, "setup.cfg": _in_cfg, "pyproject.toml": _in_toml}[name](text)
         points, scripts = list(found[0]), list(found[1])
-    except (SyntaxError, ValueError, RecursionError, configparser.Error, tomllib.TOMLDecodeError):
+    except (SyntaxError, ValueError, RecursionError, configparser.Error):
         return Declared()
     return Declared(tuple(dict.fromkeys(points)), tuple(dict.fromkeys(scripts)))
 
@@ -68,25 +63,18 @@ def _points(lines: Iterable[str]) -> Iterator[EntryPoint]:
 
 
 def _in_toml(text: str) -> tuple[Iterator[EntryPoint], Iterator[str]]:
-    data = tomllib.loads(text)
-
-    def table(*names: str) -> dict[str, Any]:
-        found: Any = data
-        for name in names:
-            found = found.get(name, {}) if isinstance(found, dict) else {}
-        return found if isinstance(found, dict) else {}
-
+    data = toml.parsed(text)
     tables = [("project", "scripts"), ("project", "gui-scripts"), ("tool", "poetry", "scripts")]
     tables += [("tool", "flit", "scripts")]
 
     def lines() -> Iterator[str]:
         for names in tables:
-            for name, value in table(*names).items():
+            for name, value in toml.table(data, *names).items():
                 if isinstance(value, dict):
                     value = value.get("reference") or value.get("callable")
                 yield f"{name}={value}"
 
-    scripts = table("tool", "setuptools").get("script-files", [])
+    scripts = toml.table(data, "tool", "setuptools").get("script-files", [])
     return _points(lines()), iter([it for it in scripts if isinstance(it, str)])
 
 

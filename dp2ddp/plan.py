@@ -195,7 +195,8 @@ class Finding:
 class Rule:
     """One pattern of code: its explanation, the check that finds it in Facts, and programs that have it.
 
-    ``ties``: its edits make a line something else to a program that is not converted.
+    ``ties``: its edits make a line something else to a program that is not converted. ``ignorable``: a program without
+    its edits is still converted wholly, so that a comment may ask for that.
     """
 
     code: str
@@ -204,6 +205,7 @@ class Rule:
     check: Callable[..., Iterator[Finding]]
     examples: tuple[str, ...]
     ties: bool = True
+    ignorable: bool = False
 
 
 def finding(

@@ -20,12 +20,18 @@ from itertools import islice
 from pathlib import Path
 
 from dp2ddp import entrypoints, legacy
+from dp2ddp.ignored import LeftOut, Pattern
 from dp2ddp.legacy import Mend
 from dp2ddp.texts import ANY, NAME, PACKAGE, Texts, matches
 
+NOTEBOOK = ".ipynb"
 STDIN = "<stdin>"
 """The name of the file that ``-`` stands for."""
 
+RUNTIME = "dp2ddp.runtime"
+"""What converted scripts import; a project may have a copy of it, by another name."""
+
+_COPY = b"__dp2ddp_runtime__ = "
 _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
@@ -154,6 +160,8 @@ class Project:
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
     ``beside``: files in the folders of those named, which may read what they save.
+    ``copies``: the folders that are copies of the runtime, whose files are none of the project's. ``notebooks``: those
+    in the folders asked for that have to do with DataParallel.
     """
 
     root: Path
@@ -164,6 +172,8 @@ class Project:
     named: frozenset[Path] = frozenset()
     installed: Mapping[Path, str] = field(default_factory=dict)
     beside: Mapping[Path, SourceFile] = field(default_factory=dict)
+    copies: frozenset[Path] = frozenset()
+    notebooks: tuple[Path, ...] = ()
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -202,6 +212,38 @@ class Project:
         found = self._finder.locate(search, importer, module, level)
         return found if found in self.files else None
 
+    def runtime(self, importer: Path, module: str, level: int = 0) -> str:
+        """What the installed runtime calls a module, if ``importer`` gets it from a copy in the project."""
+        parts = module.split(".") if self.copies else []
+        search = self._finder.search(self._entries.get(importer, importer)) if parts else ()
+        for count in range(1, len(parts) + 1):
+            found = self._finder.locate(search, importer, ".".join(parts[:count]), level)
+            if found is not None and found.parent in self.copies:
+                return ".".join([RUNTIME, *parts[count:]])
+        return ""
+
+    def takes_copy(self, file: SourceFile) -> bool:
+        """Whether a file imports the runtime from a copy in the project."""
+        modules = {(it.module, it.level) for it in file.imports}
+        modules |= {(f"{it.module}.{name}".strip("."), it.level) for it in file.imports for name in it.names}
+        return any(self.runtime(file.path, *module) for module in modules)
+
+    def has_runtime(self, file: SourceFile) -> bool:
+        """Whether a file imports the runtime."""
+        names = {it.module for it in file.imports}
+        names |= {f"{it.module}.{name}" for it in file.imports for name in it.names}
+        return any(f"{it}.".startswith(f"{RUNTIME}.") for it in names) or self.takes_copy(file)
+
+    def searched(self, program: Path, by_module: bool = False) -> tuple[Path, ...]:
+        """The user's folders in which Python looks for modules when a program is started, by ``-m`` or its path."""
+        self._finder.reach(program)
+        folders = self._finder.searches[program]
+        top = program.parent
+        while top / "__init__.py" in self.files:
+            top = top.parent
+        usual = (program.parent, top, self.root)
+        return (top if by_module else program.parent, *(it for it in folders if it not in usual))
+
     def imported(self, importer: Path, item: Import) -> tuple[Path, ...]:
         """The files of this project that ``importer`` may get for an import by name or path."""
         search = self._finder.search(self._entries.get(importer, importer))
@@ -219,7 +261,8 @@ class Project:
 
     @cached_property
     def _finder(self) -> _Finder:
-        known = {**{file.path: file.path for file in self.unreadable}, **{path: path for path in self.files}}
+        of_copies = (folder / "__init__.py" for folder in self.copies)
+        known = {path: path for path in (*(it.path for it in self.unreadable), *self.files, *of_copies)}
         listed: dict[Path, set[str]] = {}
         for path in (*known, *self.aliases):
             for around in (path, *path.parents):
@@ -246,12 +289,14 @@ class Project:
         return entries
 
 
-def read(paths: Iterable[str | Path], stdin: bytes | None = None) -> Project:
+def read(paths: Iterable[str | Path], stdin: bytes | None = None, exclude: Iterable[Pattern] = ()) -> Project:
     """Find and parse files and folders, and all local files that they import.
 
-    ``-`` is standard input, ``stdin`` what was read from it. What cannot be read is part of the result.
+    ``-`` is standard input, ``stdin`` what was read from it. Folders are searched without what git ignores and what
+    ``exclude`` names; a file that is asked for, or imported, is read all the same. What cannot be read is part of the
+    result.
     """
-    return _Reader(Path.cwd()).read(paths, stdin)
+    return _Reader(Path.cwd(), tuple(exclude)).read(paths, stdin)
 
 
 def span_of(node: ast.AST, file: SourceFile) -> Span:
@@ -309,6 +354,10 @@ def decode(data: bytes) -> tuple[str, str]:
 
 def load(path: Path, data: bytes) -> SourceFile | Unreadable:
     """Decode and parse one file."""
+    if path.suffix == NOTEBOOK:
+        script, notebook = shlex.quote(f"{path.stem}.py"), shlex.quote(path.name)
+        how = f"make a script of it by jupyter nbconvert --to script {notebook}, and convert {script}"
+        return Unreadable(path, None, f"a notebook can't start ranks: {how}")
     try:
         text, encoding = decode(data)
     except UnicodeDecodeError as error:
@@ -348,13 +397,16 @@ def spaced_out(text: str) -> str:
 class _Reader:
     """Reads the files of one run, each once."""
 
-    def __init__(self, cwd: Path) -> None:
+    def __init__(self, cwd: Path, exclude: tuple[Pattern, ...] = ()) -> None:
         self.cwd = cwd.resolve()
+        self.exclude = exclude
         self.files: dict[Path, SourceFile] = {}
         self.unreadable: dict[Path, Unreadable] = {}
         self.aliases: dict[Path, Path] = {}
         self.canonical: dict[Path, Path | None] = {}
         self.installed: dict[Path, str] = {}
+        self.copies: dict[Path, bool] = {}
+        self.notebooks: dict[Path, None] = {}
 
     def read(self, paths: Iterable[str | Path], stdin: bytes | None) -> Project:
         asked: dict[Path, None] = {}
@@ -392,7 +444,19 @@ class _Reader:
         files = dict(sorted(self.files.items()))
         beside = {it.path: it for path in alone for it in self._beside(path)}
         known = frozenset(named)
-        return Project(root, files, unreadable, tuple(asked), self.aliases, known, self.installed, beside)
+        copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
+        return Project(
+            root,
+            files,
+            unreadable,
+            tuple(asked),
+            self.aliases,
+            known,
+            self.installed,
+            beside,
+            copies,
+            tuple(self.notebooks),
+        )
 
     def _beside(self, path: Path) -> Iterator[SourceFile]:
         """The files in a file's folder, and below it, that load something by the names that a wrap gives."""
@@ -412,11 +476,20 @@ class _Reader:
             path = Path(error.filename)
             self._keep(path, Unreadable(path, None, _os_reason(error)))
 
+        left_out = LeftOut(folder, self.exclude)
         for where, folders, names in os.walk(folder, onerror=failed):
             here = Path(where)
-            folders[:] = sorted(name for name in folders if _is_ours(here / name))
+            left_out.enter(here)
+            if self._is_copy(here):
+                folders[:] = []
+                continue
+            inner = (name for name in folders if _is_ours(here / name))
+            folders[:] = sorted(name for name in inner if not left_out.has(here / name, True))
             for name in sorted(names):
-                if name.endswith(".py") and not name.startswith("."):
+                if name.endswith(NOTEBOOK) and not left_out.has(here / name, False):
+                    self._note(here / name)
+                is_python = name.endswith(".py") and not name.startswith(".")
+                if is_python and not left_out.has(here / name, False):
                     yield Path(os.path.realpath(here / name))
             yield from self._install(here / name for name in names if name in entrypoints.FILES)
 
@@ -440,8 +513,24 @@ class _Reader:
                     self.installed[launcher] = point.name
         return list(scripts)
 
+    def _note(self, notebook: Path) -> None:
+        try:
+            if b"DataParallel" in notebook.read_bytes():
+                self.notebooks[notebook] = None
+        except OSError:
+            pass
+
+    def _is_copy(self, folder: Path) -> bool:
+        """Whether a folder is a copy of the runtime: what is in it is not the user's."""
+        if folder not in self.copies:
+            try:
+                self.copies[folder] = _COPY in (folder / "__init__.py").read_bytes()
+            except OSError:
+                self.copies[folder] = False
+        return self.copies[folder]
+
     def _load(self, path: Path) -> None:
-        if path in self.files or path in self.unreadable:
+        if path in self.files or path in self.unreadable or self._is_copy(path.parent):
             return
         try:
             if path.exists() and not path.is_file():

@@ -149,8 +149,8 @@ def test_exit_codes(files: dict[str, str], arguments: list[str], code: int) -> N
         ["convert", "sub", "--output", "."],
         ["convert", "train.py", "--output", "sub"],
         ["convert", "train.py", "--output", "train.py"],
-        ["explain"],
         ["explain", "DDP999"],
+        ["explain", "9"],
     ],
 )
 def test_wrong_usage_is_said_in_one_line(arguments: list[str]) -> None:
@@ -238,7 +238,7 @@ def test_the_summary_says_what_to_do() -> None:
     lines = done.stderr.decode().splitlines()
     assert any(re.fullmatch(r"train.py: \d edits", line) for line in lines)
     assert any("python train.py ..." in line for line in lines)
-    assert any("torchrun --nproc-per-node N train.py ..." in line for line in lines)
+    assert any("torchrun --nproc-per-node N -- train.py ..." in line for line in lines)
     assert "eval.py: nothing to do (no DataParallel)" in lines
     assert lines[-2:] == [
         "would write: lib/data.py, train.py",
@@ -264,7 +264,7 @@ def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
     after = Path("train.py").read_text().splitlines()
     assert '        print("epoch", epoch)' in after
     place = next(index for index, line in enumerate(after) if "nn.DataParallel(" in line)
-    assert after[place - 1] == "    # dp2ddp: DDP102 arguments come from a collection"
+    assert after[place - 1] == "    # dp2ddp: DDP102 error: arguments come from a collection"
 
 
 def test_the_batch_exact_form_is_asked_for() -> None:
@@ -505,7 +505,7 @@ def test_a_script_in_a_package_is_started_as_a_module() -> None:
     write({**{f"pkg/{name}": text for name, text in relative.items()}, "pkg/__init__.py": ""})
     done = run("convert", "pkg")
     assert b"python -m pkg.train ..." in done.stderr
-    assert b"torchrun --nproc-per-node N -m pkg.train ..." in done.stderr
+    assert b"torchrun --nproc-per-node N -m -- pkg.train ..." in done.stderr
 
 
 def test_a_file_name_is_quoted_in_the_command() -> None:

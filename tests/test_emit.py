@@ -329,9 +329,11 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "train.py: 2 edits, 1 left to you",
         "  sharded: every process draws its part of each batch",
         "  start it with: python train.py ...  (one process per GPU)",
-        "             or: torchrun --nproc-per-node N train.py ...",
+        "             or: torchrun --nproc-per-node N -- train.py ...",
         "eval.py: nothing to do (no DataParallel)",
         "done.py: nothing to do (already converted)",
+        "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in "
+        "your project)",
         "wrote: train.py",
         "1 converted, 2 refused (second.py: 2 blockers; third.py: changes together with second.py); "
         "next: start it as said above",

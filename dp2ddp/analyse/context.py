@@ -33,7 +33,7 @@ from dp2ddp.analyse.link import (
     handed,
 )
 from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
-from dp2ddp.source import SourceFile, parse
+from dp2ddp.source import RUNTIME, Project, SourceFile, parse
 
 if TYPE_CHECKING:
     from dp2ddp.analyse.branches import Branches
@@ -109,7 +109,7 @@ class Context:
     def ddp(self, path: Path) -> str:
         """What the runtime is called in a file: as it was imported there, else ``ddp`` if that name is free."""
         if path not in self._ddp:
-            imported = _runtime_name(self.program.project.files[path])
+            imported = _runtime_name(self.program.project, path)
             free = (name for name in RUNTIME_NAMES if name not in self.names(path))
             self._ddp[path] = imported or next(free)
         return self._ddp[path]
@@ -482,12 +482,23 @@ def is_copy(node: ast.ListComp) -> bool:
     return alone and isinstance(node.elt, ast.Name) and ast.unparse(first.target) == node.elt.id
 
 
-def _runtime_name(file: SourceFile) -> str:
-    for node in ast.walk(file.tree):
-        if isinstance(node, ast.ImportFrom) and node.module == "dp2ddp":
-            for alias in node.names:
-                if alias.name == "runtime":
-                    return alias.asname or alias.name
+def _runtime_name(project: Project, path: Path) -> str:
+    """The name by which a file imports the runtime, or a copy of it."""
+    for node in ast.walk(project.files[path].tree):
+        match node:
+            case ast.ImportFrom():
+                start, level = f"{node.module or ''}.", node.level
+            case ast.Import():
+                start, level = ".", 0
+            case _:
+                continue
+        for alias in node.names:
+            module = (start + alias.name).strip(".")
+            is_bound = isinstance(node, ast.ImportFrom) or alias.asname or "." not in module
+            if is_bound and (
+                module == RUNTIME and start != "." or project.runtime(path, module, level) == RUNTIME
+            ):
+                return alias.asname or alias.name
     return ""
 
 

@@ -838,13 +838,15 @@ class Program:
         whole = alias.name if alias.asname else alias.name.partition(".")[0]
         found = self.project.resolve(scope.file.path, whole)
         bound = alias.asname or whole
-        self._define(scope, bound, alias, [Mod(found) if found else Ext(_canonical(whole))])
+        outside = self.project.runtime(scope.file.path, whole) or _canonical(whole)
+        self._define(scope, bound, alias, [Mod(found) if found else Ext(outside)])
 
     def _import_from(self, node: ast.ImportFrom, alias: ast.alias, scope: Scope) -> None:
         path = scope.file.path
         found = self.project.resolve(path, node.module or "", node.level)
+        copied = self.project.runtime(path, node.module or "", node.level)
         if alias.name == "*":
-            source: str | Path | None = found or node.module
+            source: str | Path | None = found or copied or node.module
             if source and source not in scope.stars:
                 scope.stars.append(source)
                 self._changed = True
@@ -857,7 +859,10 @@ class Program:
             values |= self._global(found, alias.name)
         if submodule and not values:
             values.add(Mod(submodule))
-        if not found and not submodule and not node.level:
+        copied = f"{copied}.{alias.name}" if copied else self.project.runtime(path, full, node.level)
+        if copied:
+            values.add(Ext(copied))
+        elif not found and not submodule and not node.level:
             values.add(Ext(_canonical(full)))
         self._define(scope, alias.asname or alias.name, alias, values)
 

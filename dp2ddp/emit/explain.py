@@ -25,3 +25,10 @@ def explanation(rule: Rule, examples: Iterable[Conversion], cwd: Path, *, color:
             b"\n" + diff(example.changes, base_of(example.changes, cwd), color=color) + words.encode()
         )
     return b"".join(parts)
+
+
+def listing(rules: Iterable[Rule]) -> str:
+    """One line for each rule: its code, its name, and what it finds."""
+    rows = [(rule.code, rule.name, rule.explanation.split("\n\n")[0]) for rule in rules]
+    width = max(len(name) for _, name, _ in rows)
+    return "".join(f"{code} {name:{width}} {' '.join(found.split())}\n" for code, name, found in rows)

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.changes import Conversion, Idle, Script
 from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
+NEEDED = (
+    "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in your "
+    "project)"
+)
 _NAMED = 10
 _REASONS = 3
 
@@ -22,6 +28,9 @@ def report(
     moved: tuple[Path, Path] | None = None,
     command: str = "",
     verify: Sequence[str] = (),
+    quiet: bool = False,
+    verbose: bool = False,
+    vendored: Path | None = None,
 ) -> str:
     """Everything there is to say.
 
@@ -31,24 +40,61 @@ def report(
         moved: the folder that was copied, and its converted copy.
         command: what writes the files, where they are not.
         verify: options that ``verify`` needs to convert as this run did, or to find the original.
+        quiet: only what was found.
+        verbose: what was changed, too.
+        vendored: the folder that becomes a copy of the runtime.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
-    lines += [_finding(finding) for finding in conversion.findings if _is_shown(finding)]
+    findings = (it for it in conversion.findings if verbose or is_shown(it))
+    lines += [_finding(finding, others) for finding, others in grouped(findings)]
+    if quiet:
+        return "".join(f"{line}\n" for line in lines)
     several = sum(script.converted for script in conversion.scripts) > 1
     for script in conversion.scripts:
-        lines += _script(script, _moved(script.path, moved))
+        lines += _script(script, moved_path(script.path, moved))
         has_original = not written or moved or verify
         if several and has_original and (line := proof(script, moved, verify)):
             lines.append(f"   prove it with: {line}")
     lines += _idle(conversion.idle)
     if not conversion.asked:
         lines.append("nothing to do: there is no Python file")
-    if conversion.changes:
-        names = [shown(_moved(change.path, moved)) for change in conversion.changes]
+    if conversion.runtime is None and any(script.converted for script in conversion.scripts):
+        lines.append(NEEDED)
+    if conversion.changes or vendored:
+        names = [shown(moved_path(change.path, moved)) for change in conversion.changes]
+        if vendored is not None:
+            names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
+
+
+def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:
+    """One line for each rule that found something: how often, and how often something is left to a person."""
+    lines = (
+        f"{it.found:5} {it.rule} {names.get(it.rule, '')}" + f" ({it.left} left to you)" * bool(it.left)
+        for it in counts(findings)
+    )
+    return "".join(f"{line}\n" for line in lines)
+
+
+@dataclass(frozen=True)
+class Count:
+    """How often a rule found something, and in how many places something is left to a person."""
+
+    rule: str
+    found: int
+    left: int
+
+
+def counts(findings: Iterable[Finding]) -> tuple[Count, ...]:
+    """What every rule found, the most frequent first."""
+    findings = tuple(findings)
+    found = Counter(finding.rule for finding in findings)
+    left = Counter(finding.rule for finding in findings if finding.is_left)
+    made = (Count(rule, number, left[rule]) for rule, number in found.items())
+    return tuple(sorted(made, key=lambda it: (-it.found, it.rule)))
 
 
 def shown(path: Path) -> str:
@@ -59,14 +105,33 @@ def shown(path: Path) -> str:
     return os.fspath(path.relative_to(cwd) if path.is_relative_to(cwd) else path)
 
 
-def _is_shown(finding: Finding) -> bool:
+def is_shown(finding: Finding) -> bool:
+    """Whether a person is told of a finding: notes of what is changed are in the diff."""
     return not finding.edits or finding.severity is not Severity.NOTE
 
 
-def _finding(finding: Finding) -> str:
+def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, list[Location]]]:
+    """Findings, those that say the same of several places once, with the other places; every error for itself."""
+    groups: dict[object, tuple[Finding, list[Location]]] = {}
+    for finding in findings:
+        same = finding.rule, finding.severity, finding.message, finding.help, bool(finding.edits)
+        key: object = id(finding) if finding.severity is Severity.ERROR else same
+        if key in groups:
+            groups[key][1].append(finding.location)
+        else:
+            groups[key] = finding, []
+    return list(groups.values())
+
+
+def words(finding: Finding) -> str:
+    """What is so, and what to do about it."""
+    return "; ".join(part for part in (finding.message, finding.help) if part)
+
+
+def _finding(finding: Finding, others: Sequence[Location] = ()) -> str:
     place = f"{shown(finding.location.path)}:{finding.location.span.line}"
-    words = "; ".join(part for part in (finding.message, finding.help) if part)
-    return f"{place}: {finding.rule} {finding.severity.value}: {words}"
+    also = f" (and in {places(finding.location.path, others)})" if others else ""
+    return f"{place}: {finding.rule} {finding.severity.value}: {words(finding)}{also}"
 
 
 def _unreadable(file: Unreadable) -> str:
@@ -80,13 +145,16 @@ def _script(script: Script, path: Path) -> list[str]:
     if not script.converted:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
-    lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {_tier(script)}"]
+    lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {tier(script)}"]
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
-        alone, several = f"python {target}", target
+        named = (
+            f"-m -- {script.module}" if script.module else f"-- {target}"
+        )  # else torchrun takes --m for its own
+        alone, several = f"python {target}", named
         if script.command:
             alone = shlex.quote(script.command)
-            several = f"--no-python {alone}"
+            several = f"--no-python -- {alone}"
         lines.append(f"  start it with: {alone} ...  (one process per GPU)")
         lines.append(f"             or: torchrun --nproc-per-node N {several} ...")
     return lines
@@ -97,7 +165,7 @@ def _tie(script: Script) -> str:
     if not script.tied:
         return ""
     others = ", ".join(map(shown, script.tied))
-    return f"; it changes together with {others}, as both run {_places(script, script.ties)}"
+    return f"; it changes together with {others}, as both run {places(script.path, script.ties)}"
 
 
 def _outcome(
@@ -125,7 +193,7 @@ def proof(script: Script, moved: tuple[Path, Path] | None, options: Sequence[str
     if not script.converted or script.path.name == STDIN:
         return ""
     place = _named(script, script.path)
-    places = [place, *([_named(script, _moved(script.path, moved))] if moved else [])]
+    places = [place, *([_named(script, moved_path(script.path, moved))] if moved else [])]
     given = [*places, *["--synthetic"] * script.synthetic, *options]
     after = " ".join(word if word == "..." else shlex.quote(word) for word in script.arguments)
     return shlex.join(["dp2ddp", "verify", *given]) + f" -- {after}" * bool(after)
@@ -165,21 +233,19 @@ def _count(number: int, what: str) -> str:
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def _tier(script: Script) -> str:
+def tier(script: Script) -> str:
     if not script.reasons:
-        dealt = "; ".join(f"{_places(script, [place])} by ddp.shard, as {why}" for place, why in script.dealt)
+        dealt = "; ".join(
+            f"{places(script.path, [place])} by ddp.shard, as {why}" for place, why in script.dealt
+        )
         return f"{script.tier}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
-    return (
-        f"{script.tier}, because of {_places(script, script.reasons)}: every process draws each batch whole"
-    )
+    return f"{script.tier}, because of {places(script.path, script.reasons)}: every process draws each batch whole"
 
 
-def _places(script: Script, places: Sequence[Location]) -> str:
-    """``line 17``, ``lines 17, 20 and 31``, ``losses.py:4``, ``lines 17, 20, losses.py:4 and 3 more``."""
-    own = dict.fromkeys(str(place.span.line) for place in places if place.path == script.path)
-    others = dict.fromkeys(
-        f"{shown(place.path)}:{place.span.line}" for place in places if place.path != script.path
-    )
+def places(path: Path, found: Sequence[Location]) -> str:
+    """Places as one file names them: ``line 17``, ``lines 17, 20 and 31``, ``lines 17, 20, x.py:4 and 3 more``."""
+    own = dict.fromkeys(str(place.span.line) for place in found if place.path == path)
+    others = dict.fromkeys(f"{shown(place.path)}:{place.span.line}" for place in found if place.path != path)
     named = [*own, *others][:_REASONS]
     left = len(own) + len(others) - len(named)
     *first, last = [*named, f"{left} more"] if left else named
@@ -196,5 +262,6 @@ def _idle(idle: Sequence[Idle]) -> list[str]:
     return lines
 
 
-def _moved(path: Path, moved: tuple[Path, Path] | None) -> Path:
+def moved_path(path: Path, moved: tuple[Path, Path] | None) -> Path:
+    """Where a file is after a folder was copied, the first of two, to the second."""
     return moved[1] / path.relative_to(moved[0]) if moved and path.is_relative_to(moved[0]) else path

@@ -34,9 +34,9 @@ def write_inplace(changes: Sequence[Change]) -> None:
             os.replace(temporary, change.path)
     except BaseException as error:
         if lost := [str(change.path) for change in replaced if not _put_back(change)]:
-            raise WriteError(f"{_reason(error)}; these could not be put back: {', '.join(lost)}") from error
+            raise WriteError(f"{reason(error)}; these could not be put back: {', '.join(lost)}") from error
         if isinstance(error, OSError):
-            raise WriteError(f"nothing is written: {_reason(error)}") from error
+            raise WriteError(f"nothing is written: {reason(error)}") from error
         raise
     finally:
         for _, temporary in prepared:
@@ -82,12 +82,12 @@ def write_copy(
             copy.unlink()  # it may be read-only
             copy.write_bytes(_checked(change.after_bytes, change.path))
             shutil.copymode(change.path, copy)
-        _usual_mode(temporary)
+        usual_mode(temporary)
         if os.name == "nt" and target.is_dir():
             target.rmdir()
         os.rename(temporary, target)
     except (OSError, shutil.Error) as error:
-        raise WriteError(f"nothing is written: {_reason(error)}") from error
+        raise WriteError(f"nothing is written: {reason(error)}") from error
     finally:
         if temporary:
             shutil.rmtree(temporary, ignore_errors=True)
@@ -163,14 +163,15 @@ def _copy_file(path: Path, copy: Path) -> None:
     shutil.copy2(path, copy)
 
 
-def _usual_mode(folder: Path) -> None:
+def usual_mode(folder: Path) -> None:
     """The mode of a folder that was made in the usual way."""
     mask = os.umask(0)
     os.umask(mask)
     folder.chmod(0o777 & ~mask)
 
 
-def _reason(error: BaseException) -> str:
+def reason(error: BaseException) -> str:
+    """Why something could not be written, in a few words."""
     if isinstance(error, OSError) and error.strerror:
         return f"{error.filename}: {error.strerror.lower()}" if error.filename else error.strerror.lower()
     return str(error) or type(error).__name__

@@ -3,7 +3,8 @@
 A rule's file name gives its code and its name (``ddp101_single_process_program``: DDP101). The file holds the
 explanation (its docstring), ``check(facts)`` and ``EXAMPLES``: programs that the rule finds something in, which
 ``dp2ddp explain`` shows converted and the tests run. ``TIES = False``: what it writes does in one process what stood
-there, so that a program which is not converted may run it, too.
+there, so that a program which is not converted may run it, too. ``IGNORABLE = True``: ``# dp2ddp: ignore[CODE]`` may
+take its findings out, as the program is converted wholly without them.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ def _load() -> Mapping[str, Rule]:
             module.check,
             tuple(module.EXAMPLES),
             getattr(module, "TIES", True),
+            getattr(module, "IGNORABLE", False),
         )
     return rules
 

@@ -10,6 +10,7 @@ from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Finding, Replace, finding, runtime_import
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

@@ -12,6 +12,7 @@ from dp2ddp.facts import Effect, Facts
 from dp2ddp.plan import Edit, Enclose, Finding, Insert, Replace, finding, runtime_import
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

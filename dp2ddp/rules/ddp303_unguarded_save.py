@@ -9,6 +9,7 @@ from dp2ddp.facts import Facts
 from dp2ddp.plan import Finding, Replace, finding, runtime_import
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

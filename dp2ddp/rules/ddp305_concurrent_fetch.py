@@ -11,6 +11,7 @@ from dp2ddp.facts import Facts, Tier
 from dp2ddp.plan import Enclose, Finding, finding, runtime_import
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

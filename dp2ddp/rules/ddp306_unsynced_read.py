@@ -13,6 +13,7 @@ from dp2ddp.plan import Finding, Insert, Replace, finding, runtime_import
 from dp2ddp.tiers import trouble
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

@@ -25,6 +25,7 @@ from dp2ddp.plan import (
 from dp2ddp.tiers import trouble
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Facts, StateDict
 from dp2ddp.plan import Edit, Finding, Replace, finding, runtime_import
 
+IGNORABLE = True
+
 EXAMPLES = (
     """\
 import torch

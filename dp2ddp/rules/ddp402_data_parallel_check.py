@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from dp2ddp.facts import Facts, StateDict, Tier
 from dp2ddp.plan import DropImport, Edit, Finding, Replace, finding, runtime_import
 
+IGNORABLE = True
+
 EXAMPLES = (
     """\
 import torch

@@ -27,6 +27,7 @@ from dp2ddp.plan import (
 )
 
 TIES = False
+IGNORABLE = True
 
 EXAMPLES = (
     """\

@@ -10,6 +10,8 @@ from dp2ddp.facts import Facts
 from dp2ddp.plan import Finding
 from dp2ddp.tiers import trouble
 
+IGNORABLE = True
+
 EXAMPLES = (
     """\
 import torch

@@ -33,6 +33,8 @@ from .start import init, launch
 take_local_rank()
 watch_in_helpers()
 
+__dp2ddp_runtime__ = True  # by this name a copy of the folder in somebody's project is recognised
+
 __all__ = [
     "DataParallel",
     "DistributedDataParallel",

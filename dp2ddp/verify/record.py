@@ -39,7 +39,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic
+from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic, vendored
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
@@ -345,6 +345,7 @@ def main() -> None:
     Where it says only how many GPUs are seen, nothing is recorded.
     """
     script = sys.argv[1]
+    vendored.install()
     settings = json.loads(os.environ[VARIABLE]) if VARIABLE in os.environ else None
     recorder = None if settings is None or "out" not in settings else Recorder(settings)
     if recorder is None and settings is not None:
