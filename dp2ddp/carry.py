@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -24,6 +24,15 @@ REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with 
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """What was taken as true of a program, and where."""
+
+    program: Path
+    at: Location
+    text: str
+
+
+@dataclass(frozen=True)
 class Request:
     """A project and its plan, in which every finding knows its programs, and what was asked for."""
 
@@ -32,6 +41,7 @@ class Request:
     exact: bool = False
     force: bool = False
     mark: bool = False
+    assumed: tuple[Assumed, ...] = ()
 
     def about(self, groups: Iterable[Transaction]) -> Plan:
         """What is found about some programs; and about none, in files in which nothing is in the way of that."""
@@ -89,9 +99,8 @@ def _of(finding: Finding, groups: Iterable[Transaction]) -> Finding:
 def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change, ...]:
     """Rewrite every file that has edits, and format those that were formatted before."""
     project, plan = request.project, request.about(groups)
-    marks = (_mark(finding) for finding in plan.findings if request.mark and finding.is_left)
     edits: dict[Path, list[Edit]] = {}
-    for edit in (*plan.edits, *marks):
+    for edit in (*plan.edits, *(_marks(request, plan, groups) if request.mark else ())):
         edits.setdefault(_path(edit), []).append(edit)
     changes = []
     for path in sorted(edits):
@@ -122,9 +131,20 @@ def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
     return text
 
 
-def _mark(finding: Finding) -> Mark:
-    """A comment that says what is left to a person; in one line, whatever was quoted."""
-    return Mark(finding.location, " ".join(f"# dp2ddp: {finding.rule} {finding.message}".split()))
+def _marks(request: Request, plan: Plan, groups: Sequence[Transaction]) -> Iterator[Mark]:
+    """Comments that say what is left to a person, and what was assumed."""
+    yield from (_mark(it.location, f"{it.rule} {it.message}") for it in plan.findings if it.is_left)
+    scripts = frozenset().union(*(group.scripts for group in groups))
+    own = (it for it in request.assumed if it.program in scripts and it.at.path in request.project.files)
+    inside = (it for it in own if it.at.path not in request.project.installed)
+    yield from (
+        _mark(at, f"assumes: {text}") for at, text in dict.fromkeys((it.at, it.text) for it in inside)
+    )
+
+
+def _mark(at: Location, text: str) -> Mark:
+    """A comment; in one line, whatever was quoted."""
+    return Mark(at, " ".join(f"# dp2ddp: {text}".split()))
 
 
 def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Transaction]) -> None:

@@ -18,4 +18,5 @@ class Config:
     exact: bool = False
     force: bool = False
     mark: bool = False
+    sharded: bool = False
     color: bool = False

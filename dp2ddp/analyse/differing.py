@@ -932,25 +932,34 @@ class _Following:
         return []
 
     def _obstacle(self, node: ast.AST, asked: ast.AST, frame: Frame, found: Found) -> None:
-        what = self._said(asked, frame, found)
+        cause = self._cause(asked, frame, found)
+        what = "" if cause is None else ast.unparse(cause)
+        is_known = cause is None or self._is_measured(cause)
         obstacle = self.context.obstacle(
             node,
             f"`{what}` differs between the processes, and decides here how each goes on",
             "let an evaluation decide, or something that every process has alike",
             SHARDED_ONLY,
+            assumes="" if is_known else f"`{what}` is the same in all processes",
         )
         follows = bool(self._how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))
 
-    def _said(self, node: ast.AST, frame: Frame, found: Found) -> str:
-        """What differs in an expression, as it is written there."""
+    def _is_measured(self, node: ast.AST) -> bool:
+        """Whether it is known that something is of this process's part of a batch, and not only that it may be."""
+        if not isinstance(node, ast.expr) or id(node) not in self.program.file_of:
+            return False
+        value = kinds.tensor(self.reported.values.of(node), node)
+        return isinstance(value, Kind) and value not in (*PLAIN, Kind.UNKNOWN, Kind.WHOLE)
+
+    def _cause(self, node: ast.AST, frame: Frame, found: Found) -> ast.AST | None:
+        """What differs in an expression."""
         if not isinstance(node, _PARTS) or not self._how(node, frame, found) & ~SIZED:
-            return "" if isinstance(node, _PARTS) else ast.unparse(node)
+            return None if isinstance(node, _PARTS) else node
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
-            return ast.unparse(node)
+            return node
         children = (it for it in ast.iter_child_nodes(node) if isinstance(it, _PARTS))
-        inner = next((it for child in children if (it := self._said(child, frame, found))), "")
-        return inner or ast.unparse(node)
+        return next((it for child in children if (it := self._cause(child, frame, found))), node)
 
 
 _PARTS = ast.expr | ast.keyword | ast.comprehension | ast.FormattedValue | ast.Slice

@@ -22,6 +22,7 @@ def report(
     moved: tuple[Path, Path] | None = None,
     command: str = "",
     verify: Sequence[str] = (),
+    measured: Sequence[str] = (),
 ) -> str:
     """Everything there is to say.
 
@@ -31,6 +32,7 @@ def report(
         moved: the folder that was copied, and its converted copy.
         command: what writes the files, where they are not.
         verify: options that ``verify`` needs to convert as this run did, or to find the original.
+        measured: what was measured to choose the form.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
@@ -47,6 +49,7 @@ def report(
     if conversion.changes:
         names = [shown(_moved(change.path, moved)) for change in conversion.changes]
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+    lines += measured
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
 
@@ -81,6 +84,7 @@ def _script(script: Script, path: Path) -> list[str]:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
     lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {_tier(script)}"]
+    lines += _assumptions(script)
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
         alone, several = f"python {target}", target
@@ -127,8 +131,13 @@ def proof(script: Script, moved: tuple[Path, Path] | None, options: Sequence[str
     place = _named(script, script.path)
     places = [place, *([_named(script, _moved(script.path, moved))] if moved else [])]
     given = [*places, *["--synthetic"] * script.synthetic, *options]
+    return shlex.join(["dp2ddp", "verify", *given]) + _after_dashes(script)
+
+
+def _after_dashes(script: Script) -> str:
+    """What a program has to be given to be run, as a command is told it."""
     after = " ".join(word if word == "..." else shlex.quote(word) for word in script.arguments)
-    return shlex.join(["dp2ddp", "verify", *given]) + f" -- {after}" * bool(after)
+    return f" -- {after}" * bool(after)
 
 
 def _named(script: Script, path: Path) -> str:
@@ -168,10 +177,27 @@ def _count(number: int, what: str) -> str:
 def _tier(script: Script) -> str:
     if not script.reasons:
         dealt = "; ".join(f"{_places(script, [place])} by ddp.shard, as {why}" for place, why in script.dealt)
-        return f"{script.tier}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
+        by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
+        return f"{script.tier}{by}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
     return (
         f"{script.tier}, because of {_places(script, script.reasons)}: every process draws each batch whole"
     )
+
+
+def _assumptions(script: Script) -> list[str]:
+    """What a program is sharded by, or could be."""
+    if not script.assumptions:
+        return []
+    if script.is_assumed:
+        return [f"  {shown(at.path)}:{at.span.line} assumes: {text}" for at, text in script.assumptions]
+    number, name = _count(len(script.assumptions), "assumption"), shlex.quote(_named(script, script.path))
+    holds = f"{number} hold{'s' * (len(script.assumptions) == 1)}"
+    if script.path.name == STDIN:
+        return [f"  sharded if {holds}: dp2ddp convert --sharded"]
+    begin = f"  sharded if {holds}: "
+    first = f"{begin}dp2ddp convert --sharded {name}"
+    tested = "or, if a test shows it: ".rjust(len(begin))
+    return [first, f"{tested}dp2ddp convert --prove {name}{_after_dashes(script)}"]
 
 
 def _places(script: Script, places: Sequence[Location]) -> str:
