@@ -39,7 +39,7 @@ def report(
     lines += [_finding(finding) for finding in conversion.findings if _is_shown(finding)]
     several = sum(script.converted for script in conversion.scripts) > 1
     for script in conversion.scripts:
-        lines += _script(script, _moved(script.path, moved))
+        lines += _script(script, _moved(script.path, moved), gone=written and not moved)
         has_original = not written or moved or verify
         if several and has_original and (line := proof(script, moved, verify)):
             lines.append(f"   prove it with: {line}")
@@ -77,14 +77,14 @@ def _unreadable(file: Unreadable) -> str:
     return f"{place}: {file.reason}"
 
 
-def _script(script: Script, path: Path) -> list[str]:
-    """What becomes of a program, and how it is started then, at its new place."""
+def _script(script: Script, path: Path, gone: bool) -> list[str]:
+    """What becomes of a program, and how it is started then, at its new place. ``gone``: the original is not there."""
     name, edits = script.command or shown(script.path), _count(script.edits, "edit")
     if not script.converted:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
     lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {_tier(script)}"]
-    lines += _assumptions(script)
+    lines += _assumptions(script, gone)
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
         alone, several = f"python {target}", target
@@ -184,7 +184,7 @@ def _tier(script: Script) -> str:
     )
 
 
-def _assumptions(script: Script) -> list[str]:
+def _assumptions(script: Script, gone: bool) -> list[str]:
     """What a program is sharded by, or could be."""
     if not script.assumptions:
         return []
@@ -192,8 +192,8 @@ def _assumptions(script: Script) -> list[str]:
         return [f"  {shown(at.path)}:{at.span.line} assumes: {text}" for at, text in script.assumptions]
     number, name = _count(len(script.assumptions), "assumption"), shlex.quote(_named(script, script.path))
     holds = f"{number} hold{'s' * (len(script.assumptions) == 1)}"
-    if script.path.name == STDIN:
-        return [f"  sharded if {holds}: dp2ddp convert --sharded"]
+    if gone or script.path.name == STDIN:
+        return [f"  sharded if {holds}: --sharded takes that as true" + ", --prove tests it" * gone]
     begin = f"  sharded if {holds}: "
     first = f"{begin}dp2ddp convert --sharded {name}"
     tested = "or, if a test shows it: ".rjust(len(begin))
