@@ -11,10 +11,10 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse import losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import Gathering
-from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, NUMBERS, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, NUMBERS, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.link import Bound, Func, Inst, handed
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import HANDED_ON, Frame
@@ -48,7 +48,7 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
         if value in FINE and (found or value is not Kind.WHOLE):
             return Trial(samples, tuple(found.values()))
         if not isinstance(value, Unclear):
-            if value in (Kind.TOTAL, Kind.COUNT):
+            if value in (Kind.TOTAL, Kind.COUNT) and not found:
                 return None  # a sum over the samples, by what is known
             break
         if value.refuted:
@@ -65,7 +65,7 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
         found[id(place)] = context.assumption(place, supposed[1])
     shown = _shown(loss)
     whole = context.assumption(loss, f"the loss `{shown}` of a batch is the mean over its samples")
-    samples = _samples(context, loops, {id(part): Kind.MEAN for part in _places(context, loops, loss)})
+    samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
     return Trial(samples, (whole,)) if samples.of(loss) is Kind.MEAN else None
 
 
@@ -75,15 +75,18 @@ def _samples(context: Context, loops: list[BatchLoop], taken: dict[int, Value]) 
     return samples
 
 
-def _places(context: Context, loops: list[BatchLoop], loss: ast.expr) -> Iterator[ast.AST]:
-    """What a loss is not known because of, as often as it is something else."""
-    taken: dict[int, Value] = {}
-    for _ in range(4 * MOST):
-        value = _samples(context, loops, taken).of(loss)
-        if not isinstance(value, Unclear) or id(value.place) in taken:
-            return
-        taken[id(value.place)] = Kind.MEAN
-        yield value.place
+def _uses(context: Context, loss: ast.expr) -> Iterator[ast.AST]:
+    """Where a loss is looked at."""
+    yield loss
+    if isinstance(loss, ast.Name):
+        made = set(context.program.definitions(loss))
+        for node in context.program.body(context.program.scope(loss)):
+            if (
+                isinstance(node, ast.Name)
+                and node.id == loss.id
+                and made & {*context.program.definitions(node)}
+            ):
+                yield node
 
 
 def _supposed(
@@ -92,14 +95,17 @@ def _supposed(
     """What a value that is not known has to be, and that in words; None where it is refuted, UNKNOWN for no idea."""
     context, shown = samples.context, _shown(node)
     call = context.program.call(node)
-    given = [kinds.tensor(samples.value_in(it, frame), it) for it in _given(node)]
+    given = [leaf for it in _given(context, node) for leaf in _leaves(samples.value_in(it, frame))]
     if call is not None and losses.is_any_loss(context, call):
         return Kind.MEAN, f"the loss `{shown}` of a batch is the mean over its samples"
-    rows = any(it in OF_SAMPLES for it in given)
+    rows = any(it in OF_SAMPLES for it in given) or (Kind.COUNT in given and isinstance(node, ast.Call))
     if rows and id(node) in scalars:
         return Kind.MEAN, f"`{shown}` of a batch is the mean over its samples"
     if rows:
-        return Kind.ROWS, f"`{shown}` treats every sample by itself"
+        around = context.program.parent(node)
+        several = isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Tuple)
+        made = Every(Kind.ROWS) if several and around.value is node else Kind.ROWS  # type: ignore[union-attr]
+        return made, f"`{shown}` treats every sample by itself"
     if any(it in LINEAR for it in given):
         own = call is not None and any(isinstance(it, Func | Bound | Inst) for it in call.callees)
         if call is None or own or not call.names or all(it.startswith("torch.") for it in call.names):
@@ -116,8 +122,23 @@ def _supposed(
     return Kind.UNKNOWN, ""
 
 
-def _given(node: ast.AST) -> list[ast.expr]:
-    """What an expression is made of."""
+def _leaves(value: Value) -> list[Value]:
+    """What a structure has in it."""
+    match value:
+        case Held(entries=entries):
+            return [leaf for _, entry in entries for leaf in _leaves(entry)]
+        case Every(element=inner):
+            return _leaves(inner)
+    return [value]
+
+
+def _given(context: Context, node: ast.AST) -> list[ast.expr]:
+    """What an expression is made of; a name, what it is given."""
+    if isinstance(node, ast.Name):
+        made = [it for it in context.program.definitions(node) if not isinstance(it, ast.arg)]
+        return [
+            it for one in made for it in _right_sides(context.program.statement(one), one) if it is not node
+        ]
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*receiver, *(it.value if isinstance(it, ast.Starred) else it for it in handed(node))]
@@ -178,6 +199,8 @@ def _right_sides(statement: ast.stmt | None, made: ast.AST) -> list[ast.expr]:
             return [value, target]
         case ast.AnnAssign(value=ast.expr() as value):
             return [value]
+        case ast.For(iter=source):
+            return [source]
     return []
 
 

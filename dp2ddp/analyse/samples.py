@@ -192,7 +192,7 @@ class Samples:
         if not isinstance(value, Unclear):
             return value
         self.surfaced.setdefault(id(value.place), (node, frame))
-        return self.taken.get(id(value.place), value)
+        return self.taken.get(id(node), self.taken.get(id(value.place), value))
 
     def _all(self, nodes: Iterable[ast.AST], frame: Frame) -> list[Value]:
         return [self._value(node, frame) for node in nodes]
