@@ -265,6 +265,8 @@ def _prove(options: argparse.Namespace, config: Config) -> int:
     """Convert to the sharded form where what it assumes is true of the runs that ``verify`` makes."""
     from dp2ddp.emit.text import shown
 
+    if "-" in config.paths:
+        options.error("argument --prove: not allowed with standard input, which is no program to run")
     proven = _converted(config)
     config = replace(config, sharded=True)
     assumed = _converted(config)

@@ -153,6 +153,28 @@ def test_nothing_is_run_where_no_assumption_helps(command: Callable[..., Done]) 
     assert "ddp.DataParallel(" in Path("train.py").read_text()
 
 
+def test_one_program_is_tested_at_a_time(command: Callable[..., Done]) -> None:
+    text = HOLDING["a mean of losses"].text
+    Path("other.py").write_text(text)
+    done = command(text, "convert", "--prove", "train.py", "other.py")
+    assert done.code == 2 and "one script at a time, of other.py, train.py" in done.err
+    done = command(text, "convert", "--prove", "-")
+    assert done.code == 2 and "not allowed with standard input" in done.err
+    done = command(text, "convert", "--prove", "--sharded", "train.py")
+    assert done.code == 2 and "not allowed with" in done.err
+
+
+def test_what_stands_after_the_dashes_is_the_programs(command: Callable[..., Done]) -> None:
+    """Here it decides whether what is assumed holds."""
+    begin = "import sys\n\n"
+    text = begin + BREAKING["a sum of losses"].text.replace("reduction='sum') / 16", "reduction=sys.argv[1])")
+    done = command(text, "convert", "--prove", "train.py", "--", "mean")
+    assert "so train.py is sharded" in done.err, done.err
+    assert "measured: MATCH over 8 steps on 3 processes" in done.err
+    done = command(text, "convert", "--prove", "train.py", "--", "sum")
+    assert "so train.py is whole batch" in done.err, done.err
+
+
 def test_verify_tests_what_is_assumed(command: Callable[..., Done]) -> None:
     done = command(BREAKING["a sum of losses"].text, "verify", "--sharded", "train.py", "--steps", "4")
     assert done.code == 1 and done.out.startswith("DIFFERS at step 1")
