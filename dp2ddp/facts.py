@@ -29,7 +29,6 @@ class Tier(Enum):
 
 ANY_TIER = frozenset(Tier)
 SHARDED_ONLY = frozenset({Tier.SHARDED})
-WHOLE_BATCH_ONLY = frozenset({Tier.WHOLE_BATCH})
 NO_TIER: frozenset[Tier] = frozenset()
 
 

@@ -925,6 +925,7 @@ ARGUMENTS = {
     "encoder_wrap": "--batch-size 24",
     "endless_loader": "",
     "entry_point": "",
+    "exceptional_paths": "",
     "experiment_class": "--name first",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",

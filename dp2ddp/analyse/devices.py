@@ -218,7 +218,7 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             yield node, _device(context, node, "count")
     elif "torch.load" in call.names:
         if call.argument("map_location", 1) is None:
-            if not _feeds_data(context, node):
+            if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
                 yield node, _device(context, node, "load")
         else:
             yield from _arguments(context, call)
@@ -230,37 +230,9 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         yield from _arguments(context, call)
 
 
-def _feeds_data(context: Context, load: ast.Call) -> bool:
-    """Whether a data set is made of what is loaded: its workers, or the loop, bring it to the device."""
-    program = context.program
-    scope = program.scope(load)
-    if scope.owner is not None and _is_data(context, scope.owner):
-        return True
-    statement = program.statement(load)
-    held = set(statement.targets) if isinstance(statement, ast.Assign) else set()
-    while True:
-        uses = [
-            it
-            for it in program.body(scope)
-            if isinstance(it, ast.Name) and held & set(program.definitions(it))
-        ]
-        assigned = [program.statement(it) for it in uses]
-        more = held.union(*(it.targets for it in assigned if isinstance(it, ast.Assign)))
-        more |= {part for target in more if isinstance(target, ast.Tuple) for part in target.elts}
-        if more == held:
-            break
-        held = more
-    around_uses = (
-        program.call(it) for use in uses for it in program.ancestors(use) if isinstance(it, ast.Call)
-    )
-    calls = [call for call in around_uses if call is not None]
-    restores = any(ast.unparse(call.node.func).endswith("load_state_dict") for call in calls)
-    return not restores and any(_is_data(context, callee) for call in calls for callee in call.callees)
-
-
-def _is_data(context: Context, value: Value) -> bool:
+def _is_data(context: Context, value: Value | None) -> bool:
     """Whether something is a class of data sets."""
-    family = context.program.bases(value) if isinstance(value, Cls) else [value]
+    family = context.program.bases(value) if isinstance(value, Cls) else []
     return any(full_name(it).startswith("torch.utils.data.") for it in family)
 
 

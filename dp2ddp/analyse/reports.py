@@ -631,9 +631,6 @@ class _Finder(Gathering):
                 return self._is_tensor(node.operand, asked)
             case ast.Name() | ast.Attribute():
                 found = frozenset(self.program.definitions(node))
-                changed = [it for it in map(self._augmented, found - asked) if it is not None]
-                if changed:  # `loss *= 0.5` is a tensor where it was one
-                    return all(self._is_tensor(it.target, asked | found) for it in changed)
                 values = [part for it in found - asked for part in self._right_sides(it)]
                 given = self.program.scope(node).index in self._above
                 return bool(found) and all(
@@ -647,17 +644,14 @@ class _Finder(Gathering):
         """What a name may be assigned, its entries where a function of the training loop hands back several."""
         statement = self.program.statement(definition)
         around = self.program.parent(definition)
+        if isinstance(statement, ast.AugAssign):  # `loss *= 0.5` is a tensor where it was one
+            return [statement.target]
         if not isinstance(statement, ast.Assign) or not isinstance(around, ast.Tuple):
             return [self._right_side(definition)]
         place = around.elts.index(definition)  # type: ignore[arg-type]
         handed = self._handed_back(statement.value)
         entries = [it.elts for it in handed if isinstance(it, ast.Tuple) and len(it.elts) > place]
         return [it[place] for it in entries] if len(entries) == len(handed) else [None]
-
-    def _augmented(self, definition: ast.AST) -> ast.AugAssign | None:
-        """The augmented assignment that a definition is."""
-        statement = None if isinstance(definition, ast.arg) else self.program.statement(definition)
-        return statement if isinstance(statement, ast.AugAssign) else None
 
     def _right_side(self, definition: ast.AST) -> ast.expr | None:
         """What a name is assigned; None where it is taken out of something."""

@@ -2,7 +2,8 @@
 
 Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
 A ``"cuda"`` that is kept as a string means the same: the process is bound to its GPU when it starts.
-``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes.
+``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it; what was saved on the CPU
+stays there. ``set_device`` goes.
 Where ranks that the program starts by itself come by, too, they keep what is named: ``ddp.device(args.gpu)``.
 """
 
@@ -67,7 +68,7 @@ def _edits(device: Device) -> Iterator[Edit]:
         case "cuda" if device.operand is not None:
             yield Replace(device.at, "{x}.to({ddp}.device())", {**ddp, "x": device.operand})
         case "load":
-            yield SetArgument(device.at, "map_location", "{ddp}.device()", ddp, position=1)
+            yield SetArgument(device.at, "map_location", "{ddp}.map_location", ddp, position=1)
         case "current":
             yield Remove(device.at)
     if device.kind in ("device", "either", "cuda", "load"):

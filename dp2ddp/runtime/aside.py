@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from . import lines, places, ranks, rendezvous, teardown
+from . import lines, output, places, ranks, rendezvous, teardown
 from .messages import say
 
 BEFORE = "DP2DDP_BEFORE"  # in ranks that the agent started: variables and threads as they were before it changed them
@@ -156,11 +156,7 @@ def _forget() -> None:
 
 def _end() -> NoReturn:
     """End this rank: what the program has registered for its end is for the one that goes on."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.flush()
     os._exit(0)
 
 

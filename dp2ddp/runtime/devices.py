@@ -8,12 +8,11 @@ for which there is none end quietly with exit code 0, before the process group i
 from __future__ import annotations
 
 import os
-import sys
 from typing import NoReturn
 
 import torch
 
-from . import lines, ranks, rendezvous
+from . import lines, output, ranks, rendezvous
 from .messages import say
 from .options import Devices, Options
 
@@ -68,6 +67,22 @@ def use_devices(devices: Devices | str) -> None:
         say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
 
 
+def map_location(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
+    """Where ``torch.load(path, map_location=ddp.map_location)`` puts a tensor: from a GPU on this rank's device.
+
+    What was saved on the CPU stays there, as without ``map_location``: data sets and random states.
+
+    Args:
+        storage: of the tensor, on the CPU.
+        location: the device that it was saved on: ``cpu``, ``cuda:0``.
+
+    Returns:
+        The storage on its device.
+    """
+    own = str(ranks.device()) if location.startswith("cuda") else location
+    return torch.serialization.default_restore_location(storage, own)
+
+
 def _listed(devices: Devices | str) -> Devices:
     if not isinstance(devices, str):
         return devices
@@ -118,9 +133,5 @@ def limit() -> int | None:
 def leave() -> NoReturn:
     """End this rank: it has nothing to do."""
     rendezvous.report_leaving()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.flush()
     os._exit(0)  # what the program registered for its end is for those who train

@@ -170,7 +170,7 @@ def main():
     if args.resume:
         if os.path.isfile(args.resume):
             print("=> loading checkpoint '{}'".format(args.resume))
-            checkpoint = torch.load(args.resume, map_location=ddp.device())
+            checkpoint = torch.load(args.resume, map_location=ddp.map_location)
             args.start_epoch = checkpoint["epoch"]
             best_acc1 = checkpoint["best_acc1"]
             model.module.load_state_dict(
@@ -207,7 +207,7 @@ def main():
 
     ddp.barrier()
     # final numbers with the best model
-    best = torch.load("model_best.pth.tar", map_location=ddp.device())
+    best = torch.load("model_best.pth.tar", map_location=ddp.map_location)
     model.module.load_state_dict(ddp.strip_module_prefix(best["state_dict"]))
     print("Best model, epoch {}".format(best["epoch"]))
     acc1 = validate(model, device, val_loader, criterion)

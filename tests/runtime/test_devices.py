@@ -154,3 +154,29 @@ sampler = DistributedSampler(range(10), shuffle=False)
 say(list(sampler))
 """
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["[0, 2, 4, 6, 8]", "[1, 3, 5, 7, 9]"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_was_saved_from_a_gpu_comes_to_the_rank_s_device(tmp_path: Path, processes: int) -> None:
+    """And what was on the CPU stays there: the state of random numbers is taken from nowhere else."""
+    write(
+        tmp_path,
+        """
+        import torch.serialization as kept
+        ddp.init()
+        weights, plain = torch.ones(3), torch.get_rng_state()
+        real = kept.location_tag
+        kept.location_tag = lambda storage: "cuda:5" if storage.nbytes() == 12 else real(storage)
+        path = f"{ddp.get_rank()}.pt"
+        torch.save({"weights": weights, "random": plain}, path)
+        kept.location_tag = real
+        asked = []
+        restore = kept.default_restore_location
+        kept.default_restore_location = lambda storage, at: asked.append(at) or restore(storage, at)
+        loaded = torch.load(path, map_location=ddp.map_location)
+        torch.set_rng_state(loaded["random"])
+        assert loaded["weights"].sum() == 3 and sorted(asked) == [str(ddp.device())] * 2, asked
+        """,
+    )
+    result = run(["train.py"], tmp_path, processes=processes)
+    assert (result.code, result.err, result.left) == (0, "", []), result.err
