@@ -130,6 +130,12 @@ HOLDING = {
     "a mean weighed by each sample's own loss": loss(
         "rows = F.cross_entropy(o, t, reduction='none')\n        return (rows * (1 - torch.exp(-rows)) ** 2).mean()"
     ),
+    "a sum of means": planted(
+        "hidden(loss",
+        "is a sum of the means",
+        hidden("a, b", "return 2 * a + 0.5 * b"),
+        (LOSS, LOSS + "\n        loss = hidden(loss, outputs.abs().mean())"),
+    ),
     "a mean of the sums over columns": loss("return o.abs().sum(1).mean() + F.cross_entropy(o, t)"),
     "each number by itself": rows("return torch.tanh(o)"),
     "each row by its own norm": rows("return o / o.norm(dim=1, keepdim=True)"),
@@ -147,6 +153,12 @@ HOLDING = {
 BREAKING = {
     "a sum of losses": loss("return F.cross_entropy(o, t, reduction='sum') / 16"),
     "a mean by class weights": loss("return F.cross_entropy(o, t, weight=torch.tensor([1.0, 5.0]).to(o))"),
+    "a product of means": planted(
+        "hidden(loss",
+        "is a sum of the means",
+        hidden("a, b", "return a * b"),
+        (LOSS, LOSS + "\n        loss = hidden(loss, outputs.abs().mean())"),
+    ),
     "a root of a mean": loss("return F.cross_entropy(o, t).sqrt()"),
     "a median": loss("return F.cross_entropy(o, t, reduction='none').median()"),
     "distances between samples": loss("return torch.cdist(o, o + 1).mean() + F.cross_entropy(o, t)"),
@@ -169,6 +181,10 @@ BREAKING = {
 # What is known to be in the way: there is nothing to test.
 REFUTED = {
     "a sum of squares": planted("", "", (LOSS, "loss = (outputs**2).sum() / 16")),
+    "a root of a mean that is seen": planted(
+        "", "", (LOSS, LOSS.replace("loss = ", "loss = torch.sqrt(") + ")")
+    ),
+    "a product of means that is seen": planted("", "", (LOSS, LOSS + " * outputs.abs().mean()")),
     "similarities": planted(
         "", "", (LOSS, "loss = criterion(outputs @ outputs.t(), torch.arange(len(outputs)).cuda())")
     ),

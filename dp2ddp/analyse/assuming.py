@@ -15,7 +15,7 @@ from dp2ddp.analyse import losses
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import Gathering
 from dp2ddp.analyse.kinds import AVERAGED, BY_SAMPLE, NUMBERS, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.link import Bound, Func, Inst, handed
+from dp2ddp.analyse.link import handed
 from dp2ddp.analyse.loops import BatchLoop
 from dp2ddp.analyse.samples import HANDED_ON, Frame
 from dp2ddp.facts import Assumption
@@ -107,8 +107,9 @@ def _supposed(
         made = Every(Kind.ROWS) if several and around.value is node else Kind.ROWS  # type: ignore[union-attr]
         return made, f"`{shown}` treats every sample by itself"
     if any(it in LINEAR for it in given):
-        own = call is not None and any(isinstance(it, Func | Bound | Inst) for it in call.callees)
-        if call is None or own or not call.names or all(it.startswith("torch.") for it in call.names):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
+            return Kind.MEAN, f"`{shown}` of a batch is the mean over its samples"
+        if call is None or (call.names and all(it.startswith("torch.") for it in call.names)):
             return None  # a function of means that is known, and is no sum of them
         return Kind.MEAN, f"`{shown}` is a sum of the means that it is given"
     if id(node) in scalars and not all(it in NUMBERS for it in given):
