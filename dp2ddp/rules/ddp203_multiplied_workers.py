@@ -1,7 +1,7 @@
-"""A number of loader workers would count once for each process.
+"""Every process would start as many data loader workers as the single process did.
 
-``ddp.local_workers(n)`` divides it among the processes of a machine, so that the machine has as many as before. Where
-the batches stay whole, every process loads all of them, and as many workers as it had.
+``ddp.local_workers(n)`` divides them among the processes of a machine, so that the machine has as many as before. Where
+the batches stay whole, every process loads all of them, with as many workers as before.
 """
 
 from collections.abc import Iterator

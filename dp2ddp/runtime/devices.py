@@ -26,7 +26,8 @@ def begin(wanted: Options) -> None:
     """Note what ``init`` was asked for, and have this rank's GPU made the current one when CUDA comes into use."""
     global _wanted, _visible
     _wanted, _visible = wanted, os.environ.get(VISIBLE)
-    torch.cuda._lazy_call(_choose_at_once)
+    if torch.cuda.is_initialized():
+        _choose_at_once()
 
 
 def use_devices(devices: Devices | str) -> None:
@@ -99,9 +100,21 @@ def choose() -> None:
 
 
 def _choose_at_once() -> None:
-    """Take this rank's device where CUDA has come into use without a call of the runtime: ``model.cuda()``."""
-    if ranks.has_begun() and ranks.chosen_device() is None and not ranks.is_helper():
+    """Take this rank's device where CUDA has come into use without a call of the runtime: ``model.cuda()``.
+
+    Before ``init``, in a group that the program has made and in a DataLoader's worker, that is the device which
+    ``device()`` names there.
+    """
+    if ranks.chosen_device() is not None or ranks.stands_aside():
+        return
+    if ranks.has_begun() and not ranks.is_helper():
         choose()
+    elif ranks.get_local_world_size() > 1:
+        torch.cuda.set_device(ranks.device())
+
+
+# CUDA calls this when it comes into use, ahead of the seeds that wait for that.
+torch.cuda._lazy_call(_choose_at_once)
 
 
 def _own(gpus: list[int]) -> int | None:

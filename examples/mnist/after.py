@@ -61,7 +61,7 @@ def train(args, model, device, train_loader, criterion, optimizer, epoch):
         data, target = data.to(device), target.to(device)
         output = model(data)
         loss = criterion(output, target)
-        losses.update(ddp.batch_loss(loss).item(), ddp.sum(data.size(0)))
+        losses.update(ddp.batch_loss(loss).item(), data.size(0) * ddp.get_world_size())
 
         optimizer.zero_grad()
         loss.backward()
@@ -127,7 +127,7 @@ def main():
 
     use_cuda = not args.no_cuda and torch.cuda.is_available()
     torch.manual_seed(args.seed)
-    device = torch.device(ddp.device() if use_cuda else "cpu")
+    device = torch.device("cuda" if use_cuda else "cpu")
 
     transform = transforms.Compose(
         [transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))]
