@@ -27,6 +27,15 @@ REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with 
 
 
 @dataclass(frozen=True)
+class Assumed:
+    """What was taken as true of a program, and where."""
+
+    program: Path
+    at: Location
+    text: str
+
+
+@dataclass(frozen=True)
 class Request:
     """A project and its plan, in which every finding knows its programs, and what was asked for."""
 
@@ -35,6 +44,7 @@ class Request:
     exact: bool = False
     force: bool = False
     mark: bool = False
+    assumed: tuple[Assumed, ...] = ()
 
     def about(self, groups: Iterable[Transaction]) -> Plan:
         """What is found about some programs; and about none, in files in which nothing is in the way of that."""
@@ -115,9 +125,8 @@ def _of(finding: Finding, groups: Iterable[Transaction]) -> Finding:
 def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change, ...]:
     """Rewrite every file that has edits, and format those that were formatted before."""
     project, plan = request.project, request.about(groups)
-    marks = [_mark(it) for it in plan.findings if _is_marked(it, request)]
-    marks = [it for it in marks if it.comment not in project.files[it.at.path].text]  # of a run before
-    edits: dict[Path, list[Edit]] = {}
+    marks = [it for it in _marks(request, plan, groups) if it.comment not in project.files[it.at.path].text]
+    edits: dict[Path, list[Edit]] = {}  # marks: but for those of a run before
     for edit in (*(it for it in plan.edits if not _is_imported(it, project)), *marks):
         edits.setdefault(_path(edit), []).append(edit)
     changes = []
@@ -155,10 +164,24 @@ def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
     return text
 
 
+def _marks(request: Request, plan: Plan, groups: Sequence[Transaction]) -> Iterator[Mark]:
+    """Comments that say what is left to a person, and what was assumed."""
+    yield from (_mark(it) for it in plan.findings if _is_marked(it, request))
+    scripts = frozenset().union(*(group.scripts for group in groups))
+    own = (it for it in request.assumed if it.program in scripts and it.at.path in request.project.files)
+    inside = (it for it in own if request.mark and it.at.path not in request.project.installed)
+    for at, text in dict.fromkeys((it.at, it.text) for it in inside):
+        yield _comment(at, f"assumes: {text}")
+
+
 def _mark(finding: Finding) -> Mark:
-    """A comment that says what is left to a person; in one line, whatever was quoted."""
     error = "error: " * (finding.severity is Severity.ERROR)
-    return Mark(finding.location, " ".join(f"# dp2ddp: {finding.rule} {error}{finding.message}".split()))
+    return _comment(finding.location, f"{finding.rule} {error}{finding.message}")
+
+
+def _comment(at: Location, text: str) -> Mark:
+    """A comment; in one line, whatever was quoted."""
+    return Mark(at, " ".join(f"# dp2ddp: {text}".split()))
 
 
 def _is_marked(finding: Finding, request: Request) -> bool:

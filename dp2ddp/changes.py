@@ -37,7 +37,8 @@ class Script:
     places change, or would; ``left``: how many are left to a person; ``blockers``: how many keep it from being
     converted. ``tied`` are the programs that are converted with it or not at all, as they run changed lines, ``ties``,
     that it runs too. ``wraps`` are the places in which its models are wrapped. ``verify`` runs it with ``arguments``,
-    and with small data in the place of torchvision's if ``synthetic``.
+    and with small data in the place of torchvision's if ``synthetic``. ``assumptions``: what has to hold, and where,
+    for it to be sharded, if it is not; else what was taken as true.
     """
 
     path: Path
@@ -56,6 +57,12 @@ class Script:
     wraps: tuple[Location, ...] = ()
     synthetic: bool = False
     arguments: tuple[str, ...] = ()
+    assumptions: tuple[tuple[Location, str], ...] = ()
+
+    @property
+    def is_assumed(self) -> bool:
+        """Whether it is sharded by what was taken as true."""
+        return bool(self.assumptions) and not self.reasons
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,7 @@ import subprocess
 import sys
 import traceback
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -24,8 +24,12 @@ from dp2ddp.progress import Progress
 
 if TYPE_CHECKING:
     from dp2ddp.convert import Conversion
+    from dp2ddp.verify.run import Request
+    from dp2ddp.verify.verdict import Result
 
 FORMATS = ("text", "json", "sarif", "github", "markdown")
+FORMS = ("exact", "force", "mark", "sharded")
+"""Options that say what is written, which are passed on."""
 DONE, WOULD_CHANGE, USAGE, KEPT, UNREADABLE = range(5)
 INTERRUPTED = 130
 # What a disk, a folder or its rights are the reason of: the user's to mend.
@@ -66,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command and return its exit code."""
     given = list(sys.argv[1:] if arguments is None else arguments)
     scripts: list[str] = []
-    if given[:1] == ["verify"] and "--" in given:  # what follows is the scripts'
+    runs = given[:1] == ["verify"] or (given[:1] == ["convert"] and "--prove" in given)
+    if runs and "--" in given:  # what follows is the scripts'
         scripts = given[given.index("--") + 1 :]
         given = given[: given.index("--")]
     try:
@@ -160,6 +165,17 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--exact", action="store_true", help="draw the very batches of the original, by ddp.shard(loader)"
     )
+    assumed = command.add_mutually_exclusive_group()
+    assumed.add_argument(
+        "--sharded",
+        action="store_true",
+        help="shard what is not known to allow it, where nothing is known that forbids it; says what that assumes",
+    )
+    assumed.add_argument(
+        "--prove",
+        action="store_true",
+        help="test what --sharded assumes, as verify does, with what stands after --, and shard only if it holds",
+    )
     command.add_argument("--force", action="store_true", help="convert all else where there are errors")
     command.add_argument(
         "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every site left to you"
@@ -221,7 +237,10 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted one")
     command.add_argument(
-        "--processes", type=_processes, default=2, metavar="N", help="processes and replicas (2)"
+        "--processes",
+        type=_processes,
+        metavar="N",
+        help="processes and replicas (2; with --sharded 2, then 3)",
     )
     command.add_argument("--steps", type=_count, default=20, metavar="N", help="optimizer steps (20)")
     command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both are run (cpu)")
@@ -246,6 +265,11 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     )
     command.add_argument(
         "--force", action="store_true", help="without AFTER: convert as convert --force does"
+    )
+    command.add_argument(
+        "--sharded",
+        action="store_true",
+        help="without AFTER: convert as convert --sharded does, and test what that assumes",
     )
     command.add_argument(
         "--git",
@@ -300,6 +324,7 @@ def _config(options: argparse.Namespace) -> Config:
         exact=options.exact or said.flag("exact"),
         force=options.force or said.flag("force"),
         mark=options.mark or said.flag("mark"),
+        sharded=options.sharded or said.flag("sharded"),
         format=options.format,
         statistics=options.statistics or said.flag("statistics"),
         quiet=options.quiet,
@@ -329,30 +354,72 @@ def _convert(options: argparse.Namespace) -> int:
 
     if config.output and (reason := check_output(config.output, map(Path, config.paths))):
         options.error(reason)
+    if options.prove:
+        return _prove(options, config)
+    given = sys.stdin.buffer.read() if "-" in config.paths else None
+    return _emit(_converted(options, config, given), config)
+
+
+def _converted(options: argparse.Namespace, config: Config, stdin: bytes | None = None) -> Conversion:
     from dp2ddp.convert import Misplaced, convert_paths
     from dp2ddp.emit.vendor import check_vendor
 
     if config.vendor and (reason := check_vendor(config.vendor)):
         options.error(f"argument --vendor: {reason}")
+    form = {name: getattr(config, name) for name in FORMS}
     try:
-        given = sys.stdin.buffer.read() if "-" in config.paths else None
         with Progress(not config.quiet) as progress:
-            conversion = convert_paths(
+            return convert_paths(
                 config.paths,
-                given,
+                stdin,
                 config.exclude,
                 config.vendor and Path(os.path.realpath(config.vendor)),
                 progress,
-                exact=config.exact,
-                force=config.force,
-                mark=config.mark,
+                **form,
             )
     except Misplaced as error:
         options.error(f"argument --vendor: {error}")
-    return _emit(conversion, config)
 
 
-def _emit(conversion: Conversion, config: Config) -> int:
+def _prove(options: argparse.Namespace, config: Config) -> int:
+    """Convert to the sharded form where what it assumes is true of the runs that ``verify`` makes."""
+    from dp2ddp.emit.text import shown
+
+    if "-" in config.paths:
+        options.error("argument --prove: not allowed with standard input, which is no program to run")
+    proven = _converted(options, config)
+    config = replace(config, sharded=True)
+    assumed = _converted(options, config)
+    programs = [it for it in assumed.scripts if it.is_assumed and it.converted]
+    if len(programs) > 1:
+        names = ", ".join(shown(it.path) for it in programs)
+        options.error(f"argument --prove: one script at a time, of {names}")
+    if not programs:
+        return _emit(
+            proven, replace(config, sharded=False), ["measured: nothing, as no assumption is needed or helps"]
+        )
+    (program,) = programs
+    path = os.fspath(program.path.with_name(program.command) if program.command else program.path)
+    given = ["verify", path, "--sharded", *(f"--{it}" for it in ("exact", "force") if getattr(config, it))]
+    wanted = _parser().parse_args([*given, *["--synthetic"] * program.synthetic])
+    wanted.scripts, wanted.given = options.scripts, options.given
+    trial = _set_up(wanted)
+    if isinstance(trial, int):
+        return trial
+    from dp2ddp.verify.assumed import lines, outcome, tested
+    from dp2ddp.verify.verdict import Verdict
+
+    trials = tested(trial.request, say=_say)
+    holds = outcome(trials) is Verdict.MATCH
+    measured = [
+        f"measured: {line}" if index < len(trials) else line
+        for index, line in enumerate(lines(trials, trial.assumptions))
+    ]
+    measured.append(f"so {shown(program.path)} is {'sharded' if holds else 'whole batch'}")
+    return _emit(assumed if holds else proven, replace(config, sharded=holds), measured)
+
+
+def _emit(conversion: Conversion, config: Config, measured: Sequence[str] = ()) -> int:
     from dp2ddp.emit.text import moved_path, report, statistics
     from dp2ddp.emit.vendor import vendor, vendoring
     from dp2ddp.emit.write import WriteError, write_copy, write_inplace
@@ -391,6 +458,7 @@ def _emit(conversion: Conversion, config: Config) -> int:
         quiet=config.quiet,
         verbose=config.verbose,
         vendored=copy,
+        measured=measured,
     )
     sys.stderr.write(said)
     if config.statistics:
@@ -439,7 +507,7 @@ def _document(
 
 def _writing(config: Config) -> str:
     """The command that writes what was shown."""
-    asked = [f"--{name}" for name in ("exact", "force", "mark") if getattr(config, name)]
+    asked = [f"--{name}" for name in FORMS if getattr(config, name)]
     return shlex.join(["dp2ddp", "convert", *config.paths, *asked, *config.repeated, "--inplace"])
 
 
@@ -450,7 +518,7 @@ def _proving(config: Config, conversion: Conversion, writes: bool) -> list[str]:
     if writes:
         kept = all(_committed("HEAD", it.path) == it.before_bytes for it in conversion.changes)
         return ["--git", "HEAD"] if kept else []
-    return [f"--{name}" for name in ("exact", "force") if getattr(config, name)]
+    return [f"--{name}" for name in ("exact", "force", "sharded") if getattr(config, name)]
 
 
 def _committed(revision: str, path: Path) -> bytes | None:
@@ -526,10 +594,53 @@ def _program(given: Path) -> _Program | None:
     return _Program(path, path, module_of(path)) if path.is_file() else None
 
 
+@dataclass(frozen=True)
+class _Trial:
+    """What shall be verified, its difference, and what was assumed for it; ``whole``: why it is not sharded."""
+
+    request: Request
+    diff: str
+    assumptions: tuple[str, ...] = ()
+
+
 def _verify(options: argparse.Namespace) -> int:
+    trial = _set_up(options)
+    if isinstance(trial, int):
+        return trial
+    from dp2ddp.verify.assumed import COUNTS, lines, tested
+    from dp2ddp.verify.report import report
+    from dp2ddp.verify.run import verify
+
+    if options.sharded:
+        trials = tested(trial.request, (options.processes,) if options.processes else COUNTS, _say)
+        result = trials[-1].result
+        last = lines(trials, trial.assumptions)
+    else:
+        result, last = verify(trial.request, _say), []
+    result.command = options.given
+    result.diff = trial.diff
+    _write("".join(f"{line}\n" for line in (report(result).rstrip("\n"), *last)).encode())
+    if options.report:
+        from dp2ddp.verify.page import page
+
+        result.notes += last
+        options.report.write_text(page(result))
+        _say(f"dp2ddp: the report is in {options.report}")
+    return _code(result)
+
+
+def _code(result: Result) -> int:
+    """The exit code of a verdict."""
+    from dp2ddp.verify.verdict import Verdict
+
+    return {Verdict.MATCH: DONE, Verdict.DIFFERS: WOULD_CHANGE, Verdict.INCONCLUSIVE: KEPT}[result.verdict]
+
+
+def _set_up(options: argparse.Namespace) -> _Trial | int:
+    """What ``verify`` is to run; an exit code where there is nothing."""
     if options.after is not None and options.after.suffix != ".py" and _program(options.after) is None:
         options.error(f"argument AFTER: {options.after} is no Python script; {_AFTER_THE_DASHES}")
-    for name in ("exact", "force", "git"):
+    for name in ("exact", "force", "sharded", "git"):
         if getattr(options, name) and options.after:
             options.error(f"argument --{name}: not allowed with AFTER, which is converted already")
     if options.after is None and not options.git:
@@ -549,18 +660,16 @@ def _verify(options: argparse.Namespace) -> int:
     if own:
         _say(f"dp2ddp: {', '.join(own)} after -- is for the scripts: verify's own options stand before it")
     try:
-        from dp2ddp.verify.run import Request, verify
+        from dp2ddp.verify.run import Request
     except ModuleNotFoundError as error:
         if error.name != "torch":
             raise
         options.error("torch is needed to run the scripts: install dp2ddp[train]")
     from dp2ddp.convert import convert_paths, is_converted, mended_paths
-    from dp2ddp.verify.report import report
-    from dp2ddp.verify.verdict import Verdict
 
     first, last = programs[0], programs[-1]
     before, after = first.path, last.path
-    cwd, overlay, originals, diff, wraps = Path.cwd().resolve(), {}, {}, b"", ()
+    cwd, overlay, originals, diff, wraps, assumptions = Path.cwd().resolve(), {}, {}, b"", (), ()
     if options.git:
         originals = _originals(options.git, first.file.parent)
         if not originals:
@@ -584,7 +693,8 @@ def _verify(options: argparse.Namespace) -> int:
         from dp2ddp.emit.text import report as findings
         from dp2ddp.emit.text import shown
 
-        conversion = convert_paths([str(first.file)], exact=options.exact, force=options.force)
+        form = {name: getattr(options, name) for name in ("exact", "force", "sharded")}
+        conversion = convert_paths([str(first.file)], **form)
         stays = conversion.errors and not options.force
         if conversion.unreadable or stays or not conversion.changes:
             sys.stderr.write(findings(conversion, written=False))
@@ -594,6 +704,13 @@ def _verify(options: argparse.Namespace) -> int:
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))
         found = dict.fromkeys(place for script in conversion.scripts for place in script.wraps)
         wraps = tuple(f"{shown(place.path)}:{place.span.line}" for place in found)
+        taken = (it for script in conversion.scripts if script.is_assumed for it in script.assumptions)
+        assumptions = tuple(f"{shown(at.path)}:{at.span.line} assumes: {text}" for at, text in taken)
+        for script in conversion.scripts if options.sharded else ():
+            if script.reasons:
+                _say(
+                    f"dp2ddp: {shown(script.path)} has whole batches all the same: something in it is no assumption"
+                )
     added = {**first.added, **last.added}
     scripts = (before, after, first.file, last.file, *overlay, *mended)
     root = cwd if all(path.is_relative_to(cwd) for path in scripts) else _common(scripts)
@@ -608,7 +725,7 @@ def _verify(options: argparse.Namespace) -> int:
         originals={path: text for path, text in originals.items() if path.is_relative_to(root)},
         added=added,
         modules=(first.module, last.module),
-        processes=options.processes,
+        processes=options.processes or 2,
         steps=options.steps,
         device=options.device,
         arguments=options.scripts,
@@ -619,16 +736,8 @@ def _verify(options: argparse.Namespace) -> int:
         patience=float(options.timeout),
         wraps=wraps,
     )
-    result = verify(request, _say)
-    result.command = options.given
-    result.diff = diff.decode(errors="replace") if diff else _unified(first, last, originals)
-    _write(report(result).encode())
-    if options.report:
-        from dp2ddp.verify.page import page
-
-        options.report.write_text(page(result))
-        _say(f"dp2ddp: the report is in {options.report}")
-    return {Verdict.MATCH: DONE, Verdict.DIFFERS: WOULD_CHANGE, Verdict.INCONCLUSIVE: KEPT}[result.verdict]
+    shown_diff = diff.decode(errors="replace") if diff else _unified(first, last, originals)
+    return _Trial(request, shown_diff, assumptions)
 
 
 def _unreadable(path: Path) -> str:

@@ -79,6 +79,7 @@ class Config:
     exact: bool = False
     force: bool = False
     mark: bool = False
+    sharded: bool = False
     color: bool = False
     exclude: tuple[Pattern, ...] = ()
     format: str = "text"

@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse import analyse, link, wraps
-from dp2ddp.carry import Carried, Request, carry, marked, open_marks
+from dp2ddp.carry import Assumed, Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
@@ -84,6 +84,7 @@ def convert(
     exact: bool = False,
     force: bool = False,
     mark: bool = False,
+    sharded: bool = False,
     vendor: Path | None = None,
     tell: Tell = str,
 ) -> Conversion:
@@ -92,21 +93,32 @@ def convert(
     Args:
         exact: in the batch-exact form: every batch of a sharded program is one of the original's.
         force: convert what can be, although errors are left.
-        mark: put a comment above every place that is left to a person.
+        mark: put a comment above every place that is left to a person, or that something is assumed of.
+        sharded: shard programs that are not known to allow it, where nothing is known that forbids it.
         vendor: the folder of a copy of the runtime, which may not be there yet: all that is converted, or was before,
             imports that. Raises ``Misplaced`` if a program could not. None: a copy that the project has, if any.
     """
-    return deeply(lambda: _convert(project, exact, force, mark, vendor, tell))
+    return deeply(lambda: _convert(project, _Form(exact, sharded), force, mark, vendor, tell))
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What was asked for: the original's batches, sharded by assumptions."""
+
+    exact: bool = False
+    sharded: bool = False
 
 
 def _convert(
-    project: Project, exact: bool, force: bool, mark: bool, vendor: Path | None, tell: Tell
+    project: Project, form: _Form, force: bool, mark: bool, vendor: Path | None, tell: Tell
 ) -> Conversion:
+    exact = form.exact
     tell(f"following {len(project.files)} files")
     project = replace(project, copies=project.copies | {vendor}) if vendor else project
-    followed, facts, plan, failed = _planned(project, exact)
+    followed, facts, plan, failed = _planned(project, form)
     groups = divided(plan, facts)
-    request = Request(followed, plan, exact, force, mark)
+    assumed = tuple(_assumed(facts))
+    request = Request(followed, plan, exact, force, mark, assumed)
     ready = [group for group in groups if force or not group.blockers]
     tell(f"rewriting {sum(len(group.scripts) for group in ready)} programs, and checking the result")
     carried = carry(request, ready) if ready or not groups else Carried((), ())
@@ -156,24 +168,26 @@ def mended_paths(paths: Iterable[str | Path]) -> tuple[Change, ...]:
     return tuple(Change(file.path, file.written, file.text, file.encoding) for file in files)
 
 
-def _planned(project: Project, exact: bool) -> tuple[Project, Facts, Plan, list[Finding]]:
+def _planned(project: Project, form: _Form) -> tuple[Project, Facts, Plan, list[Finding]]:
     """What is known and intended of a project without the scripts that the analysis fails at, and why it does.
 
     The project is as today's Python and libraries run it: what is converted.
     """
     try:
-        return *_plan(project, exact), []
+        return *_plan(project, form), []
     except Exception as error:
         defect(error)
-    found = {finding.location.path: finding for finding in _failing(project, exact, project.asked)}
+    found = {finding.location.path: finding for finding in _failing(project, form, project.asked)}
     left = project.only(path for path in project.asked if path not in found)
     inner = {path for path in found for other in found if path != other and path in project.reaches(other)}
-    return *_plan(left, exact), [finding for path, finding in found.items() if path not in inner]
+    return *_plan(left, form), [finding for path, finding in found.items() if path not in inner]
 
 
-def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
+def _plan(project: Project, form: _Form) -> tuple[Project, Facts, Plan]:
     linked = link(project)
-    facts = decide(analyse(linked), exact=exact)
+    facts = decide(analyse(linked), exact=form.exact)
+    if form.sharded and any(script.assumptions for script in facts.scripts):
+        facts = decide(analyse(linked, assume=True), exact=form.exact, assume=True)
     kept = heeded(check(facts).findings, linked.project)
     reached = {path for script in facts.scripts for path in script.reaches}
     unused = (it for it in kept.unused if it.location.path in reached)
@@ -188,16 +202,23 @@ def _plan(project: Project, exact: bool) -> tuple[Project, Facts, Plan]:
     return linked.project, facts, placed(findings, facts)
 
 
-def _failing(project: Project, exact: bool, paths: Sequence[Path]) -> list[Finding]:
+def _assumed(facts: Facts) -> Iterable[Assumed]:
+    """What was taken as true of the programs that are sharded by it."""
+    for script in facts.scripts:
+        for it in script.assumptions if script.tier is Tier.SHARDED else ():
+            yield Assumed(script.program, Location(it.at.path, it.at.span), it.text)
+
+
+def _failing(project: Project, form: _Form, paths: Sequence[Path]) -> list[Finding]:
     """A finding for each of some scripts that the analysis fails at."""
     try:
-        _plan(project.only(paths), exact)
+        _plan(project.only(paths), form)
         return []
     except Exception as error:
         words = defect(error)
     if len(paths) > 1:
         half = len(paths) // 2
-        return [it for part in (paths[:half], paths[half:]) for it in _failing(project, exact, part)]
+        return [it for part in (paths[:half], paths[half:]) for it in _failing(project, form, part)]
     (path,) = paths
     scripts = frozenset([path])
     return [Finding(INTERNAL, _at(path, 1), words, DEFECT, Severity.ERROR, scripts=scripts)]
@@ -329,6 +350,7 @@ def _script(
         wraps=tuple(_at(path, line) for path, line in proof.wraps),
         synthetic=proof.synthetic,
         arguments=proof.arguments,
+        assumptions=tuple((Location(it.at.path, it.at.span), it.text) for it in start.assumptions),
     )
 
 

@@ -33,17 +33,33 @@ NO_TIER: frozenset[Tier] = frozenset()
 
 
 @dataclass(frozen=True)
+class Assumption:
+    """What is neither proven nor refuted, in plain words, at the place of its cause."""
+
+    at: Anchor
+    text: str
+
+
+@dataclass(frozen=True)
 class Problem:
     """What stands in the way, and what a person can do about it.
 
     ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
-    program does what it says; it is worth to be known.
+    program does what it says; it is worth to be known. ``assumes``: what is not known, and would have to hold for
+    nothing to be in the way; without any, it is known that something is. ``assumed``: it was taken as true.
     """
 
     message: str
     help: str
     forbids: frozenset[Tier] = ANY_TIER
     works: bool = False
+    assumes: tuple[Assumption, ...] = ()
+    assumed: bool = False
+
+    @property
+    def is_refuted(self) -> bool:
+        """Whether it is known that a tier is impossible, and not only unknown whether it is possible."""
+        return bool(self.forbids) and not self.assumes
 
 
 @dataclass(frozen=True)
@@ -86,7 +102,8 @@ class Script(Fact):
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
     ``imports`` what it needs; ``late`` says where it does so later. ``enabled`` is the condition under which ranks
     start, where the program may start others by itself; ``aside`` says where that is known later. ``tier`` is decided
-    last, and ``reasons`` are the facts that keep the program from being sharded.
+    last, and ``reasons`` are the facts that keep the program from being sharded. ``assumptions``: what has to hold for
+    it to be sharded, where nothing else is in the way of that; what was taken as true where it is.
     """
 
     form: str
@@ -102,6 +119,7 @@ class Script(Fact):
     done: bool = False
     tier: Tier = Tier.SHARDED
     reasons: tuple[Fact, ...] = ()
+    assumptions: tuple[Assumption, ...] = ()
 
 
 CURRENT = "the current GPU"
@@ -188,11 +206,12 @@ class Bare(Fact):
     """A module that is trained and not wrapped, where its parameters are given to an optimizer.
 
     It can be synced before the ``statement`` that does so, or ``after`` the one that gives it its name. ``forwards``
-    are the ``module.forward`` of its calls, with the module.
+    are the ``module.forward`` of its calls, with the module. ``syncs``: it is one, with a name of its own.
     """
 
     statement: Anchor
     after: bool = False
+    syncs: bool = True
     forwards: tuple[tuple[Anchor, Anchor], ...] = ()
 
 
@@ -245,10 +264,11 @@ class Loss(Fact):
 
     ``average`` says how the losses of parts average to that of the whole batch: "samples" (parts weigh by their
     numbers of samples), "parts" (all weigh the same), "even" (all have one size). It is empty where they don't, or
-    where each process has that of the whole batch.
+    where each process has that of the whole batch. ``assumed``: it is what the assumptions of its problem say.
     """
 
     average: str = ""
+    assumed: bool = False
 
 
 @dataclass(frozen=True)
@@ -564,13 +584,14 @@ class Facts:
     proofs: tuple[Proof, ...] = ()
 
     @property
+    def kinds(self) -> tuple[str, ...]:
+        """The names of the collections of facts."""
+        return tuple(name for name in self.__dataclass_fields__ if name not in ("lines", "beside", "proofs"))
+
+    @property
     def troubles(self) -> tuple[Fact, ...]:
         """All facts with a problem."""
-        groups = (
-            getattr(self, name)
-            for name in self.__dataclass_fields__
-            if name not in ("lines", "beside", "proofs")
-        )
+        groups = (getattr(self, name) for name in self.kinds)
         return tuple(fact for facts in groups for fact in facts if fact.problem is not None)
 
     def running(self, place: Location) -> frozenset[Path]:

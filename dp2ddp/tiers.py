@@ -6,37 +6,78 @@ loader, get the same: there is one such line, and it can say one thing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.facts import SHARDED_ONLY, Fact, Facts, Loss, Tier
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Tier
 from dp2ddp.plan import Finding, Severity, finding
 
 ASKED = "the batch-exact form was asked for"
 
 
-def decide(facts: Facts, *, exact: bool = False) -> Facts:
-    """Facts with the tier of every program. ``exact``: sharded programs draw the very batches of the original."""
+def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
+    """Facts with the tier of every program.
+
+    Args:
+        exact: sharded programs draw the very batches of the original.
+        assume: what is not known, and not refuted, is taken to be as sharding needs it.
+    """
     groups = _groups(facts)
     facts = _weighed(facts, groups, exact)
     scripts = list(facts.scripts)
     for group in groups:
-        reasons = tuple(
-            fact
-            for fact in facts.troubles
-            if fact.problem is not None and fact.problem.forbids == SHARDED_ONLY and fact.scripts & group
-        )
-        tier = Tier.WHOLE_BATCH if reasons else Tier.SHARDED
+        reasons = tuple(fact for fact in facts.troubles if _keeps_whole(fact) and fact.scripts & group)
+        assumptions = assumed_by(reasons)
+        tier = Tier.SHARDED if not reasons or (assume and assumptions) else Tier.WHOLE_BATCH
+        given = {
+            "tier": tier,
+            "reasons": reasons if tier is Tier.WHOLE_BATCH else (),
+            "assumptions": assumptions,
+        }
         scripts = [
-            replace(script, tier=tier, reasons=reasons) if script.program in group else script
+            replace(script, **given) if script.program in group else script  # type: ignore[arg-type]
             for script in scripts
         ]
     facts = replace(facts, scripts=tuple(scripts))
+    facts = _taken(facts)
     if exact:
         loaders = tuple(replace(loader, shard=loader.shard or ASKED) for loader in facts.loaders)
         facts = replace(facts, loaders=loaders, loops=())
     return facts
+
+
+def _keeps_whole(fact: Fact) -> bool:
+    """Whether a fact keeps batches whole."""
+    return fact.problem is not None and fact.problem.forbids == SHARDED_ONLY
+
+
+def assumed_by(reasons: Iterable[Fact]) -> tuple[Assumption, ...]:
+    """What has to hold for nothing to be in the way, once for each cause; nothing where some of it is refuted."""
+    problems = [fact.problem for fact in reasons if fact.problem is not None]
+    if any(problem.is_refuted for problem in problems):
+        return ()
+    found = {(it.at.path, it.at.span.line, it.text): it for one in problems for it in one.assumes}
+    return tuple(found[key] for key in sorted(found))
+
+
+def _taken(facts: Facts) -> Facts:
+    """Facts whose problems are in the way no more where the program is sharded by what it assumes."""
+    sharded = {it.program for it in facts.scripts if it.tier is Tier.SHARDED and it.assumptions}
+    if not sharded:
+        return facts
+    changed = {}
+    for name in facts.kinds:
+        found: list[Fact] = []
+        for fact in getattr(facts, name):
+            inside = fact.scripts & sharded if _keeps_whole(fact) else frozenset()
+            if inside:
+                problem = replace(fact.problem, forbids=NO_TIER, assumed=True)
+                found.append(replace(fact, scripts=inside, problem=problem))
+            if not inside or fact.scripts - inside:
+                found.append(replace(fact, scripts=fact.scripts - inside) if inside else fact)
+        changed[name] = tuple(found)
+    return replace(facts, **changed)  # type: ignore[arg-type]
 
 
 def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
@@ -66,7 +107,7 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
             for it in facts.numbers
         ),
         losses=tuple(
-            replace(loss, problem=None) if loss.average and loss not in unknown else loss
+            replace(loss, problem=None) if loss.average and loss not in unknown and not loss.assumed else loss
             for loss in facts.losses
         ),
         loaders=tuple(
@@ -90,7 +131,7 @@ def _groups(facts: Facts) -> list[frozenset[Path]]:
 def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     """What a fact's problem comes to: an error, what keeps the batches whole, a warning, or nothing in this tier."""
     problem = fact.problem
-    if problem is None:
+    if problem is None or problem.assumed:
         return
     tiers = facts.tiers(fact)
     if not problem.forbids:

@@ -73,14 +73,18 @@ def link(project: Project) -> Linked:
     return Linked(mended, Program(mended, _concerned(mended)), found)
 
 
-def analyse(linked: Linked) -> Facts:
-    """Collect what is known about a project's programs that train with DataParallel."""
+def analyse(linked: Linked, *, assume: bool = False) -> Facts:
+    """Collect what is known about a project's programs that train with DataParallel.
+
+    ``assume``: go on from what is not known of a loss with what it would have to be.
+    """
     context = Context(linked.program)
     spelled = tuple(outdated.spelled(context))
     calls = functional.find(context)
     if calls:
         context = functional.wrapped_once(context, calls)
     whole, context = branches.separated(context)
+    context.assumes = assume
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)
     training = loops.training_loaders(batch_loops) - dealt

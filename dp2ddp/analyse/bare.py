@@ -20,6 +20,7 @@ from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
+UNKNOWN = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
@@ -46,16 +47,28 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
     }
     reason = _reason(context, samples, owner)
     if reason:
-        help = "wrap one module that holds all that is trained"
-        return Bare(
-            **place, problem=Problem(f"`{ast.unparse(owner)}` is trained, {reason}", help, SHARDED_ONLY)
-        )
+        return Bare(**place, problem=_problem(context, owner, reason), syncs=reason != UNKNOWN)
     forwards = tuple(
         (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
         for call in _method_calls(context, _inner(context, _parts(context, samples, program.values(owner))))
         if call.func.attr == "forward"  # type: ignore[attr-defined]
     )
     return Bare(**place, forwards=forwards)
+
+
+def _problem(context: Context, owner: ast.expr, reason: str) -> Problem:
+    """Why a module can't be trained in parts, and what has to hold for it where that is not known."""
+    shown = ast.unparse(owner)
+    text = ""
+    if reason == UNKNOWN:
+        text = f"what is trained of `{shown}` belongs to a wrapped model, or gets the same gradients in all processes"
+    elif "can't be followed" in reason or "random numbers" in reason:
+        text = f"`{shown}` treats every sample by itself"
+    if "BatchNorm" in reason:
+        text = ""
+    assumed = (context.assumption(owner, text),) if text else ()
+    help = "wrap one module that holds all that is trained"
+    return Problem(f"`{shown}` is trained, {reason}", help, SHARDED_ONLY, assumes=assumed)
 
 
 def _named(context: Context, statement: ast.stmt, owner: ast.expr) -> ast.stmt | None:
@@ -89,14 +102,13 @@ def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
 def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
     """Why a module can't be trained in parts beside the wrapped model; empty where it can."""
     program = context.program
-    unknown = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
     values = program.values(owner)
     if not values or not all(map(context.module_class, values)) or not samples.is_followed(owner):
-        return unknown
+        return UNKNOWN
     if not _is_name(owner) or not isinstance(program.statement(owner), PLACES):
-        return unknown
+        return UNKNOWN
     if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
-        return unknown
+        return UNKNOWN
     parts = _parts(context, samples, values)
     for part in parts:
         if reason := _unfit(context, samples, part):

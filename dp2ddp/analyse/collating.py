@@ -120,6 +120,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
             "what puts the samples of a batch together is hidden in a collection that can't be followed",
             "write `collate_fn=…` in this call",
             SHARDED_ONLY,
+            assumes="the samples of a batch are put together one by one",
         )
     dataset = call.argument("dataset", 0)
     for made in context.program.values(dataset) if dataset is not None else ():
@@ -129,6 +130,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
                 "the data set gets all samples of a batch at once, by `__getitems__`: of a part it may make others",
                 "let it get them one by one, by `__getitem__`",
                 SHARDED_ONLY,
+                assumes="`__getitems__` of the data set makes every sample by itself",
             )
 
 
@@ -139,7 +141,11 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
         shown = ast.unparse(place)
         message += f", because of `{shown}` in {at.path.name}:{at.span.line}" if len(shown) < 80 else ""
     return context.obstacle(
-        given, message, "pad to a fixed length, and let it stack the samples", SHARDED_ONLY
+        given,
+        message,
+        "pad to a fixed length, and let it stack the samples",
+        SHARDED_ONLY,
+        assumes=f"`{ast.unparse(given)}` puts every sample in a batch by itself (how far it is padded changes nothing)",
     )
 
 

@@ -32,10 +32,11 @@ from dp2ddp.analyse.link import (
     full_name,
     handed,
 )
-from dp2ddp.facts import ANY_TIER, Obstacle, Problem, Tier
+from dp2ddp.facts import ANY_TIER, Assumption, Obstacle, Problem, Tier
 from dp2ddp.source import RUNTIME, Project, SourceFile, parse
 
 if TYPE_CHECKING:
+    from dp2ddp.analyse import kinds
     from dp2ddp.analyse.branches import Branches
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
@@ -82,6 +83,10 @@ class Context:
     """Identities of the nodes whose values the processes agree on."""
     hands_lists: bool = False
     """Whether a batch of the training may hold a list with an entry for each sample, of any size."""
+    assumes: bool = False
+    """Whether what is not known of a loss is taken to be as it has to be."""
+    taken: dict[int, kinds.Value] = field(default_factory=dict)
+    """What is taken to be so: places whose values are not known, by their identities, and what they are then."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
     _entered: dict[int, set[int]] = field(default_factory=dict)
@@ -126,9 +131,18 @@ class Context:
         help: str,
         forbids: frozenset[Tier] = ANY_TIER,
         works: bool = False,
+        assumes: str = "",
     ) -> Obstacle:
-        """Something at a node that is in the way: what, and what a person can do."""
-        return Obstacle(**self.place(node), problem=Problem(message, help, forbids, works))
+        """Something at a node that is in the way: what, and what a person can do.
+
+        ``assumes``: what has to hold there for it not to be in the way, where that is not known.
+        """
+        assumed = (self.assumption(node, assumes),) if assumes else ()
+        return Obstacle(**self.place(node), problem=Problem(message, help, forbids, works, assumed))
+
+    def assumption(self, node: ast.AST, text: str) -> Assumption:
+        """What has to hold at a node, and is not known."""
+        return Assumption(self.program.anchor(node), " ".join(text.split()))
 
     # Programs
 

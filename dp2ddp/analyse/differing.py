@@ -19,6 +19,7 @@ from dp2ddp.analyse.conditions import is_rate
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.decisions import ASKING, ENDING, KEEPING, SIZES, TRAINING, above
 from dp2ddp.analyse.effects import SAVES
+from dp2ddp.analyse.gathering import compared
 from dp2ddp.analyse.kinds import PLAIN, Kind, Unclear
 from dp2ddp.analyse.link import (
     NOTHING,
@@ -932,25 +933,45 @@ class _Following:
         return []
 
     def _obstacle(self, node: ast.AST, asked: ast.AST, frame: Frame, found: Found) -> None:
-        what = self._said(asked, frame, found)
+        cause = self._cause(asked, frame, found)
+        what = "" if cause is None else ast.unparse(cause)
+        unknown = None if cause is None else self._unknown(asked, cause, frame, found)
         obstacle = self.context.obstacle(
             node,
             f"`{what}` differs between the processes, and decides here how each goes on",
             "let an evaluation decide, or something that every process has alike",
             SHARDED_ONLY,
+            assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same in all processes",
         )
         follows = bool(self._how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))
 
-    def _said(self, node: ast.AST, frame: Frame, found: Found) -> str:
-        """What differs in an expression, as it is written there."""
+    def _unknown(self, asked: ast.AST, cause: ast.AST, frame: Frame, found: Found) -> ast.AST | None:
+        """What may differ in an expression, and is not known to: None where some of it is.
+
+        A condition is answered by the results of calls in it, not by what these are given.
+        """
+        parts = [*compared(asked)] if isinstance(asked, ast.expr) else []
+        parts = [it for it in parts if self._how(it, frame, found) & ~SIZED] or [cause]
+        return None if any(map(self._is_measured, parts)) else parts[0]
+
+    def _is_measured(self, node: ast.AST) -> bool:
+        """Whether it is known that something is of this process's part of a batch, and not only that it may be."""
+        if not isinstance(node, ast.expr) or id(node) not in self.program.file_of:
+            return False
+        value = kinds.tensor(self.reported.values.of(node), node)
+        if isinstance(value, Unclear):
+            return value.refuted
+        return value not in (*PLAIN, Kind.UNKNOWN, Kind.WHOLE)
+
+    def _cause(self, node: ast.AST, frame: Frame, found: Found) -> ast.AST | None:
+        """What differs in an expression."""
         if not isinstance(node, _PARTS) or not self._how(node, frame, found) & ~SIZED:
-            return "" if isinstance(node, _PARTS) else ast.unparse(node)
+            return None if isinstance(node, _PARTS) else node
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
-            return ast.unparse(node)
+            return node
         children = (it for it in ast.iter_child_nodes(node) if isinstance(it, _PARTS))
-        inner = next((it for child in children if (it := self._said(child, frame, found))), "")
-        return inner or ast.unparse(node)
+        return next((it for child in children if (it := self._cause(child, frame, found))), node)
 
 
 _PARTS = ast.expr | ast.keyword | ast.comprehension | ast.FormattedValue | ast.Slice

@@ -55,7 +55,8 @@ class Drawing:
                     yield self.context.obstacle(call.node, f"{shown} {message}", "", SHARDED_ONLY)
             elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
                 message = f"it can't be told whether {shown} draws for each sample"
-                yield self.context.obstacle(call.node, message, "", SHARDED_ONLY)
+                assumes = f"{shown} draws no numbers of single samples"
+                yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
 
     @cached_property
     def _calls(self) -> list[Call]:

@@ -98,6 +98,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             f"{shown} is given gradients before those of the processes are averaged, and is not linear in them",
             "change .grad between backward() and step(): there it is the whole batch's",
             SHARDED_ONLY if of_rows else ANY_TIER,
+            assumes="" if scopes or not of_rows else f"{shown} changes gradients in proportion",
         )
 
 

@@ -74,10 +74,14 @@ class Every:
 
 @dataclass(frozen=True)
 class Unclear:
-    """A value that may look at several samples at once, or is not followed; ``problem`` where that has a name."""
+    """A value that may look at several samples at once, or is not followed; ``problem`` where that has a name.
+
+    ``refuted``: it is known that the values of parts don't come to that of the whole batch.
+    """
 
     place: ast.AST
     problem: Problem | None = None
+    refuted: bool = False
 
 
 Value = Kind | Held | Every | Unclear
@@ -86,6 +90,7 @@ PLAIN = (Kind.ZERO, Kind.SAME)
 DEALT = (Kind.ROWS, Kind.BATCH, Kind.OUTPUT)
 BY_SAMPLE = (*DEALT, Kind.MOVED)
 AVERAGED = (Kind.MEAN, Kind.OWN, Kind.EITHER, Kind.EVEN)
+NUMBERS = (*PLAIN, *AVERAGED, Kind.TOTAL, Kind.COUNT)
 
 
 def join(values: list[Value], place: ast.AST) -> Value:
@@ -219,13 +224,28 @@ def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) 
     by_sample = (*BY_SAMPLE, Kind.PICKED, Kind.EACH)
     rows = [value for value in (left, right) if value in by_sample]
     if isinstance(operator, ast.MatMult):
-        return left if left in (*DEALT, *PLAIN) and right in PLAIN else Unclear(place)
+        mixes = left in BY_SAMPLE and right in BY_SAMPLE and turns(place)
+        return left if left in (*DEALT, *PLAIN) and right in PLAIN else Unclear(place, refuted=mixes)
     if all(value in (*PLAIN, *by_sample) for value in (left, right)):
         both_zero = left is right is Kind.ZERO
         return (Kind.ZERO if both_zero else Kind.SAME) if not rows else elementwise([left, right], place)
     if Kind.WHOLE in (left, right) and all(value in (*PLAIN, Kind.WHOLE) for value in (left, right)):
         return Kind.WHOLE
-    return _numbers(operator, left, right) or Unclear(place)
+    # No other arithmetic of numbers of parts comes to that of the whole batch's: a product of means, say.
+    return _numbers(operator, left, right) or Unclear(place, refuted=left in NUMBERS and right in NUMBERS)
+
+
+def turns(place: ast.AST) -> bool:
+    """Whether a product is one with a transposed matrix, so that each row meets every other one: ``x @ x.t()``."""
+    parts = (place.left, place.right) if isinstance(place, ast.BinOp) else getattr(place, "args", ())
+    return any(
+        isinstance(part, ast.Attribute)
+        and part.attr == "T"
+        or isinstance(part, ast.Call)
+        and isinstance(part.func, ast.Attribute)
+        and part.func.attr == "t"
+        for part in parts
+    )
 
 
 def _lists(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:

@@ -502,6 +502,7 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
                 f"one loop trains on one loader and evaluates on another, where `{number.what}` may {wrong}",
                 "write a loop for each",
                 SHARDED_ONLY,
+                assumes=f"`{number.what}` is a mean over the samples, or need not be that of the whole set",
             )
             return
 

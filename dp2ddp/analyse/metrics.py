@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
-from dp2ddp.analyse import kinds
+from dp2ddp.analyse import assuming, kinds
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.conditions import assigned, is_rate
 from dp2ddp.analyse.context import Context
@@ -67,17 +67,27 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         gathering = Gathering(context, loops)
         gathered, uneven = _average(context, gathering, node)
         fed |= gathering.followed
-        if gathered or uneven is None:
-            found.append(Loss(**context.place(node), average=gathered, problem=uneven))
-            for call, rows in gathering.gathered.values():
-                gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
-            scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
-            asked |= gathering.asked
-            whole |= gathering.gathered.keys() | gathering.scaled.keys()
-            if gathering.of(context.loss(node)) is Kind.WHOLE:
-                whole.add(id(node))
-        else:
-            found.append(Loss(**context.place(node), problem=replace(problem, forbids=SHARDED_ONLY)))
+        assumed = False
+        if not gathered and uneven is not None:
+            problem = replace(problem, forbids=SHARDED_ONLY)
+            trial = assuming.trial(context, loops, node)
+            if trial is not None:
+                problem = replace(problem, assumes=trial.assumptions)
+            if trial is None or not context.assumes:
+                found.append(Loss(**context.place(node), problem=problem))
+                continue
+            context.taken.update(trial.samples.taken)
+            gathering, assumed = trial.samples, True
+            gathered, uneven = _average(context, gathering, node)[0], problem
+            fed |= gathering.followed
+        found.append(Loss(**context.place(node), average=gathered, problem=uneven, assumed=assumed))
+        for call, rows in gathering.gathered.values():
+            gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
+        scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
+        asked |= gathering.asked
+        whole |= gathering.gathered.keys() | gathering.scaled.keys()
+        if gathering.of(context.loss(node)) is Kind.WHOLE:
+            whole.add(id(node))
     return Judged(
         losses=tuple(found),
         gathers=tuple(gathers.values()),
@@ -113,6 +123,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
         "by these, the models' own losses weigh the same",
         "use a loss of the one kind",
         SHARDED_ONLY,
+        assumes=(context.assumption(loss, f"the loss `{shown}` of a batch is the mean over its samples"),),
     )
     given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
     is_number = loss in given or not given

@@ -69,7 +69,21 @@ WRAP_NAMES = MODULE_NAMES | frozenset("""
 
 def collect(context: Context) -> tuple[Wrap, ...]:
     """Every wrap that a program runs and trains."""
-    return tuple(_wrap(context, call) for call in context.wraps if context.runs_in_training(call.node))
+    wraps = ((call, _wrap(context, call)) for call in context.wraps if context.runs_in_training(call.node))
+    return tuple(_assuming(context, call, wrap) for call, wrap in wraps)
+
+
+@dataclass(frozen=True)
+class _Unsettled(Problem):
+    """It can't be told when a model is wrapped."""
+
+
+def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
+    """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
+    if not isinstance(wrap.problem, _Unsettled):
+        return wrap
+    text = "the model that is trained is the one wrapped here, wherever there are several processes"
+    return replace(wrap, problem=replace(wrap.problem, assumes=(context.assumption(call.node, text),)))
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
@@ -938,7 +952,7 @@ def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
 
 def _unclear(message: str, help: str) -> Problem:
     """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
-    return Problem(message, help, SHARDED_ONLY)
+    return _Unsettled(message, help, SHARDED_ONLY)
 
 
 def _made_anew(block: list[ast.stmt], inside: ast.stmt, module: ast.expr) -> bool:

@@ -782,6 +782,7 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
             f"`{ast.unparse(given)}` is of this process's part of the batch, and what it is given to may keep it",
             "give it the batch as the loader hands it out",
             SHARDED_ONLY,
+            assumes=f"what `{ast.unparse(given)}` is given to keeps nothing of it that the training depends on",
         )
 
 

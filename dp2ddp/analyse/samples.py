@@ -66,6 +66,8 @@ OF_SIZES = (Kind.COUNT, Kind.SHAPE)
 SPREADING = {"expand", "expand_as", "broadcast_to"}
 LIKE = {"view_as", "reshape_as", "expand_as"}
 JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
+# What computes something of each row of one tensor and each of another.
+PAIRING = {"cdist", "mm", "inner"}
 # The names of what makes tensors, where methods are called of it, and of what may be in a program's own tensors.
 TENSORS = (
     "torch.Tensor.",
@@ -126,11 +128,20 @@ class Samples:
         self._assumed: set[tuple[int, Frame]] = set()
         self._collecting: set[tuple[int, str]] = set()
         self._applied: set[int] = set()
+        self.taken = context.taken
+        """The places that are not known and what they are taken to be."""
+        self.surfaced: dict[int, tuple[ast.AST, Frame]] = {}
+        """The expressions that were the first not to be known because of a place, by the place."""
         self._fuel = FUEL
         self._budget = BUDGET
 
     def of(self, node: ast.AST, frame: Frame = OPEN) -> Value:
         """What an expression is to the samples of the batch."""
+        self._refuel()
+        return self._value(node, frame)
+
+    def value_in(self, node: ast.AST, frame: Frame) -> Value:
+        """What an expression is in one call of the function that it stands in."""
         self._refuel()
         return self._value(node, frame)
 
@@ -168,6 +179,7 @@ class Samples:
             found = kinds.join([value, self._compute(node, frame)], node)
             self._note_parameters(node, found, frame)
             found = Unclear(node) if kinds.is_deep(found, LEVELS) else found
+            found = self._take(found, node, frame)
             del self._running[key]
             if found == value or key not in self._assumed:
                 break
@@ -210,6 +222,13 @@ class Samples:
     def _is_own(self, node: ast.Attribute) -> bool:
         """``self.scale`` in a method: the module's own forward, or what it calls, has that."""
         return ast.unparse(node.value) in self.program.scope(node).params[:1]
+
+    def _take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        """A value, or what it is taken to be where it is not known."""
+        if not isinstance(value, Unclear):
+            return value
+        self.surfaced.setdefault(id(value.place), (node, frame))
+        return self.taken.get(id(node), self.taken.get(id(value.place), value))
 
     def _all(self, nodes: Iterable[ast.AST], frame: Frame) -> list[Value]:
         return [self._value(node, frame) for node in nodes]
@@ -625,7 +644,7 @@ class Samples:
     def _under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
         """A value that is one thing or another, by conditions that every process must answer alike."""
         data = next((test for test in tests if self._is_data(test, frame)), None)
-        return value if data is None or isinstance(value, Unclear) else Unclear(data)
+        return value if data is None or isinstance(value, Unclear) else Unclear(data, refuted=True)
 
     def _is_data(self, test: ast.AST, frame: Frame) -> bool:
         """Whether a condition asks for numbers of the batch, which differ between its parts."""
@@ -945,11 +964,11 @@ class Samples:
             return Unclear(node, mixed(node))
         value = kinds.elementwise(values, node)
         if value is Kind.PICKED and reduction == "mean":
-            return Unclear(node, picked(node.args[0] if node.args else node))
+            return Unclear(node, picked(node.args[0] if node.args else node), refuted=True)
         if value is Kind.WHOLE:
             return value
         if isinstance(value, Unclear) or value in PLAIN or problem is not None:
-            return Unclear(node, problem)
+            return Unclear(node, problem, refuted=problem is not None)
         return {"none": value, "sum": Kind.TOTAL}.get(reduction, Kind.MEAN)
 
     def _builtin(self, call: Call, frame: Frame) -> Value:
@@ -1281,7 +1300,8 @@ class Samples:
                 return Unclear(node)
             if row.name == "dot":
                 return kinds.total(kinds.elementwise(values, node), node)
-            return kinds.mean(value, node) if does is Does.MEAN else kinds.total(value, node)
+            found = kinds.mean(value, node) if does is Does.MEAN else kinds.total(value, node)
+            return replace(found, refuted=value is Kind.PICKED) if isinstance(found, Unclear) else found
         if does is Does.TELLS:
             return Kind.SAME if value in BY_SAMPLE else Unclear(node)
         if does in (Does.SHAPE, Does.COUNTS):
@@ -1294,7 +1314,9 @@ class Samples:
         last = len(values) if row.rows is None else row.rows
         found = kinds.elementwise(values[:last], node)
         if isinstance(found, Unclear) or any(kinds.tensor(it, node) not in PLAIN for it in values[last:]):
-            return found if isinstance(found, Unclear) else Unclear(node)
+            pairs = row.name in PAIRING or (row.name == "matmul" and kinds.turns(node))
+            met = pairs and all(kinds.tensor(it, node) in BY_SAMPLE for it in values[:2])
+            return found if isinstance(found, Unclear) and not met else Unclear(node, refuted=met)
         match does:
             case Does.NUMBERS:
                 return found
@@ -1306,7 +1328,7 @@ class Samples:
                 return Every(Kind.ROWS)
             case Does.PICKS if found in BY_SAMPLE:
                 return Kind.PICKED
-        return Unclear(node)
+        return Unclear(node, refuted=operations.surely_mixes(row, arguments))
 
     def _is_foreign(self, node: ast.expr) -> bool:
         """Whether what a method is called of is made by what is neither torch's nor the project's."""

@@ -31,6 +31,7 @@ def report(
     quiet: bool = False,
     verbose: bool = False,
     vendored: Path | None = None,
+    measured: Sequence[str] = (),
 ) -> str:
     """Everything there is to say.
 
@@ -43,6 +44,7 @@ def report(
         quiet: only what was found.
         verbose: what was changed, too.
         vendored: the folder that becomes a copy of the runtime.
+        measured: what was measured to choose the form.
     """
     told = {finding.location.path for finding in conversion.errors}
     lines = [_unreadable(file) for file in conversion.unreadable if file.path not in told]
@@ -52,7 +54,7 @@ def report(
         return "".join(f"{line}\n" for line in lines)
     several = sum(script.converted for script in conversion.scripts) > 1
     for script in conversion.scripts:
-        lines += _script(script, moved_path(script.path, moved))
+        lines += _script(script, moved_path(script.path, moved), gone=written and not moved)
         has_original = not written or moved or verify
         if several and has_original and (line := proof(script, moved, verify)):
             lines.append(f"   prove it with: {line}")
@@ -66,6 +68,7 @@ def report(
         if vendored is not None:
             names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+    lines += measured
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
 
@@ -139,13 +142,14 @@ def _unreadable(file: Unreadable) -> str:
     return f"{place}: {file.reason}"
 
 
-def _script(script: Script, path: Path) -> list[str]:
-    """What becomes of a program, and how it is started then, at its new place."""
+def _script(script: Script, path: Path, gone: bool) -> list[str]:
+    """What becomes of a program, and how it is started then, at its new place. ``gone``: the original is not there."""
     name, edits = script.command or shown(script.path), _count(script.edits, "edit")
     if not script.converted:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
     lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {tier(script)}"]
+    lines += _assumptions(script, gone)
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
         named = (
@@ -195,8 +199,13 @@ def proof(script: Script, moved: tuple[Path, Path] | None, options: Sequence[str
     place = _named(script, script.path)
     places = [place, *([_named(script, moved_path(script.path, moved))] if moved else [])]
     given = [*places, *["--synthetic"] * script.synthetic, *options]
+    return shlex.join(["dp2ddp", "verify", *given]) + _after_dashes(script)
+
+
+def _after_dashes(script: Script) -> str:
+    """What a program has to be given to be run, as a command is told it."""
     after = " ".join(word if word == "..." else shlex.quote(word) for word in script.arguments)
-    return shlex.join(["dp2ddp", "verify", *given]) + f" -- {after}" * bool(after)
+    return f" -- {after}" * bool(after)
 
 
 def _named(script: Script, path: Path) -> str:
@@ -238,8 +247,25 @@ def tier(script: Script) -> str:
         dealt = "; ".join(
             f"{places(script.path, [place])} by ddp.shard, as {why}" for place, why in script.dealt
         )
-        return f"{script.tier}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
+        by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
+        return f"{script.tier}{by}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
     return f"{script.tier}, because of {places(script.path, script.reasons)}: every process draws each batch whole"
+
+
+def _assumptions(script: Script, gone: bool) -> list[str]:
+    """What a program is sharded by, or could be."""
+    if not script.assumptions:
+        return []
+    if script.is_assumed:
+        return [f"  {shown(at.path)}:{at.span.line} assumes: {text}" for at, text in script.assumptions]
+    number, name = _count(len(script.assumptions), "assumption"), shlex.quote(_named(script, script.path))
+    holds = f"{number} hold{'s' * (len(script.assumptions) == 1)}"
+    if gone or script.path.name == STDIN:
+        return [f"  sharded if {holds}: --sharded takes that as true" + ", --prove tests it" * gone]
+    begin = f"  sharded if {holds}: "
+    first = f"{begin}dp2ddp convert --sharded {name}"
+    tested = "or, if a test shows it: ".rjust(len(begin))
+    return [first, f"{tested}dp2ddp convert --prove {name}{_after_dashes(script)}"]
 
 
 def places(path: Path, found: Sequence[Location]) -> str:

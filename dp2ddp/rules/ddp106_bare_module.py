@@ -55,7 +55,8 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for module in facts.bare:
         yield from trouble(facts, module)
-        if module.problem is None and Tier.SHARDED in facts.tiers(module):
+        is_fit = module.problem is None or (module.problem.assumed and module.syncs)
+        if is_fit and Tier.SHARDED in facts.tiers(module):
             holes = {"ddp": module.ddp, "module": module.at}
             call = Insert(module.statement, "{ddp}.sync_gradients({module})", holes, module.after)
             calls: list[Edit] = [

@@ -254,14 +254,16 @@ def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
             return fetched(fetcher, index)
         dataset, samples = fetcher.dataset, []
         states: dict[str, str] = {}
+        at_once = getattr(dataset, "__getitems__", None)
         with draws.kept() as before:
             for one in index:
                 draws.seed((index.key, one))
-                watched = draws.Watched(before) if index.watched else None
-                at_once = getattr(dataset, "__getitems__", None)
+                watched = draws.Watched(before) if index.watched or at_once else None
                 samples.append(at_once([one])[0] if at_once else dataset[one])
                 states |= watched.drawn_from() if watched else {}
-        if states:
+            if at_once and not states:  # what it makes of all of them may be something else
+                samples = at_once(list(index))
+        if states and index.watched:
             note(index, states)
         return fetcher.collate_fn(samples)
 

@@ -398,6 +398,17 @@ def _type(arguments: Arguments) -> Does:
     return Does.HANDS_ON if arguments.given or arguments.keywords else Does.TELLS
 
 
+def surely_mixes(row: Operation, arguments: Arguments) -> bool:
+    """Whether an operation is known to look at several samples at once: always, or along dimension 0."""
+    if row.rule in FIXED:
+        return row.rule(arguments) is Does.MIXES
+    if arguments.hides or row.does(arguments) is not Does.MIXES:
+        return False
+    dimensions = [it for name in ("dim", "axis", "dims") if (it := arguments.keywords.get(name)) is not None]
+    known = [arguments.numbers(it) for it in (*arguments.given, *dimensions)]
+    return None not in known and (not known or any(0 in it for it in known if it))
+
+
 _numbers, _samples, _mixes = always(Does.NUMBERS), always(Does.SAMPLES), always(Does.MIXES)
 
 TABLE: tuple[Operation, ...] = (

@@ -1,0 +1,181 @@
+"""What is not proven and not refuted is an assumption: it is said, taken as true if asked for, and tested."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+from assumed import BREAKING, HOLDING, REFUTED, Planted
+from parity.harness import Lab
+from programs import PATH
+
+from dp2ddp.cli import main
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+
+UNPROVEN = {**HOLDING, **BREAKING}
+QUICK = ("a mean of losses", "samples that are scaled", "a sum of losses", "rows less their mean")
+
+
+@dataclass(frozen=True)
+class Done:
+    """What the command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+@pytest.fixture
+def command(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """Runs ``dp2ddp`` in this process and a folder of its own, with the tests' own server to start runs."""
+    folder = tmp_path / "project"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(lab.warm, "close", lambda: None)
+    monkeypatch.setattr("dp2ddp.verify.run.Server", lambda *_: lab.warm)
+
+    def run(text: str, *arguments: str) -> Done:
+        Path("train.py").write_text(text)
+        code = main(list(arguments))
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run
+
+
+@pytest.mark.parametrize("name", UNPROVEN)
+def test_what_is_not_known_is_said_at_the_place_of_its_cause(name: str) -> None:
+    program = UNPROVEN[name]
+    (found,) = convert(Project.of({PATH: program.text})).scripts
+    assert found.tier == "whole batch" and found.reasons
+    ((place, text),) = found.assumptions
+    assert program.says in text
+    assert program.line in program.text.splitlines()[place.span.line - 1]
+    conversion = convert(Project.of({PATH: program.text}), sharded=True)
+    assert not conversion.errors
+    (taken,) = conversion.scripts
+    assert taken.tier == "sharded" and taken.is_assumed and taken.assumptions == found.assumptions
+    after = conversion.changes[0].after
+    assert "DistributedSampler(" in after and "ddp.DistributedDataParallel(" in after
+
+
+@pytest.mark.parametrize("name", REFUTED)
+def test_what_is_known_to_be_in_the_way_is_not_assumed_away(name: str) -> None:
+    project = Project.of({PATH: REFUTED[name].text})
+    (found,) = convert(project).scripts
+    assert not found.assumptions
+    proven, assumed = convert(project), convert(project, sharded=True)
+    assert proven.changes == assumed.changes and proven.findings == assumed.findings
+
+
+def test_marks_stand_where_something_is_assumed() -> None:
+    text = HOLDING["a mean of losses"].text
+    after = convert(Project.of({PATH: text}), sharded=True, mark=True).changes[0].after
+    mark = r"\n        # dp2ddp: assumes: `hidden\(.*\)` of a batch is the mean over its samples\n        loss = hidden"
+    assert re.search(mark, after)
+    assert "# dp2ddp" not in convert(Project.of({PATH: text}), mark=True).changes[0].after
+    assert "# dp2ddp" not in convert(Project.of({PATH: text}), sharded=True).changes[0].after
+
+
+def test_a_cause_is_said_once() -> None:
+    """A function of three losses, and what is reported of them."""
+    text = HOLDING["each number by itself"].text.replace(
+        "        loss.backward()",
+        "        loss = loss + 2 * criterion(-outputs, targets)\n        loss.backward()",
+    )
+    (found,) = convert(Project.of({PATH: text}), sharded=True).scripts
+    assert found.tier == "sharded" and len(found.assumptions) == 1
+
+
+def test_a_loss_that_is_assumed_is_reported_as_one() -> None:
+    text = HOLDING["a mean of losses"].text + "        print(loss.item())\n"
+    after = convert(Project.of({PATH: text}), sharded=True).changes[0].after
+    assert "print(ddp.batch_loss(loss).item())" in after
+
+
+def test_the_summary_says_what_would_shard_a_program(command: Callable[..., Done]) -> None:
+    done = command(HOLDING["a mean of losses"].text, "convert", "train.py")
+    assert "  sharded if 1 assumption holds: dp2ddp convert --sharded train.py\n" in done.err
+    assert "dp2ddp convert --prove train.py\n" in done.err
+    done = command(HOLDING["a mean of losses"].text, "convert", "train.py", "--sharded")
+    assert "sharded, by 1 assumption: every process draws its part of each batch\n" in done.err
+    assert re.search(
+        r"\n  train.py:\d+ assumes: `hidden\(.*` of a batch is the mean over its samples\n", done.err
+    )
+    assert "DDP501" not in done.err
+
+
+def check(command: Callable[..., Done], program: Planted, holds: bool) -> None:
+    done = command(program.text, "convert", "--prove", "train.py", "--inplace")
+    said = done.err + done.out
+    after = Path("train.py").read_text()
+    assert done.code == 0, said
+    if holds:
+        assert "measured: MATCH over 8 steps on 2 processes" in said
+        assert "measured: MATCH over 8 steps on 3 processes" in said
+        assert "so train.py is sharded\n" in said
+        assert "DistributedSampler(" in after and "ddp.DistributedDataParallel(" in after
+    else:
+        told = ("INCONCLUSIVE", "not tested") if "nn.DataParallel" == program.line else ("DIFFERS", "broken")
+        assert f"measured: {told[0]}" in said and f"assumed, and {told[1]}:" in said
+        assert "so train.py is whole batch\n" in said
+        assert "ddp.DataParallel(" in after and "DistributedSampler" not in after
+
+
+@pytest.mark.parametrize("name", [name for name in HOLDING if name in QUICK])
+def test_what_holds_is_sharded(name: str, command: Callable[..., Done]) -> None:
+    check(command, HOLDING[name], holds=True)
+
+
+@pytest.mark.parametrize("name", [name for name in BREAKING if name in QUICK])
+def test_what_does_not_hold_is_not(name: str, command: Callable[..., Done]) -> None:
+    check(command, BREAKING[name], holds=False)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", [name for name in UNPROVEN if name not in QUICK])
+def test_every_planted_truth_is_found(name: str, command: Callable[..., Done]) -> None:
+    check(command, UNPROVEN[name], holds=name in HOLDING)
+
+
+def test_nothing_is_run_where_no_assumption_helps(command: Callable[..., Done]) -> None:
+    done = command(
+        REFUTED["a permutation beside something unknown"].text, "convert", "--prove", "train.py", "--inplace"
+    )
+    assert "measured: nothing, as no assumption is needed or helps" in done.err
+    assert "step" not in done.err
+    assert "ddp.DataParallel(" in Path("train.py").read_text()
+
+
+def test_one_program_is_tested_at_a_time(command: Callable[..., Done]) -> None:
+    text = HOLDING["a mean of losses"].text
+    Path("other.py").write_text(text)
+    done = command(text, "convert", "--prove", "train.py", "other.py")
+    assert done.code == 2 and "one script at a time, of other.py, train.py" in done.err
+    done = command(text, "convert", "--prove", "-")
+    assert done.code == 2 and "not allowed with standard input" in done.err
+    done = command(text, "convert", "--prove", "--sharded", "train.py")
+    assert done.code == 2 and "not allowed with" in done.err
+
+
+def test_what_stands_after_the_dashes_is_the_programs(command: Callable[..., Done]) -> None:
+    """Here it decides whether what is assumed holds."""
+    begin = "import sys\n\n"
+    text = begin + BREAKING["a sum of losses"].text.replace("reduction='sum') / 16", "reduction=sys.argv[1])")
+    done = command(text, "convert", "--prove", "train.py", "--", "mean")
+    assert "so train.py is sharded" in done.err, done.err
+    assert "measured: MATCH over 8 steps on 3 processes" in done.err
+    done = command(text, "convert", "--prove", "train.py", "--", "sum")
+    assert "so train.py is whole batch" in done.err, done.err
+
+
+def test_verify_tests_what_is_assumed(command: Callable[..., Done]) -> None:
+    done = command(BREAKING["a sum of losses"].text, "verify", "--sharded", "train.py", "--steps", "4")
+    assert done.code == 1 and done.out.startswith("DIFFERS at step 1")
+    assert re.search(r"assumed, and broken:\n  train.py:\d+ assumes: `hidden\(outputs", done.out)
