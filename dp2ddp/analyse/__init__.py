@@ -101,6 +101,7 @@ def analyse(linked: Linked) -> Facts:
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
+    together = {site for loop in batch_loops for site in loop.loaders}
     agreed = (*agreements.facts(context, origins), *alike.seeds(context))
     early = entry.before_devices(context, starts)
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
@@ -116,6 +117,7 @@ def analyse(linked: Linked) -> Facts:
         functional=tuple(functional.collect(context)),
         bare=tuple(trained.values()),
         loaders=made,
+        loading=loaders.loading(context, together - loops.drawn_alone(context, batch_loops, acts)),
         workers=loaders.workers(context),
         loops=tuple(loop for loop in epochs if loop.loader not in sharded),
         losses=judged.losses,

@@ -1,7 +1,7 @@
 """A number of loader workers would count once for each process.
 
 ``ddp.local_workers(n)`` divides it among the processes of a machine, so that the machine has as many as before. Where
-the batches stay whole, every process loads all of them, and as many workers as it had.
+the batches stay whole, the loader is shared (DDP205).
 """
 
 from collections.abc import Iterator

@@ -73,7 +73,9 @@ CASES = {  # what an image costs, blocks of the network
 }
 
 
-def trained(model: nn.Module, loader: Iterable, begin: Callable[[int], object] = lambda epoch: None) -> Callable:
+def trained(
+    model: nn.Module, loader: Iterable, begin: Callable[[int], object] = lambda epoch: None
+) -> Callable:
     """One epoch of the loop that everybody writes."""
     optimizer, criterion = torch.optim.SGD(model.parameters(), lr=0.01, momentum=0.9), nn.CrossEntropyLoss()
 
