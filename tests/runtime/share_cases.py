@@ -305,6 +305,36 @@ def spawned():
     same(lambda: DataLoader(Plain(), batch_size=6, num_workers=2, multiprocessing_context="spawn"), count=1)
 
 
+def pinned():
+    """torch's thread that pins memory, without the GPU for which it would."""
+    fixed, own = torch.accelerator, torch.Tensor.pin_memory
+    fakes = {
+        "is_available": lambda: True,
+        "current_accelerator": lambda: torch.device("meta"),
+        "current_device_index": lambda: 0,
+        "set_device_index": lambda _: None,
+    }
+    kept = {name: getattr(fixed, name) for name in fakes}
+    torch.Tensor.pin_memory = lambda tensor, *_: tensor.clone()
+    try:
+        for name, fake in fakes.items():
+            setattr(fixed, name, fake)
+        for persists in (False, True):
+            more = {"pin_memory": True, "num_workers": 3, "persistent_workers": persists, "shuffle": True}
+            for first in (1, 4, None):
+                same(lambda: DataLoader(Noisy(), batch_size=2, **more), 3, first)  # noqa: B023
+        seen = []
+        try:
+            for batch in ddp.share(DataLoader(Broken(), batch_size=2, pin_memory=True, num_workers=2)):
+                seen.append(batch)
+        except LookupError:
+            assert len(seen) == 6
+    finally:
+        for name, function in kept.items():
+            setattr(fixed, name, function)
+        torch.Tensor.pin_memory = own
+
+
 if __name__ == "__main__":
     ddp.init()
     torch.set_num_threads(1)

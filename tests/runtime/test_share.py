@@ -16,7 +16,9 @@ CASES = Path(__file__).with_name("share_cases.py")
 
 
 @pytest.mark.parametrize("processes", [2, pytest.param(3, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("cases", ["kinds", "streams ends own", "failures attributes loads file_system"])
+@pytest.mark.parametrize(
+    "cases", ["kinds", "streams ends own", "failures attributes loads file_system pinned"]
+)
 def test_cases(lab, processes, cases):
     run = lab.run(CASES, cases.split(), processes=processes, recorded=False, timeout=150).ok()
     assert run.printed.split("\n")[:-1] == [f"ok {case}" for case in cases.split()]
