@@ -1,7 +1,7 @@
 """One rank of what loading whole batches costs: the same training in four forms, each with its own model and loader.
 
-A round takes one epoch of each form, whose workers live on. In one process is trained on rank 0, with as many threads as
-there are ranks, while the others wait. Rank 0 prints the rates, steps per second, as JSON: first word of the command is
+A round takes one epoch of each form, whose workers live on. The original is trained by rank 0, while the others wait;
+every process has one thread, since several that share two cores with workers wait for each other. Rank 0 prints the rates, steps per second, as JSON: first word of the command is
 the case.
 """
 
@@ -110,9 +110,7 @@ def forms(blurs: int, blocks: int) -> dict[str, Callable[[int], None]]:
 
     def run_alone(epoch: int) -> None:
         if ddp.is_main_process():
-            torch.set_num_threads(ddp.get_world_size())
             alone(epoch)
-            torch.set_num_threads(1)
 
     return {"alone": run_alone, **found}
 
