@@ -29,7 +29,6 @@ class Tier(Enum):
 
 ANY_TIER = frozenset(Tier)
 SHARDED_ONLY = frozenset({Tier.SHARDED})
-WHOLE_BATCH_ONLY = frozenset({Tier.WHOLE_BATCH})
 NO_TIER: frozenset[Tier] = frozenset()
 
 
@@ -105,6 +104,9 @@ class Script(Fact):
     reasons: tuple[Fact, ...] = ()
 
 
+CURRENT = "the current GPU"
+
+
 @dataclass(frozen=True)
 class Condition:
     """An ``if`` that decides whether the model is wrapped.
@@ -129,17 +131,19 @@ class Condition:
 class Wrap(Fact):
     """A model given to DataParallel. ``at`` is the whole expression, with the moves chained to it.
 
-    ``device`` is where the model must still be moved, ``moves`` are later statements that do it, ``moved`` says that
-    a move is chained to the wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name
-    ``target`` ``after`` a statement. ``stays``: the call is one of a class that is not torch's own, or makes replicas
-    by hand, and stays as it is (see ``Parallel``). ``otherwise``: the parts of a call that wraps it for ranks of the
-    program's own, too, by a class that is chosen elsewhere.
+    ``device`` is where the model must still be moved (`CURRENT`: by ``.cuda()``), ``moves`` are later statements that
+    do it, ``idle`` is an expression that does it and the model in it, ``moved`` says that a move is chained to the
+    wrap. Where the program calls ``data_parallel()`` instead, it is wrapped under its name ``target`` ``after`` a
+    statement. ``stays``: the call is one of a class that is not torch's own, or makes replicas by hand, and stays as it
+    is (see ``Parallel``). ``otherwise``: the parts of a call that wraps it for ranks of the program's own, too, by a
+    class that is chosen elsewhere.
     """
 
     module: Anchor
     imported: str
     device: Anchor | str | None = None
     moves: tuple[Anchor, ...] = ()
+    idle: tuple[Anchor, Anchor] | None = None
     moved: bool = False
     condition: Condition | None = None
     call: Anchor | None = None
@@ -170,10 +174,13 @@ class Functional(Fact):
     ``at`` is a condition that chooses between both, ``value`` the plain call, ``target`` what that is assigned to; or
     ``at`` is the call, ``value`` the module and ``target`` its input. Without a ``value``, nothing is trained by the
     call, and ``at`` is the function, for which there is one of several processes.
+    ``whole``: the other way round. A call ``at`` of a wrapped model, ``value``, that trains nothing: each process would
+    run all samples of its input, ``target``, together.
     """
 
     value: Anchor | None = None
     target: Anchor | None = None
+    whole: bool = False
 
 
 @dataclass(frozen=True)
@@ -393,12 +400,14 @@ class Number(Fact):
     (``at`` are rows of which a number is made; ``call`` may be given them by ``keyword``, or at ``position``), "totals"
     (``names`` are sums that the loop ``at`` adds up), "left" (``at`` is a statement that reports something else).
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
-    ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does.
+    ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
+    ``size`` of a sum that it is the number of samples in the batch.
     """
 
     kind: str
     what: str
     average: str = ""
+    size: bool = False
     call: Anchor | None = None
     keyword: str = ""
     position: int | None = None

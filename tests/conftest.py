@@ -15,7 +15,7 @@ STAND_INS = Path(__file__).parent / "stand_ins"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """``--update`` writes generated files (fixtures' ``after/``, parts of the README) anew."""
+    """``--update`` writes generated files (fixtures' ``after/``, parts of the READMEs) anew."""
     parser.addoption("--update", action="store_true", help="write generated files anew")
 
 

@@ -84,6 +84,7 @@ TWO_OPTIMIZERS = """\
 optimizer = torch.optim.SGD(net[0].parameters(), lr=0.1)
 second = torch.optim.SGD(net[1:].parameters(), lr=0.1)"""
 SAMPLED = "sampler=sampler)"
+SHOWN = '    with torch.no_grad():\n        shown = model(fixed)\n    torch.save(shown.cpu(), "shown.pt")\n'
 TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
 INITIALISED = """\
 class Initialised(nn.Module):
@@ -273,6 +274,24 @@ RIGHT = {
                 "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
             ),
             ("    sampler.set_epoch(epoch)\n", ""),
+        ),
+    ),
+    "noise in the loop, and an evaluation of which the processes have different numbers of batches": Pair(
+        both=NOISY,
+        after=(
+            *NOISY_AFTER,
+            ("in test_loader:", "in ddp.shard_batches(test_loader):"),
+            ("    ddp.print(f", "    correct = ddp.sum(correct)\n    ddp.print(f"),
+        ),
+    ),
+    "a forward in training mode of what all processes have": Pair(
+        both=(
+            ("for epoch in range(3):\n", "fixed = torch.randn(12, 8)\nfor epoch in range(3):\n"),
+            ("    model.eval()\n", SHOWN + "    model.eval()\n"),
+        ),
+        after=(
+            ("shown = model(fixed)", "shown = ddp.data_parallel(model.module, fixed)"),
+            ("torch.save(shown", "ddp.save(shown"),
         ),
     ),
     "augmentation in workers": Pair(
@@ -557,6 +576,16 @@ WRONG = {
         step=4,
         what="checkpoint",
         cause="checkpoint keys",
+    ),
+    "every process runs in training mode what all have": Pair(
+        both=(
+            ("for epoch in range(3):\n", "fixed = torch.randn(12, 8)\nfor epoch in range(3):\n"),
+            ("    model.eval()\n", SHOWN + "    model.eval()\n"),
+        ),
+        after=(("torch.save(shown", "ddp.save(shown"),),
+        step=4,
+        what="checkpoint",
+        cause="contents",
     ),
     "every process draws the same noise in the loop": Pair(both=NOISY, step=1, what="loss", cause="streams"),
     "every process augments alike": Pair(

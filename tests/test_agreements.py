@@ -62,6 +62,15 @@ FOLDERS = {
         "run = parser.parse_args().out\nos.makedirs(run)\n",
         'ddp.init()\nparser.add_argument("--out", default=ddp.from_main_process(time.strftime("%H%M")))\n',
     ),
+    "a temporary folder where none is given": (
+        "import sys\n\nrun = sys.argv[1] if len(sys.argv) > 1 else tempfile.mkdtemp()\nos.makedirs(run, exist_ok=True)\n",
+        "run = sys.argv[1] if len(sys.argv) > 1 else ddp.from_main_process(tempfile.mkdtemp())\n",
+    ),
+    "an entry that is a temporary folder": (
+        'CONFIG = {"run": os.environ.get("RUN_FOLDER")}\nif CONFIG["run"] is None:\n'
+        '    CONFIG["run"] = tempfile.mkdtemp()\nrun = CONFIG["run"]\nos.makedirs(run, exist_ok=True)\n',
+        '    CONFIG["run"] = ddp.from_main_process(tempfile.mkdtemp())\n',
+    ),
     "the folder of a log": (
         'import tensorboardX\n\nboard = tensorboardX.SummaryWriter()\nrun = os.path.join(board.get_logdir(), "x")\n',
         'run = os.path.join(ddp.from_main_process(board.get_logdir()), "x")\n',
@@ -107,6 +116,8 @@ def test_a_folder_that_is_written_and_read_has_one_name(name: str) -> None:
     [
         ("a time", "warm"),
         ("a number that is counted", "warm"),
+        ("a temporary folder where none is given", "warm"),
+        ("an entry that is a temporary folder", "warm"),
         pytest.param("a number that is free", "warm", marks=pytest.mark.slow),
     ],
 )
@@ -114,7 +125,7 @@ def test_every_process_finds_there_what_the_main_process_saved(
     name: str, launcher: str, lab: Lab, tmp_path: Path
 ) -> None:
     script = tmp_path / "train.py"
-    script.write_text(converted(saving(FOLDERS[name][0])))
+    script.write_text("import tempfile\n\ntempfile.tempdir = None\n" + converted(saving(FOLDERS[name][0])))
     place = {"folder": tmp_path, "env": {"TMPDIR": str(tmp_path)}}
     lab.run(script, processes=2, launcher=launcher, recorded=False, **place).ok()
     assert len(list(tmp_path.glob("**/model.pt"))) == 1

@@ -50,7 +50,7 @@ def test_a_wrap_under_conditions_of_the_other_is_made_after_them() -> None:
     old = PROGRAM[PROGRAM.index("    if several:") : PROGRAM.index("\n\n\ndef worker")]
     text = after(converted((old, chain)))
     wrap = "    if not several:\n        model = ddp.DistributedDataParallel(model)\n    return model"
-    assert "    else:\n        model = model.to(ddp.device())\n" + wrap in text
+    assert "    else:\n        model = model.cuda()\n" + wrap in text
 
 
 def test_a_wrap_with_another_branch_below_is_made_after_all() -> None:

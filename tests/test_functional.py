@@ -27,7 +27,7 @@ def after(text: str) -> str:
 def test_a_network_is_wrapped_when_it_is_ready() -> None:
     text = after(PROGRAM)
     assert "    def forward(self, x):\n        x = self.main(x)\n        return x.view(-1, 2)\n" in text
-    wrap = "model = Net(ngpu).to(ddp.device())\nmodel.apply(double)\nmodel = ddp.DistributedDataParallel(model)\n"
+    wrap = "model = Net(ngpu).cuda()\nmodel.apply(double)\nmodel = ddp.DistributedDataParallel(model)\n"
     assert wrap in text and "data_parallel" not in text
     assert "ddp.init(devices=range(2))\n" in text or "ddp.init(devices=range(ngpu))\n" in text
 
@@ -83,6 +83,33 @@ def test_a_call_that_trains_nothing_has_one_of_several_processes() -> None:
     assert "            shown = ddp.data_parallel(network, (noise,))\n" in text
     again = converted(text)
     assert not again.changes and not again.findings
+
+
+SHOWING = "    with torch.no_grad():\n        shown = model(fixed)\n    print(shown.std().item())\n"
+
+
+@pytest.mark.parametrize(
+    ("shown", "called"),
+    {
+        "in training mode": (SHOWING, "ddp.data_parallel(model.module, fixed)"),
+        "in a function": (
+            "    show()\n",
+            "ddp.data_parallel(model.module, fixed)",
+        ),
+        "in evaluation mode": ("    model.eval()\n" + SHOWING + "    model.train()\n", "model(fixed)"),
+        "of a part": (SHOWING.replace("fixed", "inputs"), "model(inputs)"),
+    }.values(),
+)
+def test_a_forward_in_training_mode_of_what_all_processes_have_is_divided(shown: str, called: str) -> None:
+    """As nn.DataParallel divided it: its replicas normalised their parts. How it trains: the pairs of verify."""
+    show = f"\n\ndef show():\n{SHOWING}\n\n" if "show()" in shown else ""
+    layers = "model = nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 2))"
+    text = PLAIN.replace("model = nn.Linear(8, 2)", layers)
+    text = text.replace("for epoch in", f"fixed = torch.randn(12, 8).cuda()\n{show}for epoch in", 1) + shown
+    conversion = converted(text)
+    assert not conversion.errors and f" = {called}\n" in conversion.changes[0].after
+    assert "whole_batch(shown)" not in conversion.changes[0].after or called == "model(inputs)"
+    assert not converted(conversion.changes[0].after).changes
 
 
 NO_GRAD = "    with torch.no_grad():\n        if parallel"

@@ -27,6 +27,9 @@ RUNNER = """
 import os, sys, runpy, traceback
 import torch._dynamo, torch.distributed  # every optimizer imports the first at its first step
 import torch.nn.parallel, torch.utils.data.distributed
+if not torch.cuda.is_available():
+    from dp2ddp.verify import cuda
+    cuda.pretend(1)
 failed = []
 for path in sys.argv[1:]:
     child = os.fork()
@@ -79,7 +82,7 @@ def test_rules_have_names_and_explanations() -> None:
 
 
 def test_converted_examples_train(tmp_path: Path) -> None:
-    """On this machine, in one process; loaders of saved models find one that the example itself would save."""
+    """On this machine, in one process, with a GPU that is not there; loaders of saved models find one that the example itself would save."""
     paths = []
     for parameter in EXAMPLES:
         after, findings = converted(parameter.values[1])
@@ -92,7 +95,9 @@ def test_converted_examples_train(tmp_path: Path) -> None:
         (folder / "train.py").write_text(after)
         paths.append(str(folder / "train.py"))
         if "start.pt" in after:
-            start = "import torch; torch.save({'module.weight': torch.ones(2, 8), 'module.bias': torch.ones(2)}, 'start.pt')"
+            prefix = "module." if "strip_module_prefix" in after else ""
+            state = f"{{'{prefix}weight': torch.ones(2, 8), '{prefix}bias': torch.ones(2)}}"
+            start = f"import torch; torch.save({state}, 'start.pt')"
             subprocess.run([sys.executable, "-c", start], cwd=folder, check=True, timeout=120)
     environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parent.parent)}
     done = subprocess.run(

@@ -41,10 +41,7 @@ def prepare():
 FETCHES = [
     'data = torchvision.datasets.MNIST("data", train=True, download=True)',
     'data = torchvision.datasets.CIFAR10("data", True, None, None, True)',
-    "model = torchvision.models.resnet18(pretrained=True)",
-    'model = torchvision.models.resnet18(weights="DEFAULT")',
     'model = torch.hub.load("pytorch/vision", "resnet18")',
-    'model.load_state_dict(model_zoo.load_url("https://example.org/model.pth"))',
     'if not os.path.exists("a.pth"):\n    torch.hub.download_url_to_file("https://example.org/a.pth", "a.pth")',
 ]
 
@@ -63,6 +60,62 @@ def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
         if isinstance(node, ast.With) and "main_process_first" in ast.unparse(node.items[0])
     ]
     assert blocks == [ast.unparse(ast.parse(fetch))]
+
+
+@pytest.mark.parametrize(
+    "made",
+    [
+        "model = torchvision.models.resnet18(pretrained=True)",
+        'model = torchvision.models.resnet18(weights="DEFAULT")',
+        'model.load_state_dict(model_zoo.load_url("https://example.org/model.pth"))',
+        "words = nn.Embedding.from_pretrained(torch.randn(5, 2))",
+        'os.makedirs("runs", exist_ok=True)',
+        'for name in ("runs", "logs"):\n    os.makedirs(os.path.join("out", name), exist_ok=True)',
+        'if not os.path.isdir("runs"):\n    os.makedirs("runs", exist_ok=True)',
+        'weights = nn.Linear(8, 2)\nweights.load_state_dict(torch.load("pretrained.pth", map_location="cpu"))',
+    ],
+)
+def test_what_all_may_do_at_once_stays_as_it_is(made: str) -> None:
+    """torch.hub's downloads the runtime keeps apart; what loads in a bare model has no prefix."""
+    text = (
+        HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    )
+    text += f"{made}\nloader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model)\n{LOOP}"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert f"\n{made}\n" in change.after
+
+
+def test_a_folder_with_a_name_of_each_process_s_own_is_made_by_one() -> None:
+    text = HEAD + "import time\n\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    text += (
+        'os.makedirs(os.path.join("runs", time.strftime("%H%M%S")), exist_ok=True)\nmodel = nn.Linear(8, 2)\n'
+    )
+    text += f"loader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model)\n{LOOP}"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "if ddp.is_main_process():\n    os.makedirs(" in change.after
+
+
+@pytest.mark.parametrize(
+    ("read", "waits"),
+    {
+        "another file": ('json.load(open(os.path.join(root, "stats.json")))', False),
+        "its own": ('torch.load(os.path.join(root, "last.pt"))', True),
+        "its own, formatted": ('torch.load("{}/{}.pt".format(root, "last"))', True),
+        "another one, formatted": ('torch.load("%s/first_%d.pth" % (root, 3))', False),
+        "one that is not known": ("torch.load(sys.argv[-1])", True),
+    }.values(),
+)
+def test_only_what_the_program_writes_is_waited_for(read: str, waits: bool) -> None:
+    """In a loop the wait would be one of every step."""
+    text = (
+        HEAD
+        + "import json, sys\n\nroot = 'out'\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    )
+    text += f"model = nn.Linear(8, 2)\nloader = DataLoader(data, batch_size=16)\nmodel = nn.DataParallel(model)\n{LOOP}"
+    text += '        torch.save(model.state_dict(), os.path.join(root, "last.pt"))\n'
+    text += f"        if step % 10 == 0:\n            print({read})\n".replace("step", "len(inputs)")
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert ("ddp.barrier()" in change.after) == waits
 
 
 @pytest.mark.parametrize(
@@ -528,7 +581,7 @@ fit(nn.Linear(8, 2), DataLoader(data, batch_size=16), log)
 
 def test_a_model_that_goes_to_the_cpu_after_its_training_is_trained_where_it_was() -> None:
     (change,) = convert(Project.of({Path("/example/train.py"): MOVED})).changes
-    assert "    net = ddp.DistributedDataParallel(net.to(ddp.device()))\n    optimizer" in change.after
+    assert "    net = ddp.DistributedDataParallel(net.cuda())\n    optimizer" in change.after
     assert '    net.to("cpu")\n' in change.after
 
 

@@ -86,20 +86,25 @@ def test_the_wrap_keeps_what_still_means_something() -> None:
     text = WHOLE_BATCH["another dimension"].text.replace("dim=1", "device_ids=[0, 1], output_device=1, dim=1")
     after, _ = converted(text)
     assert "ddp.init(devices=[0, 1])" in after
-    assert "model = ddp.DataParallel(Turned(8, 2).to(ddp.device()), dim=1)" in ast.unparse(ast.parse(after))
+    assert "model = ddp.DataParallel(Turned(8, 2).cuda(), dim=1)" in ast.unparse(ast.parse(after))
 
 
 @pytest.mark.parametrize(
-    "move",
+    ("move", "moved"),
     [
-        'model = nn.DataParallel(model).to("cuda")',
-        WRAP + '\nmodel.to("cuda:0")',
-        WRAP + '\nmodel.to(device="cuda")',
+        ('model = nn.DataParallel(model).to("cuda")', 'to("cuda")'),
+        ("model = nn.DataParallel(model).cuda(0)", "to(ddp.device())"),
+        ("model = nn.DataParallel(model).cuda(None)", "cuda()"),
+        (f'{WRAP}\nmodel.to("cuda:0")', "to(ddp.device())"),
+        (f'{WRAP}\nmodel.to(device="cuda")', 'to("cuda")'),
+        (f"{WRAP}\nmodel.cuda()", "cuda()"),
+        ("if torch.cuda.is_available():\n    model = nn.DataParallel(model).cuda()", "to(ddp.device())"),
     ],
 )
-def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> None:
+def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str, moved: str) -> None:
+    """By its number it is not; and a condition that asks for a GPU goes, though there may be none."""
     text, _ = converted(PROGRAM.replace("nn.Linear(8, 2).cuda()\n" + WRAP, "nn.Linear(8, 2)\n" + move))
-    assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\ncriterion" in text
+    assert f"\nmodel = ddp.DistributedDataParallel(model.{moved})\ncriterion" in text
 
 
 @pytest.mark.parametrize(
@@ -107,9 +112,122 @@ def test_a_gpu_that_the_wrap_s_move_names_is_the_process_s_own(move: str) -> Non
 )
 def test_a_device_whose_text_is_compared_has_no_number(compared: str, own: bool) -> None:
     """``str(ddp.device())`` is `cuda:0`: what is asked of it would be answered otherwise."""
-    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    current = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")'
+    chosen = current.replace("cuda", "cuda:0", 1)
     text, _ = converted(PROGRAM.replace(WRAP, f"{WRAP}\n{chosen}\nscaled = {compared}"))
-    assert (chosen in text, "device = ddp.device()" in text) == (not own, own)
+    assert (current in text, "device = ddp.device()" in text) == (not own, own)
+
+
+@pytest.mark.parametrize(
+    ("line", "left"),
+    [
+        ("x = torch.zeros(2).cuda()", None),
+        ("x = torch.zeros(2).cuda(non_blocking=True)", None),
+        ('x = torch.zeros(2).to("cuda")', None),
+        ('x = torch.zeros(2, device="cuda")', None),
+        ('x = torch.zeros(2, device=torch.device("cuda"))', None),
+        ('x = torch.device("cuda" if len(data) else "cpu")', None),
+        ("if torch.cuda.is_available():\n    x = torch.zeros(2).cuda()", None),
+        (
+            'x = torch.device("cuda:0" if len(data) else "cpu")',
+            'x = torch.device("cuda" if len(data) else "cpu")',
+        ),
+        ('x = torch.device("cpu" if len(data) else 0)', 'x = torch.device("cpu" if len(data) else "cuda")'),
+        ('x = torch.device("cuda", 0)', "x = ddp.device()"),
+        ("x = torch.zeros(2).cuda(device=0)", "x = torch.zeros(2).to(ddp.device())"),
+        ('x = torch.zeros(2, device="cuda:0")', "x = torch.zeros(2, device=ddp.device())"),
+        (
+            "with torch.cuda.device(1):\n    x = torch.zeros(2).cuda()",
+            "with torch.cuda.device(1):\n    x = torch.zeros(2).to(ddp.device())",
+        ),
+        (
+            "import threading\ndef load(x):\n    x.cuda()\nthreading.Thread(target=load, args=(data,)).start()",
+            "import threading\ndef load(x):\n    x.to(ddp.device())\nthreading.Thread(target=load, args=(data,)).start()",
+        ),
+    ],
+)
+def test_the_current_gpu_stays_and_a_number_is_the_process_s_own(line: str, left: str | None) -> None:
+    text, conversion = converted(PROGRAM.replace(CRITERION, f"{CRITERION}\n{line}"))
+    assert conversion.scripts[0].tier == "sharded"
+    assert f"\n{left or line}\n" in text
+    assert text.count("cuda()") >= PROGRAM.count("cuda()")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # the one move of a model stands before its wrap, wherever it stood
+        (
+            "model = nn.Linear(8, 2)\nmodel = nn.DataParallel(model)\nnet = model.to(device)",
+            "model.to(device)",
+        ),
+        (
+            "def made():\n    model = nn.Linear(8, 2)\n    model = nn.DataParallel(model)\n"
+            "    return model.to(device)\n\nmodel = made()",
+            "model.to(device)",
+        ),
+        (
+            "def made():\n    model = nn.Linear(8, 2).to(device)\n    return model, 3\n\nmodel, size = made()\n"
+            "model = nn.DataParallel(model)",
+            "model",
+        ),
+        (
+            "def wrapped(model):\n    return nn.DataParallel(model)\n\nmodel = nn.Linear(8, 2)\nmodel.to(device)\n"
+            "model = wrapped(model)",
+            "model",
+        ),
+        (
+            "def wrapped(model):\n    return nn.DataParallel(model)\n\nmodel = wrapped(nn.Linear(8, 2))\n"
+            "model.to(device)",
+            "model.to(ddp.device())",
+        ),
+    ],
+)
+def test_a_model_is_moved_once(before: str, after: str) -> None:
+    chosen = 'device = torch.device("cuda" if torch.cuda.is_available() else "cpu")\n'
+    text, conversion = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n" + WRAP, chosen + before))
+    assert conversion.scripts[0].tier == "sharded"
+    assert f"ddp.DistributedDataParallel({after})" in text
+    assert text.count(".to(") == before.count(".to(") + (after == "model.to(ddp.device())")
+
+
+@pytest.mark.parametrize(("loader", "sums"), [(LOADER, 0), (SHARDED_LOADERS["weights"], 1)])
+@pytest.mark.parametrize("size", ["targets.size(0)", "len(targets)", "targets.shape[0]", "number"])
+def test_the_size_of_a_batch_is_multiplied_where_parts_are_of_one_size(
+    loader: str, sums: int, size: str
+) -> None:
+    text = PROGRAM.replace(LOADER, loader).replace(
+        "        optimizer.step()\n",
+        f"        optimizer.step()\n        number = targets.size(0)\n        print(loss.item(), {size})\n",
+    )
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert (f"{size} * ddp.get_world_size()" in after) == (not sums)
+    assert calls(after).count("sum") == sums
+
+
+def test_a_state_that_the_program_takes_itself_has_no_prefix() -> None:
+    text = PROGRAM + "best = model.state_dict()\nmodel.load_state_dict(best)\n"
+    after, _ = converted(text)
+    assert after.endswith("best = model.module.state_dict()\nmodel.module.load_state_dict(best)\n")
+
+
+def test_what_another_file_puts_on_a_gpu_when_it_is_imported_is_the_process_s_own() -> None:
+    """The program has not begun there, so no GPU is its own yet."""
+    constants = (
+        "import torch\n\ndevice = torch.device('cuda')\n{}\n\ndef scaled(x):\n    return x.cuda() * 2.0\n"
+    )
+    files = {PATH: PROGRAM.replace("data = ", "from constants import scaled\n\ndata = ", 1)}
+    for made, device in (
+        ("weight = torch.ones(2).cuda()", "torch.device('cuda')"),
+        ("weight = torch.ones(2, device=device)", "ddp.device()"),
+        ("size = 2", "torch.device('cuda')"),
+    ):
+        files[PATH.with_name("constants.py")] = constants.format(made)
+        changes = {it.path.name: it.after for it in convert(Project.of(files)).changes}
+        after = changes.get("constants.py", constants.format(made))
+        assert f"device = {device}\n{made.replace('cuda()', 'to(ddp.device())')}\n" in after
+        assert "return x.cuda() * 2.0" in after and ("dp2ddp" in after) == (made != "size = 2")
 
 
 @pytest.mark.parametrize("whole", [0, 1])
@@ -253,7 +371,7 @@ def test_an_order_of_strings_and_ctrl_c_are_named(program: str) -> None:
 def test_a_loader_that_no_distributed_sampler_can_serve_is_sharded_as_it_is(name: str) -> None:
     after, conversion = converted(PROGRAM.replace(LOADER, SHARDED_LOADERS[name]))
     assert conversion.scripts[0].tier == "sharded"
-    assert sorted(calls(after)) == ["DistributedDataParallel", "device", "device", "device", "init", "shard"]
+    assert sorted(calls(after)) == ["DistributedDataParallel", "init", "shard"]
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 
@@ -653,7 +771,7 @@ def test_a_helper_that_trains_a_wrapped_model_and_a_bare_one_is_given_the_second
     )
     assert conversion.scripts[0].tier == "sharded"
     assert calls(after).count("sync_gradients") == 1
-    assert "\nhead = nn.Linear(2, 2).to(ddp.device())\nddp.sync_gradients(head)\n" in after
+    assert "\nhead = nn.Linear(2, 2).cuda()\nddp.sync_gradients(head)\n" in after
     moved = text.replace(
         CRITERION,
         CRITERION + "\nhead = nn.Linear(2, 2)\nif data:\n    head = head.cuda()\nother = chosen(head)",
@@ -909,7 +1027,7 @@ def test_programs_that_share_the_wrap_share_the_form() -> None:
     assert tiers(project(mean=MEAN)) == {"mean": "sharded"}
     both = project(mean=MEAN, total=TOTAL)
     assert tiers(both) == {"mean": "whole batch", "total": "whole batch"}
-    assert "return ddp.DataParallel(model.to(ddp.device()))" in text(both, "trainer")
+    assert "return ddp.DataParallel(model.cuda())" in text(both, "trainer")
 
 
 def test_programs_that_share_no_such_line_have_each_its_own() -> None:

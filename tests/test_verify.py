@@ -594,6 +594,40 @@ def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., D
     assert "own.py" in done.out
 
 
+def test_what_replaces_data_can_import_the_project(tmp_path: Path, command: Callable[..., Done]) -> None:
+    """The example of the README; a file that is not in the project replaces a class that is."""
+    examples = REPOSITORY / "examples" / "prepare"
+    for name in ("train.py", "speech.py"):
+        (tmp_path / name).write_text((examples / name).read_text())
+    done = command("train.py", "--steps", "4", "--float64")
+    assert (done.code, "--prepare FILE" in done.out) == (3, True), done.out
+    done = command("train.py", "--steps", "4", "--float64", "--prepare", str(examples / "small_data.py"))
+    assert done.code == 0, done.out + done.err
+    own = tmp_path / "own.py"
+    own.write_text("import speech\nspeech.recordings()\n")
+    done = command("train.py", "--steps", "4", "--prepare", "own.py")
+    assert done.code == 3
+    assert "module 'speech' has no attribute 'recordings'" in done.out
+
+
+def test_the_first_example_matches(tmp_path: Path, command: Callable[..., Done]) -> None:
+    """As the first page says: nothing has to be there, and nothing added."""
+    text = (REPOSITORY / "examples" / "first" / "before" / "train.py").read_text()
+    (tmp_path / "train.py").write_text(text)
+    done = command("train.py")
+    assert done.code == 0, done.out + done.err
+
+
+def test_what_is_missing_without_a_network_is_said(tmp_path: Path, command: Callable[..., Done]) -> None:
+    """A program that would download its data, tried without options and without a network."""
+    text = (FIXTURES / "tutorial" / "before" / "train.py").read_text()
+    begin = "import urllib.request\n\n\ndef none(*_, **__):\n    raise OSError('no network')\n\n\nurllib.request.urlopen = none\n"
+    (tmp_path / "train.py").write_text(begin + text)
+    done = command("train.py", "--steps", "4")
+    assert done.code == 3 and "add --synthetic" in done.out.splitlines()[0], done.out
+    assert command("train.py", "--steps", "4", "--synthetic").code == 0
+
+
 def proofs(folder: Path, *asked: str) -> list[str]:
     """The commands that a conversion of a folder, or of files, names to prove it."""
     conversion = convert_paths([folder / name for name in asked or ("train.py",)])
@@ -925,6 +959,7 @@ ARGUMENTS = {
     "encoder_wrap": "--batch-size 24",
     "endless_loader": "",
     "entry_point": "",
+    "exceptional_paths": "",
     "experiment_class": "--name first",
     "flat": "--data DATA --epochs 2 --batch-size 24",
     "forward_bypass": "",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 
 from dp2ddp.analyse import (
@@ -35,6 +36,7 @@ from dp2ddp.analyse import (
     questions,
     readers,
     reports,
+    untrained,
 )
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.link import Program
@@ -97,7 +99,8 @@ def analyse(linked: Linked) -> Facts:
     )
     sharded = {loader.at for loader in made if loader.shard}
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
-    acts = effects.collect(context, reported.statements(context))
+    own = partial(agreements.has_own_path, context)
+    acts = effects.collect(context, reported.statements(context), own)
     numbers = tuple(reports.numbers(context, reported, acts))
     origins = agreements.find(context, acts)
     starts = entry.collect(context)
@@ -114,7 +117,7 @@ def analyse(linked: Linked) -> Facts:
         lines=tuple(_lines(context)),
         wraps=wrapped,
         parallel=parallel.collect(context),
-        functional=tuple(functional.collect(context)),
+        functional=(*functional.collect(context), *untrained.collect(context, batch_loops, reported)),
         bare=tuple(trained.values()),
         loaders=made,
         loading=loaders.loading(context, together - loops.drawn_alone(context, batch_loops, acts)),
@@ -123,7 +126,13 @@ def analyse(linked: Linked) -> Facts:
         losses=judged.losses,
         gathers=judged.gathers,
         scaled=judged.scaled,
-        devices=devices.collect(context, models.moves(context, wrapped), early, parallel.at_home(context)),
+        devices=devices.collect(
+            context,
+            models.moves(context, wrapped),
+            early,
+            parallel.at_home(context),
+            devices.unbound(context, starts),
+        ),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
         rereads=effects.rereads(context),

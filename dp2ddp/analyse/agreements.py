@@ -25,6 +25,7 @@ from dp2ddp.analyse.effects import (
     covered,
     is_inside,
     is_of_writer,
+    is_own,
     opens_for_writing,
 )
 from dp2ddp.analyse.link import Call, Mod, full_name, handed
@@ -34,7 +35,7 @@ from dp2ddp.facts import Agreement, Effect
 # What has a value of its own in each process, or at each time.
 OWN = alike.OWN | frozenset("""
     time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
-    socket.gethostname platform.node
+    socket.gethostname platform.node tempfile.mkdtemp tempfile.mktemp
     """.split())
 AGREED = "dp2ddp.runtime.from_main_process"
 # Those that say what they are given, if it is a time, and where.
@@ -72,6 +73,11 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     return found
 
 
+def has_own_path(context: Context, call: Call) -> bool:
+    """Whether the path that a call is given has a name of each process's own: by the clock, by its number."""
+    return bool(_Origins(context, files=False).of(_path(call, 0)))
+
+
 def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
     """Where the main process's value is taken for all."""
     for origin in found:
@@ -95,12 +101,13 @@ def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set
 
 
 def _made(context: Context) -> Iterator[ast.expr]:
-    """The paths that the program makes or writes."""
+    """The paths that the program makes or writes; what stays in a temporary folder, each process does for itself."""
     for call in context.program.calls:
         if context.runs_in_training(call.node) and (
             call.names & (MAKES | WRITERS) or opens_for_writing(call)
         ):
-            yield from _path(call, 1 if call.names & SAVES else 0)
+            paths = _path(call, 1 if call.names & SAVES else 0)
+            yield from (it for it in paths if not is_own(context, it))
 
 
 def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
@@ -171,6 +178,12 @@ class _Origins:
                 return
             case ast.IfExp(body=body, orelse=other):
                 yield from (body, other)
+            case ast.Subscript(value=held, slice=ast.Constant(value=key)):
+                values = self.program.values(held)
+                for target, statement in self.context.entry_assignments.get(key, ()):
+                    if self.program.values(target.value) & values:
+                        yield statement.value
+                yield held
             case _:
                 yield from (it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
 

@@ -242,12 +242,12 @@ def _states(
         values = program.values(function.value)
         if context.is_wrapped(values):
             yield function.value, _bare(context, function.value, perhaps)
-            yield from _load(context, call.node.args[0])
-        elif any(context.module_class(value) for value in values) and not _optimizer(values):
+            if not _is_bare_state(context, call.node.args[0], stored):
+                yield from _load(context, call.node.args[0])
+        elif any(isinstance(value, Made) and value.name == WRAP for value in values):
             if _from_file(context, call.node.args[0]):
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
-                if any(isinstance(value, Made) and value.name == WRAP for value in values):
-                    yield function.value, _state(context, "save", function.value)
+                yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
     elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
@@ -272,8 +272,19 @@ def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.
             yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
 
 
-def _optimizer(values: object) -> bool:
-    return any(getattr(value, "name", "").startswith("torch.optim") for value in values)  # type: ignore[attr-defined]
+def _is_bare_state(context: Context, given: ast.expr, stored: set[int]) -> bool:
+    """Whether a state dict is one that the program takes from a model, which becomes the bare one's."""
+    values = context.program.values(given)
+    calls = {it.site: context.program.nodes.get(it.site) for it in values if isinstance(it, Made)}
+
+    def becomes_bare(node: ast.AST | None) -> bool:
+        call = context.program.call(node) if isinstance(node, ast.Call) else None
+        if call is None or getattr(call.node.func, "attr", "") != "state_dict":
+            return False
+        compared = _compared(context, call)
+        return (id(call.node) in stored and not _changed(context, call.node)) or bool(compared)
+
+    return bool(values) and len(calls) == len(values) and all(map(becomes_bare, calls.values()))
 
 
 def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDict]]:

@@ -208,11 +208,12 @@ class Context:
         if file.path not in self._program_runs:
             imported = self.program.project.reaches(file.path) - {file.path}
             every = [self.runs(statement) for statement in file.tree.body]
-            every += [self._runs_when_imported(path) for path in imported]
+            every += [self.runs_when_imported(path) for path in imported]
             self._program_runs[file.path] = set().union(*every)
         return self._program_runs[file.path]
 
-    def _runs_when_imported(self, path: Path) -> set[int]:
+    def runs_when_imported(self, path: Path) -> set[int]:
+        """All nodes that importing a file may run, through calls too."""
         if path not in self._imported:
             statements = self._imported_statements(path)
             self._imported[path] = set().union(*(self.runs(statement) for statement in statements))
@@ -282,6 +283,16 @@ class Context:
             for target in node.targets if isinstance(node, ast.Assign) else ():
                 if isinstance(target, ast.Attribute):
                     found.setdefault(target.attr, []).append((target, node))
+        return found
+
+    @cached_property
+    def entry_assignments(self) -> dict[object, list[tuple[ast.Subscript, ast.Assign]]]:
+        """The assignments to entries of each constant key, in source order: ``config["cuda"] = …``."""
+        found: dict[object, list[tuple[ast.Subscript, ast.Assign]]] = {}
+        for node in self.program.nodes.values():
+            for target in node.targets if isinstance(node, ast.Assign) else ():
+                if isinstance(target, ast.Subscript) and isinstance(target.slice, ast.Constant):
+                    found.setdefault(target.slice.value, []).append((target, node))
         return found
 
     @cached_property

@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.branches import is_shared
 from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
-from dp2ddp.facts import Device, Obstacle
+from dp2ddp.facts import Device, Obstacle, Script
 
 
-def collect(context: Context, skipped: set[int], early: set[int], at_home: set[int]) -> tuple[Device, ...]:
-    """Every place that names a GPU, but those in ``skipped`` (moves that belong to a wrap).
+def collect(
+    context: Context, skipped: set[int], early: set[int], at_home: set[int], unbound: set[int]
+) -> tuple[Device, ...]:
+    """Every place that names a GPU by its number, but those in ``skipped`` (moves that belong to a wrap).
 
+    ``"cuda"`` and ``.cuda()`` are the current GPU, which the runtime makes the rank's own, so they stay.
     ``early``: what runs before the ranks know which devices they have. There a device has no number yet.
     ``at_home``: what runs where the runtime takes any device for the rank's own; how many there are counts there, too.
+    ``unbound``: what runs where the current GPU may not be the rank's.
     """
     program = context.program
     choosing = _choosing(context)
@@ -35,6 +39,9 @@ def collect(context: Context, skipped: set[int], early: set[int], at_home: set[i
                 beside = _beside(context, node, place, device)
                 found.setdefault(id(place), replace(device, beside=beside))
     found = _once(context, found)
+    found = {
+        key: it for key, it in found.items() if key in unbound or not is_current(context.program.nodes[key])
+    }
     return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
 
 
@@ -103,16 +110,74 @@ def _beside(context: Context, node: ast.AST, place: ast.AST, device: Device) -> 
     """
     if context.branches is None or not is_shared(context, node):
         return False
-    numbered = device.kind in ("device", "name", "cuda") and _is_numbered(place)
+    numbered = device.kind in ("device", "name", "cuda") and not is_current(place)
     return device.kind == "current" or (numbered and not context.branches.binds)
 
 
-def _is_numbered(node: ast.AST) -> bool:
-    """Whether a place names one GPU of several, not the current one."""
-    if isinstance(node, ast.Attribute | ast.Constant):
-        return getattr(node, "value", None) != "cuda"
-    several = isinstance(node, ast.Call) and len(node.args) > (0 if _is_cuda(node) else 1)
-    return several or "cuda:" in ast.unparse(node)
+def is_current(node: ast.AST) -> bool:
+    """Whether a place names the current GPU, not one by its number."""
+    match node:
+        case ast.Constant(value="cuda"):
+            return True
+        case ast.Call() if _is_cuda(node):
+            named = [*node.args[:1], *(it.value for it in node.keywords if it.arg == "device")]
+            return all(isinstance(it, ast.Constant) and it.value is None for it in named)
+        case ast.Call(func=function, args=[named], keywords=[]) if _makes_device(function):
+            parts = (named.body, named.orelse) if isinstance(named, ast.IfExp) else (named,)
+            names = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+            return "cuda" in names and set(names) <= {"cuda", "cpu"}
+    return False
+
+
+def _makes_device(function: ast.expr) -> bool:
+    return ast.unparse(function).rpartition(".")[2] == "device"
+
+
+# What runs functions that it is given in threads of its own.
+_THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
+
+
+def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
+    """What runs where the current GPU may not be the rank's, though the runtime makes it that.
+
+    That is where the file of the program is not begun yet, in threads that may have been started before CUDA was in
+    use, and where the program makes another GPU the current one for a while.
+    """
+    program = context.program
+    found: set[int] = set()
+    for script in scripts:
+        for path in script.reaches - {script.program}:
+            run = context.runs_when_imported(path)
+            moved = any(_moves_to_a_name(program.nodes[key]) for key in run if key in program.nodes)
+            found |= {key for key in run if moved or not _only_names(context, program.nodes.get(key))}
+    for call in program.calls:
+        if any(name.startswith(_THREADS) for name in call.names):
+            found |= context.runs(call.node)
+    for scope in program.scopes:
+        family = program.bases(scope.owner) if scope.owner is not None else ()
+        if any(full_name(it) == "threading.Thread" for it in family):
+            found.update(*(context.runs(statement) for statement in scope.body))
+    for node in list(program.nodes.values()):
+        if isinstance(node, ast.With) and any(
+            is_call_of(context, it.context_expr, "torch.cuda.device") for it in node.items
+        ):
+            found.update(*(context.runs(statement) for statement in node.body))
+    return found
+
+
+def _moves_to_a_name(node: ast.AST) -> bool:
+    """Whether something is put on a device that was chosen elsewhere."""
+    if not isinstance(node, ast.Call):
+        return False
+    named = [it.value for it in node.keywords if it.arg == "device"]
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        named += node.args[:1]
+    return any(isinstance(it, ast.Name | ast.Attribute) for it in named)
+
+
+def _only_names(context: Context, node: ast.AST | None) -> bool:
+    """Whether a device is only named, and nothing is put there yet."""
+    return node is not None and is_call_of(context, node, "torch.device")
 
 
 def _split(context: Context) -> Iterator[Obstacle]:
@@ -203,10 +268,9 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         if isinstance(first, ast.IfExp):
             if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
                 yield node, _device(context, node, "device")
-            elif is_gpu(context, first.body):
-                yield first.body, _device(context, first.body, "device")
-            elif is_gpu(context, first.orelse):
-                yield first.orelse, _device(context, first.orelse, "device")
+            else:
+                gpus = [part for part in (first.body, first.orelse) if is_gpu(context, part)]
+                yield from ((part, _device(context, part, "name")) for part in gpus)
         elif is_gpu(context, first):
             yield node, _device(context, node, "device")
     elif "torch.cuda.set_device" in call.names:
@@ -218,7 +282,7 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             yield node, _device(context, node, "count")
     elif "torch.load" in call.names:
         if call.argument("map_location", 1) is None:
-            if not _feeds_data(context, node):
+            if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
                 yield node, _device(context, node, "load")
         else:
             yield from _arguments(context, call)
@@ -230,37 +294,9 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         yield from _arguments(context, call)
 
 
-def _feeds_data(context: Context, load: ast.Call) -> bool:
-    """Whether a data set is made of what is loaded: its workers, or the loop, bring it to the device."""
-    program = context.program
-    scope = program.scope(load)
-    if scope.owner is not None and _is_data(context, scope.owner):
-        return True
-    statement = program.statement(load)
-    held = set(statement.targets) if isinstance(statement, ast.Assign) else set()
-    while True:
-        uses = [
-            it
-            for it in program.body(scope)
-            if isinstance(it, ast.Name) and held & set(program.definitions(it))
-        ]
-        assigned = [program.statement(it) for it in uses]
-        more = held.union(*(it.targets for it in assigned if isinstance(it, ast.Assign)))
-        more |= {part for target in more if isinstance(target, ast.Tuple) for part in target.elts}
-        if more == held:
-            break
-        held = more
-    around_uses = (
-        program.call(it) for use in uses for it in program.ancestors(use) if isinstance(it, ast.Call)
-    )
-    calls = [call for call in around_uses if call is not None]
-    restores = any(ast.unparse(call.node.func).endswith("load_state_dict") for call in calls)
-    return not restores and any(_is_data(context, callee) for call in calls for callee in call.callees)
-
-
-def _is_data(context: Context, value: Value) -> bool:
+def _is_data(context: Context, value: Value | None) -> bool:
     """Whether something is a class of data sets."""
-    family = context.program.bases(value) if isinstance(value, Cls) else [value]
+    family = context.program.bases(value) if isinstance(value, Cls) else []
     return any(full_name(it).startswith("torch.utils.data.") for it in family)
 
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 
+from dp2ddp.analyse import paths
 from dp2ddp.analyse.alike import works
 from dp2ddp.analyse.conditions import returned
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
@@ -132,19 +133,24 @@ READS = {
 }
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
+FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 # What looks at a class or function and does not call it.
 LOOKS = frozenset("""
     builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
     builtins.type builtins.print builtins.str builtins.repr
     """.split())
-FETCHES = {
-    "torch.hub.load",
+# What downloads weights into torch.hub's cache.
+HUB_FETCHES = {
     "torch.hub.load_state_dict_from_url",
-    "torch.hub.download_url_to_file",
     "torch.utils.model_zoo.load_url",
+    "torchvision._internally_replaced_utils.load_state_dict_from_url",
+    "torchvision.models.utils.load_state_dict_from_url",
+}
+FETCHES = HUB_FETCHES | {
+    "torch.hub.load",
+    "torch.hub.download_url_to_file",
     "torchvision.datasets.utils.download_url",
     "torchvision.datasets.utils.download_and_extract_archive",
-    "torchvision.models.utils.load_state_dict_from_url",
     "urllib.request.urlretrieve",
     "gdown.download",
     "huggingface_hub.hf_hub_download",
@@ -382,10 +388,29 @@ def _takes(node: ast.Call) -> bool:
     return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "popleft", "popitem")
 
 
-def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[Effect, ...]:
+def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call], bool]) -> bool:
+    """Whether a statement only makes folders, with ``exist_ok=True``: all processes may."""
+    calls = [
+        context.program.call(it) for it in context.program.descendants(statement) if _writes(context, it)
+    ]
+    return bool(calls) and all(
+        call is not None
+        and call.names <= FOLDERS
+        and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+        and not is_own(call)
+        for call in calls
+    )
+
+
+def collect(
+    context: Context,
+    meetings: frozenset[int] = frozenset(),
+    is_own: Callable[[Call], bool] = lambda _: False,
+) -> tuple[Effect, ...]:
     """Everything in programs that train with DataParallel which one process must do alone.
 
     ``meetings``: statements in which all processes meet: what stands round them is for all.
+    ``is_own``: whether the path that a call makes is one that each process gives a name of its own, by the clock.
     """
     program = context.program
     nodes = [
@@ -402,9 +427,10 @@ def collect(context: Context, meetings: frozenset[int] = frozenset()) -> tuple[E
         for key in guarded
         if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
     }
+    spared = {key for key in guarded - inner if _makes_folders(context, program.nodes[key], is_own)}
     found: list[Effect] = []
-    found += _tests(context, guarded - inner, meetings)
-    found += _groups(context, guarded - inner, meetings)
+    found += _tests(context, guarded - inner, meetings, spared)
+    found += _groups(context, guarded - inner, meetings, spared)
     guards = list(found)
     for node in nodes:
         match node:
@@ -483,8 +509,10 @@ def _what(context: Context, statement: ast.AST) -> str:
     return "this"
 
 
-def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
-    """Conditions whose whole body only writes: the guard joins the condition."""
+def _tests(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Conditions whose whole body only writes: the guard joins the condition. None for what is ``spared`` alone."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
@@ -496,6 +524,8 @@ def _tests(context: Context, guarded: set[int], meetings: frozenset[int]) -> Ite
         ):
             continue
         seen.add(id(parent))
+        if {id(it) for it in parent.body} <= spared:
+            continue
         last = program.anchor(parent.body[-1])
         yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
 
@@ -525,8 +555,10 @@ def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
     )
 
 
-def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> Iterator[Effect]:
-    """Neighbouring statements that only write: one guard for all of them."""
+def _groups(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Neighbouring statements that only write: one guard for all of them. None for what is ``spared`` alone."""
     program = context.program
     seen: set[int] = set()
     for key in sorted(guarded, key=lambda key: program.order[key]):
@@ -538,7 +570,10 @@ def _groups(context: Context, guarded: set[int], meetings: frozenset[int]) -> It
         last = index
         while last + 1 < len(block) and id(block[last + 1]) in guarded:
             last += 1
-        seen.update(id(part) for part in block[index : last + 1])
+        group = {id(part) for part in block[index : last + 1]}
+        seen |= group
+        if group <= spared:
+            continue
         yield _effect(
             context,
             "guard",
@@ -747,14 +782,21 @@ def fetches(context: Context, node: ast.AST) -> list[str]:
     found = []
     for inner in context.program.descendants(node):
         call = context.program.call(inner) if isinstance(inner, ast.Call) else None
-        if call is not None and _fetch(context, call):
+        if call is not None and _fetch(context, call, weights=False):
             found.append(f"{ast.unparse(call.node.func)}()")
     return found
 
 
-def _fetch(context: Context, call: Call) -> bool:
+def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
+    """Whether a call fetches or caches something.
+
+    ``weights``: those that torch.hub keeps count, too, though the runtime has one process of a machine download them.
+    """
     names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
-    if names & FETCHES or any(name.endswith(".from_pretrained") for name in names):
+    if not weights:
+        names = {it for it in names - HUB_FETCHES if not it.startswith(("torchvision.models.", "timm."))}
+    loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
+    if names & FETCHES or loads:
         return True
     for name in names:
         if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
@@ -828,7 +870,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
             continue
         call = program.call(node)
-        if call is None or not _fetch(context, call):
+        if call is None or not _fetch(context, call, weights=False):
             continue
         statement = _whole_question(context, program.statement(node))
         if _under_main_first(context, statement) or is_inside(context, node, cached):
@@ -892,8 +934,8 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
 def rereads(context: Context) -> tuple[Reread, ...]:
     """Statements that read a file after the same program has written one."""
     program = context.program
-    writes = {
-        id(call.node)
+    writing = {
+        id(call.node): paths.written(context, call)
         for call in program.calls
         if (call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call))
         and not _in_own_folder(context, call)
@@ -904,6 +946,8 @@ def rereads(context: Context) -> tuple[Reread, ...]:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
+        read = paths.read(context, call)
+        writes = {key for key, written in writing.items() if paths.may_be_same(read, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"

@@ -44,7 +44,7 @@ def shared(context: Context, starts: Iterable[Script]) -> tuple[Script, ...]:
 
 
 def _shared(context: Context, start: Script, inside: dict[int, Script]) -> Script:
-    node = _node(context, start.at) if inside and not start.done and start.problem is None else None
+    node = context.program.node_at(start.at) if inside and not start.done and start.problem is None else None
     entered = context.program.called_scopes(node) if node is not None else set()
     for scope, other in inside.items():
         if scope in entered:
@@ -78,12 +78,6 @@ def _body(scope: Scope) -> list[ast.stmt]:
     return others if text and others else [first, *others]
 
 
-def _node(context: Context, at: Anchor) -> ast.AST | None:
-    found = (it for it in context.program.nodes.values() if getattr(it, "lineno", 0) == at.span.line)
-    kind = ast.stmt if at.kind == "stmt" else ast.expr
-    return next((it for it in found if isinstance(it, kind) and context.program.anchor(it) == at), None)
-
-
 def _scope(context: Context, at: Anchor) -> int:
-    node = _node(context, at)
+    node = context.program.node_at(at)
     return context.program.scope(node).index if node is not None else -1

@@ -111,10 +111,9 @@ def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
     found: set[int] = set()
     for script in scripts:
         if script.late is not None:
-            statement = _statement_at(context, script.late.at)
-            found |= _earlier(context, statement, script.late.after)
+            found |= _earlier(context, script.late.at, script.late.after)
         elif script.devices is not None:
-            found |= _earlier(context, _statement_at(context, script.at), False)
+            found |= _earlier(context, script.at, False)
         if script.late is not None or script.devices is not None:
             own = {script.path} if script.path == script.program else set()
             for module in _imported_modules(context, script.reaches - own):
@@ -126,17 +125,12 @@ def _imported_modules(context: Context, paths: Iterable) -> Iterator[Scope]:
     yield from (context.program.modules[path] for path in paths if path in context.program.modules)
 
 
-def _statement_at(context: Context, at: Anchor) -> ast.stmt | None:
-    nodes = (it for it in context.program.nodes.values() if getattr(it, "lineno", 0) == at.span.line)
-    return next(
-        (it for it in nodes if isinstance(it, ast.stmt) and context.program.file(it).path == at.path), None
-    )
-
-
-def _earlier(context: Context, start: ast.stmt | None, after: bool) -> set[int]:
+def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
     """All nodes that run before a statement, in its block and in those that lead to it; ``after``: or in it."""
     program = context.program
     found: set[int] = set()
+    node = program.node_at(at)
+    start = None if node is None else program.statement(node)
     while start is not None:
         block = program.block(start)
         for statement in block[: block.index(start) + after]:

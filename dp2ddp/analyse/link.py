@@ -635,6 +635,12 @@ class Program:
             self.misplaced.append(self.statement(node))
         return Anchor(file.path, "stmt" if isinstance(node, ast.stmt) else "expr", span_of(node, file))
 
+    def node_at(self, at: Anchor) -> ast.stmt | ast.expr | None:
+        """The node that an anchor stands for."""
+        kind = ast.stmt if at.kind == "stmt" else ast.expr
+        found = (it for it in self.nodes.values() if isinstance(it, kind) and it.lineno == at.span.line)
+        return next((it for it in found if self.file(it).path == at.path and self.anchor(it) == at), None)
+
     def is_placed(self, node: ast.AST) -> bool:
         """Whether a node stands where it says: before Python 3.12, expressions inside f-strings may not."""
         inside = any(isinstance(around, ast.JoinedStr) for around in self.ancestors(node))

@@ -18,7 +18,7 @@ from dp2ddp.analyse.conditions import (
     leaves_before,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
-from dp2ddp.analyse.devices import is_gpu
+from dp2ddp.analyse.devices import is_current, is_gpu
 from dp2ddp.analyse.entry import STARTED
 from dp2ddp.analyse.link import (
     ASKING,
@@ -38,7 +38,7 @@ from dp2ddp.analyse.link import (
     full_name,
     handed,
 )
-from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
+from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
 
 PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
@@ -446,8 +446,12 @@ class _Outer:
     """A wrap with the moves chained to it: ``nn.DataParallel(net).cuda()``."""
 
     node: ast.expr
-    device: ast.expr | None
-    moved: bool
+    last: ast.Call | None = None
+
+    @property
+    def device(self) -> ast.expr | None:
+        """What the last move names; None for ``.cuda()``."""
+        return None if self.last is None else move_device(self.last)
 
 
 def _wrap(context: Context, call: Call) -> Wrap:
@@ -487,14 +491,21 @@ def _wrap(context: Context, call: Call) -> Wrap:
     condition = _condition(context, call.node, module, statement)
     if isinstance(condition, Problem):
         return replace(wrap, problem=condition)
-    kept = isinstance(condition, Condition) and condition.option
-    device, moves = _device(context, outer, module, statement, wrap.ddp, kept)
+    device, moves = _device(context, outer, module, statement, wrap.ddp, condition)
     if isinstance(condition, Condition) and condition.part:
         device, moves = None, ()
-    elif outer.moved and outer.device is None:
+    elif outer.last is not None and outer.device is None:
         device = _asked_about(context, statement) or device
-    at = program.anchor(outer.node)
-    return replace(wrap, at=at, device=device, moves=moves, moved=outer.moved, condition=condition)
+    idle = _moved_on(context, statement, condition) if device is not None and outer.last is None else None
+    return replace(
+        wrap,
+        at=program.anchor(outer.node),
+        device=device,
+        moves=moves,
+        idle=(program.anchor(idle), program.anchor(idle.func.value)) if idle is not None else None,  # type: ignore[attr-defined]
+        moved=outer.last is not None,
+        condition=condition,
+    )
 
 
 def _staying(context: Context, call: Call) -> Wrap:
@@ -547,41 +558,74 @@ def move_device(node: ast.Call) -> ast.expr | None:
 
 
 def _outermost(context: Context, node: ast.expr) -> _Outer:
-    device, moved = None, False
+    last = None
     while True:
         attribute = context.program.parent(node)
         call = context.program.parent(attribute) if isinstance(attribute, ast.Attribute) else None
         if not (isinstance(call, ast.Call) and call.func is attribute and is_move(call)):
-            return _Outer(node, device, moved)
-        node, moved = call, True
-        device = move_device(call) or device
+            return _Outer(node, last)
+        node = last = call
 
 
 def _device(
-    context: Context, outer: _Outer, module: ast.expr, statement: ast.stmt, ddp: str, kept: bool
+    context: Context,
+    outer: _Outer,
+    module: ast.expr,
+    statement: ast.stmt,
+    ddp: str,
+    condition: Condition | None,
 ) -> tuple[Anchor | str | None, tuple[Anchor, ...]]:
-    """Where the model must be moved before the wrap, and the later moves that this makes idle.
-
-    ``kept``: moves under the condition of the wrap stay there.
-    """
+    """Where the model must be moved before the wrap, and the later moves that this makes idle."""
     program = context.program
     here = f"{ddp}.device()"
-    later = list(_moves_after(context, statement))
+    # Moves under an option that stays are made under it. What asks for a GPU goes: there may be none.
+    kept, goes = condition is not None and condition.option, condition is not None and not condition.option
+
+    def written(move: ast.Call) -> Anchor | str:
+        device = move_device(move)
+        if device is None:
+            return CURRENT if is_current(move) and not goes else here
+        named = is_gpu(context, device) and (goes or not is_current(device))
+        return here if named else program.anchor(device)
+
+    later = list(_moves_after(context, statement, condition.at if goes and condition is not None else None))
     if kept:
-        inside = [move for move, _ in later if program.parent(move) is program.parent(statement)]
-        later = [(move, device) for move, device in later if move not in inside]
-        if inside and not outer.moved:
-            return None, tuple(program.anchor(move) for move, _ in later)
-    removed = tuple(program.anchor(move) for move, _ in later)
-    if outer.moved:
-        named = outer.device is None or is_gpu(context, outer.device)
-        return (here if named else program.anchor(outer.device)), removed  # type: ignore[arg-type]
+        inside = [move for move in later if program.parent(move) is program.parent(statement)]
+        later = [move for move in later if move not in inside]
+        if inside and outer.last is None:
+            return None, tuple(map(program.anchor, later))
+    removed = tuple(map(program.anchor, later))
+    if outer.last is not None:
+        return written(outer.last), removed
     if _is_moved(context, module, statement):
         return None, removed
-    for _, device in later:
-        if device is not None and not is_gpu(context, device) and _bound_before(context, device, statement):
-            return program.anchor(device), removed
+    idle = _moved_on(context, statement, condition)
+    for move in (*(it.value for it in later), *([idle] if idle is not None else ())):  # type: ignore[attr-defined]
+        device = move_device(move)
+        if device is None or _bound_before(context, device, statement):
+            return written(move), removed
     return here, removed
+
+
+def _moved_on(context: Context, statement: ast.stmt, condition: Condition | None) -> ast.Call | None:
+    """The move with which the wrapped model goes on under another name, or is returned, right after its wrap."""
+    if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
+        return None
+    target, node = _key(statement.targets[0]), statement
+    if condition is not None and (condition.option or condition.guard):
+        return None
+    if condition is not None:
+        node = next(
+            it for it in context.program.ancestors(statement) if context.program.anchor(it) == condition.at
+        )
+    block = context.program.block(node)
+    for after in block[block.index(node) + 1 :]:
+        value = after.value if isinstance(after, ast.Assign | ast.Return) else None
+        if value is not None and is_move(value) and _key(value.func.value) == target:  # type: ignore[attr-defined]
+            return value if _is_device_move(context, value) else None  # type: ignore[arg-type]
+        if _uses(after, target):
+            return None
+    return None
 
 
 def _asked_about(context: Context, statement: ast.stmt) -> Anchor | None:
@@ -594,8 +638,11 @@ def _asked_about(context: Context, statement: ast.stmt) -> Anchor | None:
     return None
 
 
-def _is_moved(context: Context, module: ast.expr, statement: ast.stmt) -> bool:
-    """Whether the model is on its device already: in the expression, or by a statement that always runs before."""
+def _is_moved(context: Context, module: ast.expr, statement: ast.stmt, depth: int = 0) -> bool:
+    """Whether the model is on its device already: in the expression, or by a statement that always runs before.
+
+    Where it is a parameter, or what a function returns, that is looked up there.
+    """
     if any(is_move(node) for node in _chain(module)):
         return True
     text = _key(module)
@@ -603,11 +650,50 @@ def _is_moved(context: Context, module: ast.expr, statement: ast.stmt) -> bool:
         moved = is_move(getattr(before, "value", None))
         if isinstance(before, ast.Expr) and moved and _key(before.value.func.value) == text:  # type: ignore[attr-defined]
             return True
-        if isinstance(before, ast.Assign) and any(_key(target) == text for target in before.targets):
-            return moved
+        for target in before.targets if isinstance(before, ast.Assign) else ():
+            if _key(target) == text:
+                return moved or _is_returned_moved(context, before.value, None, depth)  # type: ignore[attr-defined]
+            names = [_key(part) for part in target.elts] if isinstance(target, ast.Tuple) else []
+            if text in names:
+                return _is_returned_moved(context, before.value, names.index(text), depth)  # type: ignore[attr-defined]
         if isinstance(before, ast.If) and _is_made_there(before, text):
             return True
-    return False
+    return _is_given_moved(context, module, depth)
+
+
+def _is_given_moved(context: Context, module: ast.expr, depth: int) -> bool:
+    """Whether a parameter is given a model that is on its device, wherever the function is called."""
+    if depth > 3 or not isinstance(module, ast.Name):
+        return False
+    found = context.program.definitions(module)
+    given = [it for arg in found if isinstance(arg, ast.arg) for it in context.program.given(arg)]
+    return (
+        bool(given)
+        and all(isinstance(it, ast.arg) for it in found)
+        and all(_is_moved(context, it, context.program.statement(it), depth + 1) for it in given)
+    )
+
+
+def _is_returned_moved(context: Context, value: ast.expr, place: int | None, depth: int) -> bool:
+    """Whether a function of the project returns a model that is on its device, at a ``place`` of a tuple."""
+    call = context.program.call(value) if isinstance(value, ast.Call) else None
+    callees = [it.func if isinstance(it, Bound) else it for it in call.callees] if call is not None else []
+    if depth > 3 or not callees or not all(isinstance(it, Func) for it in callees):
+        return False
+    returns = [
+        it
+        for callee in callees
+        for it in context.program.body(context.program.scopes[callee.scope])  # type: ignore[union-attr]
+        if isinstance(it, ast.Return)
+    ]
+
+    def is_moved(back: ast.Return) -> bool:
+        model = back.value
+        if isinstance(model, ast.Tuple) and place is not None and place < len(model.elts):
+            model = model.elts[place]
+        return model is not None and _is_moved(context, model, back, depth + 1)
+
+    return bool(returns) and all(map(is_moved, returns))
 
 
 def _is_made_there(condition: ast.If, name: str) -> bool:
@@ -650,10 +736,11 @@ def _before(context: Context, statement: ast.stmt) -> Iterator[ast.stmt]:
         node = parent
 
 
-def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.stmt, ast.expr | None]]:
+def _moves_after(context: Context, statement: ast.stmt, around: Anchor | None = None) -> Iterator[ast.stmt]:
     """Later statements of the same block, or of the block round its ``if``, that only move the wrapped model.
 
-    Those after its training, or after it has been called, say where it goes then.
+    Those after its training, or after it has been called, say where it goes then. ``around``: an ``if`` that goes, with
+    the moves after it.
     """
     if not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return
@@ -663,7 +750,7 @@ def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.st
         block = context.program.block(node)
         for after in block[block.index(node) + 1 :]:
             if _only_moves(context, after, target):
-                yield after, move_device(after.value)  # type: ignore[attr-defined]
+                yield after
             elif isinstance(after, ast.Assign) and any(
                 _key(assigned) == target for assigned in after.targets
             ):
@@ -671,7 +758,9 @@ def _moves_after(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.st
             elif _runs(context, after, statement):
                 return
         parent = context.program.parent(node)
-        if not (isinstance(parent, ast.If) and asks_for_gpus(context, parent.test)):
+        if not isinstance(parent, ast.If):
+            return
+        if not asks_for_gpus(context, parent.test) and context.program.anchor(parent) != around:
             return
         node = parent
 
@@ -903,7 +992,7 @@ def _nested(
         return _unclear(
             "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
         )
-    moves = [move for move, _ in _moves_after(context, statement)]
+    moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
         later = condition.body[condition.body.index(branch) + 1 :]
         if any(_uses(other, target) for other in later if other not in moves):
@@ -1007,7 +1096,7 @@ def _movable(
 ) -> Condition | Problem:
     program = context.program
     target = _key(statement.targets[0])
-    moves = [move for move, _ in _moves_after(context, statement)]
+    moves = list(_moves_after(context, statement))
     block = program.block(statement)
     other_block = condition.orelse if block is condition.body else condition.body
     rest = [other for other in block if other is not statement and other not in moves]
@@ -1039,16 +1128,22 @@ def _movable(
 def moves(context: Context, wraps: tuple[Wrap, ...]) -> set[int]:
     """Identities of the moves that a wrap takes over: those chained to it, and later ones of the same model."""
     removed = {anchor for wrap in wraps for anchor in wrap.moves}
-    taking = {wrap.call for wrap in wraps if wrap.problem is None and not wrap.stays}
+    unwritten = {wrap.idle[0] for wrap in wraps if wrap.idle is not None}
+    taking = {wrap.call: wrap.condition for wrap in wraps if wrap.problem is None and not wrap.stays}
     found: set[int] = set()
     for call in context.wraps:
-        if context.program.anchor(call.node) not in taking:
+        anchor = context.program.anchor(call.node)
+        if anchor not in taking:
             continue
+        condition = taking[anchor]
         node: ast.AST | None = _outermost(context, call.node).node
         while isinstance(node, ast.Call) and node is not call.node:
             found.add(id(node))
             node = node.func.value if isinstance(node.func, ast.Attribute) else None
-        for move, _ in _moves_after(context, context.program.statement(call.node)):
+        around = condition.at if condition is not None and not condition.option else None
+        if (idle := _moved_on(context, context.program.statement(call.node), condition)) is not None:
+            found |= {id(idle)} if context.program.anchor(idle) in unwritten else set()
+        for move in _moves_after(context, context.program.statement(call.node), around):
             if context.program.anchor(move) in removed:
                 found.add(id(move.value))  # type: ignore[attr-defined]
     return found

@@ -11,9 +11,10 @@ from __future__ import annotations
 import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from dp2ddp.analyse import kinds, losses
+from dp2ddp.analyse import functional, kinds, losses
+from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
@@ -56,13 +57,15 @@ STEPS = 2000
 class Combined:
     """An expression that is of this process's part, and how it becomes the whole batch's.
 
-    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does.
+    ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
+    the number of samples in the batch.
     """
 
     kind: str
     node: ast.expr
     call: ast.Call | None = None
     average: str = ""
+    size: bool = False
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,10 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
-    combined, totals = tuple(finder.combined.values()), tuple(finder.totals)
+    combined = tuple(
+        replace(it, size=it.kind == "sum" and finder.is_size(it.node)) for it in finder.combined.values()
+    )
+    totals = tuple(finder.totals)
     whole, unmet = frozenset(finder.whole), tuple(finder.unmet())
     return Reports(combined, totals, whole, finder.is_whole, finder.is_settled, finder, unmet)
 
@@ -198,7 +204,7 @@ class _Finder(Gathering):
                 and all(
                     self.program.scope(call.node).index in found
                     and self._trains(call.node)
-                    and self._meet(call.node)
+                    and self.meets(call.node)
                     for call, _ in callers
                 )
             }
@@ -394,7 +400,7 @@ class _Finder(Gathering):
     def _gather(self, node: ast.expr) -> bool:
         """Have a function of rows given those of all processes."""
         call = self.program.call(node) if isinstance(node, ast.Call) else None
-        if call is None or not self._is_unclear(node) or not self._meet(node):
+        if call is None or not self._is_unclear(node) or not self.meets(node):
             return False
         selected = self._reduced(call)
         rows = [selected] if selected is not None else self._rows(call, OPEN)
@@ -436,12 +442,33 @@ class _Finder(Gathering):
             if isinstance(around, ast.If) and inside is not around.test and _only_divides(around):
                 self._settle(around.test)
             inside = around
-        if self._meet(node):
+        if self.meets(node):
             averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
             average = averages.get(self._of(node), "even") if kind == "mean" else ""  # type: ignore[arg-type]
             self.combined[id(node)] = Combined(kind, node, average=average)
             self.whole.add(id(node))
             self._known.clear()
+
+    def is_size(self, node: ast.expr) -> bool:
+        """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""
+        match node:
+            case ast.Name():
+                made = assigned(self.context, node)
+                return bool(made) and not any(isinstance(it, ast.Name) or not self.is_size(it) for it in made)
+            case ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[ast.Constant(value=0)]):
+                pass
+            case ast.Subscript(value=ast.Attribute(value=rows, attr="shape"), slice=ast.Constant(value=0)):
+                pass
+            case ast.Subscript(
+                value=ast.Call(func=ast.Attribute(value=rows, attr="size"), args=[]),
+                slice=ast.Constant(value=0),
+            ):
+                pass
+            case ast.Call(func=ast.Name(id="len"), args=[rows]):
+                pass
+            case _:
+                return False
+        return self._of(rows) in DEALT
 
     def _settle(self, test: ast.expr) -> None:
         """Have a condition ask for sums over the whole batch."""
@@ -458,7 +485,7 @@ class _Finder(Gathering):
         combined = self.combined.get(id(node))
         return combined is not None and combined.kind != "rows"
 
-    def _meet(self, node: ast.expr) -> bool:
+    def meets(self, node: ast.expr) -> bool:
         """Whether every process comes to a place in the training, once for each batch or for what comes after it."""
         self._refuel()  # these are questions of their own
         return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
@@ -631,9 +658,6 @@ class _Finder(Gathering):
                 return self._is_tensor(node.operand, asked)
             case ast.Name() | ast.Attribute():
                 found = frozenset(self.program.definitions(node))
-                changed = [it for it in map(self._augmented, found - asked) if it is not None]
-                if changed:  # `loss *= 0.5` is a tensor where it was one
-                    return all(self._is_tensor(it.target, asked | found) for it in changed)
                 values = [part for it in found - asked for part in self._right_sides(it)]
                 given = self.program.scope(node).index in self._above
                 return bool(found) and all(
@@ -647,17 +671,14 @@ class _Finder(Gathering):
         """What a name may be assigned, its entries where a function of the training loop hands back several."""
         statement = self.program.statement(definition)
         around = self.program.parent(definition)
+        if isinstance(statement, ast.AugAssign):  # `loss *= 0.5` is a tensor where it was one
+            return [statement.target]
         if not isinstance(statement, ast.Assign) or not isinstance(around, ast.Tuple):
             return [self._right_side(definition)]
         place = around.elts.index(definition)  # type: ignore[arg-type]
         handed = self._handed_back(statement.value)
         entries = [it.elts for it in handed if isinstance(it, ast.Tuple) and len(it.elts) > place]
         return [it[place] for it in entries] if len(entries) == len(handed) else [None]
-
-    def _augmented(self, definition: ast.AST) -> ast.AugAssign | None:
-        """The augmented assignment that a definition is."""
-        statement = None if isinstance(definition, ast.arg) else self.program.statement(definition)
-        return statement if isinstance(statement, ast.AugAssign) else None
 
     def _right_side(self, definition: ast.AST) -> ast.expr | None:
         """What a name is assigned; None where it is taken out of something."""
@@ -691,9 +712,10 @@ class _Finder(Gathering):
             found = [kinds.tensor(value, node) for value in self._all(given, frame)]
             is_model = call is not None and self.context.is_wrapped(self.program.values(node.func))
             is_loss = call is not None and losses.is_any_loss(self.context, call)
-            if Kind.WHOLE in found and (
-                is_model or is_loss or all(value in (*PLAIN, Kind.WHOLE) for value in found)
-            ):
+            plain = bool(found) and all(value in (*PLAIN, Kind.WHOLE) for value in found)
+            if Kind.WHOLE in found and (is_model or is_loss or plain):
+                return Kind.WHOLE
+            if is_model and plain and call is not None and functional.is_untrained(self.context, call):
                 return Kind.WHOLE
         return super(Gathering, self)._call(node, frame)
 
@@ -841,14 +863,14 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
-    return Number(**place, kind=it.kind, what=what, average=it.average, **more)  # type: ignore[arg-type]
+    return Number(**place, kind=it.kind, what=what, average=it.average, size=it.size, **more)  # type: ignore[arg-type]
 
 
 def _called(context: Context, it: Combined) -> str:
     """A new name for a number."""
     path, text = context.program.file(it.node).path, ast.unparse(it.node)
     if it.kind == "sum":
-        is_size = "size" in text or "len(" in text
+        is_size = it.size or "size" in text or "len(" in text
         wanted = ["batch_size", "global_batch_size"] if is_size else ["batch_sum"]
     else:
         wanted = [f"batch_{it.node.id}"] if isinstance(it.node, ast.Name) else ["batch_mean"]

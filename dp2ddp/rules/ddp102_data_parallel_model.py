@@ -16,7 +16,7 @@ PyTorch Geometric's for one, is adapted: ``ddp.adapted(DataParallel)(model)``.
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Condition, Facts, Parallel, Tier, Wrap
+from dp2ddp.facts import CURRENT, Condition, Facts, Parallel, Tier, Wrap
 from dp2ddp.plan import (
     Anchor,
     DropImport,
@@ -160,7 +160,7 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
     module = "{module}"
     if wrap.device is not None:
         holes["device"] = wrap.device
-        module = "{module}.to({device})"
+        module = _moved("{module}", wrap)
     template = f"{{ddp}}.{name}({module}{more})"
     condition = wrap.condition
     if wrap.after is not None:
@@ -180,6 +180,14 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
         yield Remove(condition.at if condition.whole else condition.statement)
     for move in wrap.moves:
         yield Remove(move)
+    if wrap.idle is not None:
+        move, model = wrap.idle
+        yield Replace(move, "{model}", {"model": model})
+
+
+def _moved(module: str, wrap: Wrap) -> str:
+    """A model on its device."""
+    return f"{module}.cuda()" if wrap.device == CURRENT else f"{module}.to({{device}})"
 
 
 def _after_option(
@@ -191,7 +199,7 @@ def _after_option(
     """
     wrapped, used = "{target}", ["ddp", "dim"]
     if wrap.device is not None and condition.guard and not wrap.moved:
-        wrapped, used = "{target}.to({device})", [*used, "device"]
+        wrapped, used = _moved("{target}", wrap), [*used, "device"]
         yield Remove(condition.statement)
     elif wrap.device is not None:
         yield Replace(wrap.at, module, holes)

@@ -1,8 +1,9 @@
-"""Code names a GPU by itself: ``"cuda"``, ``"cuda:0"``, ``.cuda()``, a checkpoint loaded to where it was saved.
+"""Code names a GPU by its number: ``"cuda:0"``, ``.cuda(0)``, a checkpoint loaded to where it was saved.
 
 Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
-A ``"cuda"`` that is kept as a string means the same: the process is bound to its GPU when it starts.
-``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it. ``set_device`` goes.
+``"cuda"`` and ``.cuda()`` stay: they name the current GPU, and the runtime makes that the process's own.
+``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it; what was saved on the CPU
+stays there. ``set_device`` goes.
 Where ranks that the program starts by itself come by, too, they keep what is named: ``ddp.device(args.gpu)``.
 """
 
@@ -15,7 +16,7 @@ MESSAGES = {
     "device": "this device is the same in every process",
     "either": "both of these devices are the same in every process",
     "name": "this string names one GPU in every process",
-    "cuda": "this moves to the current GPU",
+    "cuda": "this moves to one GPU in every process",
     "load": "this loads to the device that the checkpoint was saved from",
     "current": "this binds the process to a GPU by its number",
 }
@@ -67,7 +68,7 @@ def _edits(device: Device) -> Iterator[Edit]:
         case "cuda" if device.operand is not None:
             yield Replace(device.at, "{x}.to({ddp}.device())", {**ddp, "x": device.operand})
         case "load":
-            yield SetArgument(device.at, "map_location", "{ddp}.device()", ddp, position=1)
+            yield SetArgument(device.at, "map_location", "{ddp}.map_location", ddp, position=1)
         case "current":
             yield Remove(device.at)
     if device.kind in ("device", "either", "cuda", "load"):

@@ -1,13 +1,15 @@
 """A network calls ``data_parallel()`` in its ``forward``.
 
-It is wrapped once instead, where it is made (DDP102), and calls its part plainly: where that part is all that it
-computes. Under ``torch.no_grad()`` ``ddp.data_parallel()`` takes its place, which every process gives the same. Other
-calls are left (DDP503).
+The network is wrapped once instead, where it is made (DDP102), if that call is all that its ``forward`` computes, and
+calls its part directly. Under ``torch.no_grad()`` the call becomes ``ddp.data_parallel()``, which must get the same
+input in every process. Other calls are left as they are (DDP503).
+A wrapped model that runs in training mode and without gradients on what every process has (a generator on fixed noise)
+becomes ``ddp.data_parallel()``, too: each process runs its part, as each replica of nn.DataParallel did.
 """
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Functional
+from dp2ddp.facts import Facts, Functional, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding, runtime_import
 
 EXAMPLES = (
@@ -49,10 +51,21 @@ for epoch in range(2):
 
 def check(facts: Facts) -> Iterator[Finding]:
     for call in facts.functional:
+        if call.whole:
+            if facts.tiers(call) == {Tier.SHARDED}:
+                yield finding(
+                    call.at, "BatchNorm would see all of these samples together", "", tuple(_edits(call))
+                )
+            continue
         yield finding(call.at, "data_parallel() replicates the model at every call", "", tuple(_edits(call)))
 
 
 def _edits(call: Functional) -> Iterator[Edit]:
+    if call.whole:
+        holes = {"ddp": call.ddp, "value": call.value, "inputs": call.target}
+        yield Replace(call.at, "{ddp}.data_parallel({value}.module, {inputs})", holes)
+        yield runtime_import(call.path, call.ddp)
+        return
     if call.value is None:
         yield Replace(call.at, "{ddp}.data_parallel", {"ddp": call.ddp})
         yield runtime_import(call.path, call.ddp)

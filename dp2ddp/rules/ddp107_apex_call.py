@@ -1,17 +1,17 @@
-"""apex is asked for what torch has itself.
+"""apex is used for something that torch has built in.
 
-apex's mixed precision at its level O1 becomes torch's: every forward, with the loss, runs under ``torch.autocast``, and
-a ``torch.amp.GradScaler`` scales the loss and makes the steps. Gradients that are clipped are unscaled first. It is
-converted where its whole use is followed; else it stays apex's, and a note says why: a level that an option chooses,
-O2 and O3 (the model itself in half precision), a fixed scale, several models, optimizers or losses. A checkpoint has
-the scaler's state then: one with apex's is not read any more.
+Mixed precision at apex's level O1 becomes torch's: every forward and the loss run under ``torch.autocast``, and a
+``torch.amp.GradScaler`` scales the loss and makes the steps. Gradients are unscaled before they are clipped. It is
+converted where all of its use can be followed. Otherwise apex stays, and a note says why: a level that an option
+chooses, O2 and O3 (the model itself in half precision), a fixed scale, several models, optimizers or losses. New
+checkpoints hold the state of torch's scaler; it can't read a checkpoint with apex's.
 
-Newer versions of apex have no DistributedDataParallel. A branch that starts ranks of its own is given torch's for it:
+Newer versions of apex have no DistributedDataParallel. A branch that starts its own processes gets torch's instead:
 with ``broadcast_buffers=False``, as apex's leaves buffers alone, and ``find_unused_parameters=True``, as it does not
-wait for gradients that never come. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and go.
-It stays apex's, and a note says why, where torch's does something else: ``gradient_average=False``,
-``disable_allreduce()``, checkpointed activations, several forwards or backward passes in a step, a frozen model, layers
-that begin to train later. ``apex.parallel.convert_syncbn_model`` becomes
+wait for gradients that never come. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and are
+dropped. apex's stays, and a note says why, where torch's does something else: ``gradient_average=False``,
+``disable_allreduce()``, activation checkpointing, several forwards or backward passes in a step, a frozen model, layers
+that are trained from a later step on. ``apex.parallel.convert_syncbn_model`` becomes
 ``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
 """
 

@@ -1,9 +1,10 @@
-"""A program that can start ranks of its own asks whether it has, or is about to.
+"""A script that can start its own processes asks whether a process group exists.
 
 With DataParallel there was no process group, now there is one: ``torch.distributed.is_initialized()`` would be true and
-lead into the distributed branch. ``ddp.is_initialized()`` asks whether the program has made a group itself. Where it
-does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that have been started
-for DataParallel leave, and it goes its own way. Where it starts processes in other ways, ``ddp.stand_aside()`` says so.
+lead into the distributed branch. ``ddp.is_initialized()`` asks whether the script has made a group itself. Where it
+does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the processes that were started
+for DataParallel end, and the script continues by itself. Where it starts processes in another way,
+``ddp.stand_aside()`` says so.
 """
 
 from collections.abc import Iterator

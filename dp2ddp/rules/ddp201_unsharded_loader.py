@@ -1,14 +1,14 @@
 """A training loader gives every process the whole data set.
 
-A DistributedSampler deals each process its part: ``shuffle`` and ``drop_last`` move to it, its seed follows the user's
-(``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process takes
-``ddp.local_batch_size(n)`` of it, so steps and learning rate keep their meaning. The last batch of an epoch may
-see at most as many samples twice as there are processes, less one. A batch size that the number of processes does not
-divide is dealt in parts of different sizes, as nn.DataParallel cuts it.
+A DistributedSampler gives each process its part: ``shuffle`` and ``drop_last`` move to it, its seed is the script's own
+(``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process loads
+``ddp.local_batch_size(n)`` of it, so the number of steps and the learning rate stay the same. The sampler may repeat
+up to N - 1 samples at the end of an epoch, for N processes. A batch size that N does not divide is cut into parts of
+different sizes, as nn.DataParallel cuts it.
 
 A loader with a sampler of its own keeps it: ``ddp.shard(loader)`` gives each process its part of every batch that the
-loader draws. So it is with a loader whose arguments can't be seen, and with all loaders if ``--exact`` is given. Where
-the model returns its own loss, parts weigh the same, as the replicas do (``weighed=False``).
+loader draws. The same is done for a loader whose arguments can't be seen, and for all loaders with ``--exact``. Where
+the model returns its own loss, all parts count the same, as the replicas do (``weighed=False``).
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""A number of loader workers would count once for each process.
+"""Every process would start as many data loader workers as the single process did.
 
 ``ddp.local_workers(n)`` divides it among the processes of a machine, so that the machine has as many as before. Where
 the batches stay whole, the loader is shared (DDP205).

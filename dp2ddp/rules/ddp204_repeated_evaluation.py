@@ -1,15 +1,16 @@
 """Every process evaluates the whole set.
 
-The numbers of an evaluation must be those of the whole set, in every process: they are printed, and they decide. Where
-a loop only adds up and collects, the batches are dealt in turn, ``ddp.shard_batches(loader)``, each of them computed
-once, as before. After the loop the sums become those of all processes, ``correct, total = ddp.sum((correct, total))``,
-and lists get the entries of all in the order of the data set, ``ddp.gather(scores, samples_of=loader)``. Averages over
-the set are exact, without padding and without samples that count twice.
+The work is divided, and the results are those of the whole set in every process: they are printed, and they decide.
+Where a loop only adds up and collects, each process computes some of the batches, ``ddp.shard_batches(loader)``, each
+batch once, as before. After the loop the sums become those of all processes,
+``correct, total = ddp.sum((correct, total))``, and lists get the entries of all in the order of the data set,
+``ddp.gather(scores, samples_of=loader)``. Averages over the set are exact, without padding and without samples that
+count twice.
 
-Where a loop does more (it reports in between, looks at the number of the batch, keeps something from one batch to the
-next), each batch is divided instead, ``ddp.divide_batches(loader)``, and behind the model its outputs are made whole
-again, with all else that the loop looks at there: ``outputs, labels = ddp.whole_batch((model(inputs), labels))``. Those
-lines then do what they did, on every process.
+Where a loop does more (it reports in between, uses the number of the batch, keeps something from one batch to the
+next), each batch is divided instead, ``ddp.divide_batches(loader)``, and behind the model its outputs are put together
+again, with all else that the loop uses there: ``outputs, labels = ddp.whole_batch((model(inputs), labels))``. All lines
+after that do what they did, in every process.
 
 Where neither can be shown to be right, every process goes on evaluating everything, and a note says why. With
 ``ddp.DataParallel`` each batch is divided as it is.

@@ -1,7 +1,8 @@
 """Every process downloads or caches the same files at the same time.
 
-``with ddp.main_process_first():`` lets the main process do it, then one process of each other machine, then the
-rest, who find the files there.
+With ``with ddp.main_process_first():`` the main process does it first, then one process of each other machine, then
+all others, which find the files there. Weights that torch.hub keeps, torchvision's and timm's among them, need no edit:
+the runtime has one process of a machine download them.
 """
 
 from collections.abc import Iterator

@@ -1,8 +1,9 @@
 """A file is read that the main process wrote earlier in the same run.
 
 The other processes may be there before it is written: a barrier lets them wait. It stands where every process
-passes, outside conditions that may differ. Where a program or function ends because such a file is there, the main
-process decides for all: ``if ddp.from_main_process(os.path.exists(path)):``.
+passes, outside conditions that may differ, and not before a file that the program does not write. Where a program or
+function ends because such a file is there, the main process decides for all:
+``if ddp.from_main_process(os.path.exists(path)):``.
 """
 
 from collections.abc import Iterator

@@ -1,13 +1,13 @@
-"""A path, a seed or a decision comes from the clock, a folder or an evaluation: each process has its own.
+"""A path, a seed or a decision comes from the clock, a folder or an evaluation, and differs across processes.
 
-All take the main process's: ``ddp.from_main_process(value)``. Else no other would find what the main process writes
-in a folder of that name, and processes that go on differently would wait for each other. A value that is only printed,
-or that only the main process writes to, stays as it is. A generator that is seeded with nothing, or by the clock, gets
-a number that all have: in a loader's worker the one that torch gave the worker.
+All processes take the main process's value: ``ddp.from_main_process(value)``. Otherwise the others would not find what
+the main process writes into such a folder, and processes that take different branches would wait for each other. A
+value that is only printed, or that only the main process writes to, stays as it is. A generator that is seeded with
+nothing, or by the clock, gets a seed that all processes have: in a loader's worker the one that torch gave it.
 
-GPUs may differ in the last bit. Where every process evaluates the whole set, a number that then decides who goes on, a
-learning rate, or which weights are kept, is agreed on where it leaves the evaluation; one that only decides what is
-saved is not. The numbers of evaluations whose batches are dealt (DDP204) are the same everywhere.
+GPUs may differ in the last bit. Where every process evaluates the whole set, a number that then ends a loop, sets a
+learning rate or chooses the weights that are kept is agreed on where it leaves the evaluation; one that only decides
+what is saved is not. The results of evaluations that are divided (DDP204) are the same everywhere.
 """
 
 from collections.abc import Iterator

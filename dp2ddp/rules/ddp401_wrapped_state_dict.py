@@ -1,8 +1,8 @@
 """A wrapped model's state has ``module.`` before every key.
 
 The state is taken from the bare model, ``model.module.state_dict()``, so that a checkpoint loads in a model that
-is not wrapped. Loading takes both: ``ddp.strip_module_prefix`` removes the prefix of old checkpoints, and leaves new
-ones alone. Code that cut the prefix by its length (``key[7:]``) removes it only where it is.
+is not wrapped. Loading into the wrapped model takes both: ``ddp.strip_module_prefix`` removes the prefix of old
+checkpoints, and leaves new ones alone. Code that cut the prefix by its length (``key[7:]``) removes it where it is.
 """
 
 from collections.abc import Iterator

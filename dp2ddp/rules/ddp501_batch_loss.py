@@ -1,13 +1,13 @@
 """The loss is not known to be a mean over the samples of the batch.
 
-A sum, or a mean with class weights or ``ignore_index``, is scaled, ``ddp.batch_loss(criterion(outputs, labels), …)``;
-another call that is given outputs and labels sample by sample is given those of the whole batch:
-``contrast(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Else the model becomes a ``ddp.DataParallel``, and
+A sum, or a mean with class weights or ``ignore_index``, is scaled, ``ddp.batch_loss(criterion(outputs, labels), …)``. A
+loss that compares samples gets the outputs and labels of the whole batch:
+``contrast(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Otherwise the model becomes a ``ddp.DataParallel``, and
 every process computes the loss of the whole batch.
 
 DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
-the whole batch where the loss is a mean over samples. Sums, weighted means and losses that compare the samples of
-a batch with each other are something else.
+the whole batch if the loss is a mean over samples. It is not for sums, weighted means and losses that compare the
+samples of a batch with each other.
 """
 
 from collections.abc import Iterator

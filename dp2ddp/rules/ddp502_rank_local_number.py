@@ -4,7 +4,7 @@ Losses and counts of the training loop are of this process's part of each batch,
 numbers: ``ddp.batch_loss(loss).item()`` is the loss of the whole batch, ``ddp.sum(correct)`` a sum over all of its
 samples, once after the loop where it only adds up. Means of what the loop has combined need nothing more. Whatever
 else makes a number of outputs and labels is given those of all processes, ``accuracy(ddp.whole_batch(output), …)``.
-Every process takes part, also where only the main one reports.
+Every process takes part, also where only the main one reports. A batch size is multiplied: all parts are of one size.
 
 What can't be followed stays the main process's, of its part, and is named. Evaluation numbers are those of the whole
 set (DDP204). With ``ddp.DataParallel`` nothing changes, every process works on whole batches.
@@ -58,6 +58,7 @@ COMBINED = {
     "mean": "{ddp}.batch_loss({number})",
     "sum": "{ddp}.sum({number})",
     "rows": "{ddp}.whole_batch({number})",
+    "size": "{number} * {ddp}.get_world_size()",
 }
 
 
@@ -71,11 +72,19 @@ def check(facts: Facts) -> Iterator[Finding]:
             help = f"to report the whole batch's, combine it before this line: {what}"
             yield finding(number.at, message, help, severity=Severity.WARNING)
         else:
-            edits = (*_edits(number), runtime_import(number.path, number.ddp))
+            edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             yield finding(number.at, message.replace("the main", "each"), "", edits)
 
 
-def _edits(number: Number) -> Iterator[Edit]:
+def _formed(number: Number, facts: Facts) -> str:
+    """How a number is combined: a DistributedSampler deals parts of one size, so that is multiplied."""
+    loaders = [loader for loader in facts.loaders if loader.scripts & number.scripts]
+    even = bool(loaders) and not any(loader.shard for loader in loaders)
+    form = "size" if number.size and even else number.kind
+    return COMBINED.get(form, "")
+
+
+def _edits(number: Number, form: str) -> Iterator[Edit]:
     holes: dict[str, Anchor | str] = {"ddp": number.ddp, "number": number.at}
     if number.kind == "totals":
         yield Insert(number.at, combined(number.names), {"ddp": number.ddp}, after=True)
@@ -83,8 +92,8 @@ def _edits(number: Number) -> Iterator[Edit]:
         yield Replace(number.at, number.name)
         if number.before is not None:
             holes["number"] = number.what
-            yield Insert(number.before, f"{number.name} = {COMBINED[number.kind]}", holes)
+            yield Insert(number.before, f"{number.name} = {form}", holes)
     elif number.call is not None and (number.keyword or number.position is not None):
-        yield SetArgument(number.call, number.keyword, COMBINED[number.kind], holes, number.position)
+        yield SetArgument(number.call, number.keyword, form, holes, number.position)
     else:
-        yield Replace(number.at, COMBINED[number.kind], holes)
+        yield Replace(number.at, form, holes)

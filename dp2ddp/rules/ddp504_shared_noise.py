@@ -1,12 +1,12 @@
 """The training loop draws random numbers for the samples of a batch: noise, masks, timesteps.
 
-All processes draw alike from the global generators, so that weights, splits and decisions agree; each would then give
-its part of the batch the same numbers as the others give theirs. ``ddp.local_random(torch.randn_like)(inputs)`` draws
-from a stream of this process's own, which follows from the same seed.
+All processes draw the same numbers from the global generators, so that weights, splits and decisions agree. Each would
+therefore use the same noise for its part of the batch as the others do. ``ddp.local_random(torch.randn_like)(inputs)``
+draws from this process's own stream, which follows from the same seed.
 
-What the data set, its workers and the wrapped model draw is each process's own without a word. What is drawn once for
-the whole batch (mixup's lambda, a resolution) stays alike in all processes. With ``ddp.DataParallel`` nothing changes:
-every process draws for whole batches.
+What the data set, its workers and the wrapped model draw is each process's own without an edit. What is drawn once for
+the whole batch (mixup's lambda, a resolution) stays the same in all processes. With ``ddp.DataParallel`` nothing
+changes: every process draws for whole batches.
 """
 
 from collections.abc import Iterator

@@ -1,10 +1,10 @@
 """A file is written for a Python before 3.7, and can't be parsed any more.
 
-``async`` is a keyword since then: as the name of an argument it becomes ``non_blocking``, as which PyTorch knows it, a
-parameter or variable of that name too, and an attribute is asked for by ``getattr``. Tabs mixed with spaces become what
-the lines of their block are indented by, as Python 2 read them. Only files of programs that are converted are mended.
+``async`` is a keyword since then. As the name of an argument, a parameter or a variable it becomes ``non_blocking``, as
+PyTorch calls it; an attribute is read by ``getattr``. Tabs mixed with spaces become the spaces that Python 2 read. Only
+files that a converted script needs are changed.
 
-What else Python 2 wrote otherwise is not mended: the message says which command does.
+Other syntax of Python 2 is left: the message names the command that rewrites it.
 """
 
 from collections.abc import Iterator

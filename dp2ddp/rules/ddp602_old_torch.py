@@ -1,11 +1,11 @@
-"""Something is used that PyTorch, or what comes with it, no longer has: the program did not run before either.
+"""Something is used that PyTorch, torchvision or NumPy has removed: the script does not run as it is.
 
-Where one safe edit says the same today it is made first, and all else sees the mended program: ``loss.data[0]`` is
-``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``, ``correct[:k].view(-1)`` of what was transposed
-``correct[:k].reshape(-1)``, ``np.float`` ``float``. What needs a person is named. What still runs stays as it is,
-with a warning of PyTorch's own or not.
+Where one safe edit means the same today it is made first, and the rest of the analysis sees the result:
+``loss.data[0]`` becomes ``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``,
+``correct[:k].view(-1)`` of a transposed tensor ``correct[:k].reshape(-1)``, ``np.float`` ``float``. What needs a person
+is named. What still runs stays as it is, even if PyTorch warns about it.
 
-``dp2ddp verify`` compares with the original as it is after these mends alone.
+``dp2ddp verify`` compares with the original as it is after these edits alone.
 """
 
 from collections.abc import Iterator

@@ -11,7 +11,7 @@ from .checkpoint import strip_module_prefix, unwrap
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
-from .devices import use_devices
+from .devices import map_location, use_devices
 from .gradients import sync_gradients
 from .local_streams import local_random
 from .loss import batch_loss, loss_weight, whole_batch
@@ -59,6 +59,7 @@ __all__ = [
     "local_random",
     "loss_weight",
     "main_process_first",
+    "map_location",
     "mean",
     "on_main_process",
     "open",

@@ -16,7 +16,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from . import aside, loopback, machines, places, ranks, teardown
+from . import aside, loopback, machines, output, places, ranks, teardown
 from .messages import say
 from .options import Options
 
@@ -54,8 +54,7 @@ def start(options: Options) -> NoReturn:
     # Sets of texts are in one order in all ranks, another one each time, as they are in one process.
     os.environ.setdefault("PYTHONHASHSEED", str(zlib.crc32(link.run_id.encode())))
     os.chdir(_FOLDER)
-    sys.stdout.flush()
-    sys.stderr.flush()
+    output.flush()
     logging.disable(logging.CRITICAL)  # the agent says itself what became of the ranks
     code = 1
     folder = os.environ[teardown.FOLDER] = tempfile.mkdtemp(prefix="dp2ddp_")
@@ -67,11 +66,7 @@ def start(options: Options) -> NoReturn:
         shutil.rmtree(folder, ignore_errors=True)
         # Not SystemExit: code around the call would see it. What the code above it registered still runs.
         atexit._run_exitfuncs()
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except (OSError, ValueError):
-                pass
+        output.flush()
         os._exit(code)
 
 

@@ -22,7 +22,7 @@ import torch
 import torch.distributed as dist
 import torch.multiprocessing
 
-from . import lines, places, ranks, rendezvous, teardown
+from . import lines, output, places, ranks, rendezvous, teardown
 from .messages import say
 
 BEFORE = "DP2DDP_BEFORE"  # in ranks that the agent started: variables and threads as they were before it changed them
@@ -102,7 +102,7 @@ def when_standing_aside(undo: Callable[[], None]) -> None:
 
 
 def stand_aside() -> None:
-    """Leave ranks and process groups to the program from here on, which all of its processes pass.
+    """Let the program start its own processes from here on; every process of it has to call this.
 
     Called by itself before the program's own ``init_process_group`` and ``spawn``. Of the ranks that ``launch`` or
     ``init`` started, all but one of each machine end here with exit code 0, and the one that is left goes on as a plain
@@ -156,16 +156,12 @@ def _forget() -> None:
 
 def _end() -> NoReturn:
     """End this rank: what the program has registered for its end is for the one that goes on."""
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.flush()
     os._exit(0)
 
 
 def set_device(device: torch.device | str | int) -> None:
-    """``torch.cuda.set_device`` where the program has ranks of its own; the others have a device each by themselves.
+    """``torch.cuda.set_device`` where the program starts its own processes; elsewhere each rank has its device.
 
     Before it is known which way the program goes, it is put off until it stands aside.
     """

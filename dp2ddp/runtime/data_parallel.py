@@ -319,7 +319,7 @@ class DataParallel(torch.nn.DataParallel):
 
 @functools.cache
 def adapted(kind: type[torch.nn.Module]) -> type[DataParallel]:
-    """A class that derives from nn.DataParallel, as one that derives from ``DataParallel``: its steps are honoured.
+    """A class that derives from nn.DataParallel, as one that derives from ``DataParallel``; it keeps its own steps.
 
     For a class that stands in a package, PyTorch Geometric's for one.
 

@@ -8,12 +8,11 @@ for which there is none end quietly with exit code 0, before the process group i
 from __future__ import annotations
 
 import os
-import sys
 from typing import NoReturn
 
 import torch
 
-from . import lines, ranks, rendezvous
+from . import lines, output, ranks, rendezvous
 from .messages import say
 from .options import Devices, Options
 
@@ -27,7 +26,8 @@ def begin(wanted: Options) -> None:
     """Note what ``init`` was asked for, and have this rank's GPU made the current one when CUDA comes into use."""
     global _wanted, _visible
     _wanted, _visible = wanted, os.environ.get(VISIBLE)
-    torch.cuda._lazy_call(_choose_at_once)
+    if torch.cuda.is_initialized():
+        _choose_at_once()
 
 
 def use_devices(devices: Devices | str) -> None:
@@ -68,6 +68,22 @@ def use_devices(devices: Devices | str) -> None:
         say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
 
 
+def map_location(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:
+    """Where ``torch.load(path, map_location=ddp.map_location)`` puts a tensor: from a GPU on this rank's device.
+
+    What was saved on the CPU stays there, as without ``map_location``: data sets and random states.
+
+    Args:
+        storage: of the tensor, on the CPU.
+        location: the device that it was saved on: ``cpu``, ``cuda:0``.
+
+    Returns:
+        The storage on its device.
+    """
+    own = str(ranks.device()) if location.startswith("cuda") else location
+    return torch.serialization.default_restore_location(storage, own)
+
+
 def _listed(devices: Devices | str) -> Devices:
     if not isinstance(devices, str):
         return devices
@@ -84,9 +100,21 @@ def choose() -> None:
 
 
 def _choose_at_once() -> None:
-    """Take this rank's device where CUDA has come into use without a call of the runtime: ``model.cuda()``."""
-    if ranks.has_begun() and ranks.chosen_device() is None and not ranks.is_helper():
+    """Take this rank's device where CUDA has come into use without a call of the runtime: ``model.cuda()``.
+
+    Before ``init``, in a group that the program has made and in a DataLoader's worker, that is the device which
+    ``device()`` names there.
+    """
+    if ranks.chosen_device() is not None or ranks.stands_aside():
+        return
+    if ranks.has_begun() and not ranks.is_helper():
         choose()
+    elif ranks.get_local_world_size() > 1:
+        torch.cuda.set_device(ranks.device())
+
+
+# CUDA calls this when it comes into use, ahead of the seeds that wait for that.
+torch.cuda._lazy_call(_choose_at_once)
 
 
 def _own(gpus: list[int]) -> int | None:
@@ -118,9 +146,5 @@ def limit() -> int | None:
 def leave() -> NoReturn:
     """End this rank: it has nothing to do."""
     rendezvous.report_leaving()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (OSError, ValueError):
-            pass
+    output.flush()
     os._exit(0)  # what the program registered for its end is for those who train

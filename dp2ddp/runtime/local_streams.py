@@ -86,13 +86,17 @@ class LocalStream:
 
     Args:
         key: tells it from other streams; the same on all ranks.
-        seed: that all ranks have in common; None for torch's, and it begins anew where that is set to another one.
+        seed: that all ranks have in common; None for torch's. Where that is set to another one the stream begins anew,
+            and it goes on where it was when the program brings the first one's state back (``torch.set_rng_state``).
     """
 
     def __init__(self, *key: Any, seed: int | None = None) -> None:
         self._key, self._given = key, seed
         self._seed = (-1, -1)  # the one in common that it has begun with, and its own
         self._position = _Position({})
+        self._left: dict[int, tuple[int, _Position]] = (
+            {}
+        )  # by the seed in common: its own, and where it was left
         self._past: deque[_Block] = deque(maxlen=_REMEMBERED)
 
     @contextmanager
@@ -111,7 +115,7 @@ class LocalStream:
         gpu = _of_gpu(device)
         before = _Position.now(gpu)
         past = None if backward == -1 else self._recalled(before.states["torch"], backward)
-        begun = self._begun() if past is None else past.begun
+        begun = self._begun(before.states["torch"]) if past is None else past.begun
         if backward == -1:
             self._past.append(_Block(before.states["torch"], begun))
         begun.take(gpu)
@@ -126,11 +130,18 @@ class LocalStream:
                 self._position = now if gpu is not None else replace(now, of_gpu=begun.of_gpu)
             before.take(gpu)
 
-    def _begun(self) -> _Position:
+    def _begun(self, shared: torch.Tensor) -> _Position:
         """Where the stream is; where it begins, if the ranks have another seed in common now."""
         common = torch.initial_seed() if self._given is None else self._given
         if common != self._seed[0]:
-            self._seed, self._position = (common, seed_of(common, *self._key)), _Position({})
+            self._left[self._seed[0]] = (self._seed[1], self._position)
+            if common not in self._left or torch.equal(
+                shared, torch.Generator().manual_seed(common).get_state()
+            ):
+                self._left = dict([*self._left.items()][-_REMEMBERED:])
+                self._left[common] = (seed_of(common, *self._key), _Position({}))
+            own, self._position = self._left.pop(common)
+            self._seed = (common, own)
         return self._position
 
     def _seed_new(self, begun: _Position, before: _Position, gpu: torch.Generator | None) -> None:
@@ -155,7 +166,7 @@ _of_functions = LocalStream("functions")
 
 
 def local_random(function: Callable[Given, Result]) -> Callable[Given, Result]:
-    """A function that draws random numbers of each rank's own, for this rank's part of a batch.
+    """The same function, drawing this rank's own random numbers: for this rank's part of a batch.
 
     All ranks draw alike from torch's, numpy's and Python's generators: right for what is one thing for the whole batch
     (a resolution, mixup's lambda), and wrong for noise on a part of it, which every rank would draw the same::

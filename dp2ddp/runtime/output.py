@@ -48,7 +48,7 @@ while True:
 def begin(rank: int) -> None:
     """Arrange what is seen of this rank from now on."""
     wanted = os.environ.get(VARIABLE, "")
-    _flush()
+    flush()
     if rank > 0:
         _keep(0)
         _give(os.open(os.devnull, os.O_RDONLY), 0)
@@ -65,7 +65,7 @@ def begin(rank: int) -> None:
 
 def end() -> None:
     """Let a rank be heard again, as one of the program's own."""
-    _flush()
+    flush()
     while _restored:
         _restored.pop()()
 
@@ -107,7 +107,8 @@ def _write_into(folder: Path, rank: int) -> None:
         _give(write, number)
 
 
-def _flush() -> None:
+def flush() -> None:
+    """Write what the standard streams hold back, before they are exchanged or the process ends at once."""
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -19,7 +19,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed import distributed_c10d
 
-from . import places
+from . import places, threads
 
 AGENT = "DP2DDP_AGENT"  # the agent's process id, in the ranks that `launch` or `init` started
 OWNER = "DP2DDP_RANK_PID"  # which process the variables RANK, WORLD_SIZE, … speak of, once that is known
@@ -182,13 +182,15 @@ def chosen_device() -> torch.device | None:
 
 
 def choose_device(index: int | None) -> None:
-    """Remember this rank's GPU and make it CUDA's current one; ``None`` means the CPU."""
+    """Remember this rank's GPU and make it CUDA's current one, in threads too; ``None`` means the CPU."""
     global _chosen
     if index is None:
         _chosen = torch.device("cpu")
     else:
         _chosen = torch.device("cuda", index)
         torch.cuda.set_device(_chosen)
+        if index:  # it is 0 where nothing is said
+            threads.bind(_chosen)
 
 
 def machine() -> int:

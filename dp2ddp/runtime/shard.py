@@ -29,7 +29,7 @@ _numbers = itertools.count(1)
 
 
 def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> DataLoader:
-    """Deal each rank its part of every global batch that ``loader`` would have drawn.
+    """Give each rank its part of every global batch that ``loader`` would have drawn.
 
     A batch of N samples is cut as nn.DataParallel cuts it, ``torch.chunk(batch, W)``: ranks get ceil(N / W) samples in
     a row, the last ones fewer or none. The order is rank 0's on every rank, whatever sampler the loader has; with one
@@ -70,7 +70,7 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
 
 
 def shard_batches(loader: DataLoader) -> DataLoader:
-    """Deal whole batches, for an evaluation: rank r of W gets the batches r, r + W, r + 2 W and so on.
+    """Give each rank some of the batches, for an evaluation: rank r of W gets the batches r, r + W, r + 2 W and so on.
 
     Each batch of ``loader`` is computed once, on one rank, just as in a single process; what the loop adds up is
     then combined with ``sum`` or ``gather(…, samples_of=loader)``. Where all ranks begin to iterate, models wrapped in
@@ -92,7 +92,7 @@ def shard_batches(loader: DataLoader) -> DataLoader:
 
 
 def divide_batches(loader: DataLoader) -> DataLoader:
-    """Deal each rank its part of every batch, for an evaluation whose lines are to see whole batches.
+    """Give each rank its part of every batch, for an evaluation that joins the outputs again by ``whole_batch``.
 
     ``whole_batch`` makes the outputs of the model whole again, and what else the loop looks at. All that follows is
     then as in one process, on every rank::

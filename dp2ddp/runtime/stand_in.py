@@ -12,7 +12,7 @@ from . import ranks
 
 
 def on_main_process(make: Any) -> Any:
-    """Have something on rank 0 only; the others get a stand-in that takes any use and does nothing.
+    """Make something on rank 0 only; the others get a stand-in that accepts any use and does nothing.
 
     No collective, and no ``None``: what uses it needs no condition. Write ``ddp.on_main_process(SummaryWriter)(path)``
     for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one, and
@@ -158,8 +158,11 @@ class _Opening(StandIn):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
-        reads = isinstance(mode, str) and not set(mode) & set("wax+")
-        return self._made(*args, **kwargs) if reads else StandIn(self._stands_in_for)
+        if mode == "r+":  # what is there is read; h5py has no other mode with a plus
+            args, kwargs = (*args[:1], *args[2:]), {**kwargs, "mode": "r"}
+        elif not isinstance(mode, str) or set(mode) & set("wax+"):
+            return StandIn(self._stands_in_for)
+        return self._made(*args, **kwargs)
 
 
 class _StandInHandler(logging.NullHandler):

@@ -23,6 +23,7 @@ from . import (
     agent,
     aside,
     debug,
+    downloads,
     fetching,
     loopback,
     options,
@@ -191,6 +192,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     if ranks.count() > 1:
         seeds.agree()
         fetching.begin()
+        downloads.begin()
 
 
 def _join(store: dist.Store, wanted: Options, what: str) -> None:

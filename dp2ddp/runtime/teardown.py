@@ -36,7 +36,7 @@ from typing import Any, NoReturn
 import torch
 import torch.distributed as dist
 
-from . import lines, ranks, rendezvous
+from . import lines, output, ranks, rendezvous
 from .messages import say
 
 FOLDER = "DP2DDP_FOLDER"  # the agent's folder for temporary files, in the ranks that it started
@@ -137,7 +137,7 @@ def _give_up(why: str) -> None:
     if not _stop.wait(COURTESY):
         for worker in multiprocessing.active_children():
             worker.terminate()
-        sys.stdout.flush()
+        output.flush()
         os._exit(1)
 
 

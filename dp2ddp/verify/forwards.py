@@ -115,7 +115,12 @@ class Forwards:
         if self._number(inner) is None:
             self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
         self._counts[self._number(inner), _learns(inner)] += 1
-        if isinstance(wrapper, nn.DataParallel) and not isinstance(wrapper, Played):
+        # what trains nothing may be cut in either form: `ddp.data_parallel()`
+        if (
+            torch.is_grad_enabled()
+            and isinstance(wrapper, nn.DataParallel)
+            and not isinstance(wrapper, Played)
+        ):
             self.gathers |= any(kind.__module__.startswith(_RUNTIME) for kind in type(wrapper).__mro__)
 
     def _number(self, module: nn.Module) -> int | None:

@@ -125,8 +125,8 @@ class Loaders:
             one.in_use = False
 
     def handed(self) -> int:
-        """How many batches were handed out so far."""
-        return sum(one.handed for one in self._passes)
+        """How many batches were handed out in the last pass."""
+        return self._passes[-1].handed if self._passes else 0
 
     def rows(self) -> int:
         """How many samples the last training batch had; 0 where that is not known."""

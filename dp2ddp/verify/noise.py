@@ -29,11 +29,15 @@ _RUNTIME = "dp2ddp.runtime"
 OF_NUMPY = "rand randn randint normal uniform random random_sample standard_normal binomial beta".split()
 
 
+Place = tuple[int, int]
+"""Where in a training something is drawn: after how many steps, and in which batch of a loop."""
+
+
 @dataclass(frozen=True)
 class Drawn:
-    """What was drawn after a number of batches: a tensor, also where it was an array of numpy's."""
+    """What was drawn: a tensor, also where it was an array of numpy's."""
 
-    after: int
+    place: Place
     name: str
     value: torch.Tensor
 
@@ -42,23 +46,23 @@ class Noted(TorchFunctionMode):
     """What one rank of the converted program draws for its parts; and what it draws of their size, as all ranks do.
 
     Args:
-        alike: is told the name of what draws a tensor of as many rows as the part has, its value, and after how many
-            batches that was.
+        alike: is told the name of what draws a tensor of as many rows as the part has, its value, and where that
+            was.
         rows: tells how many samples the part has.
-        handed: tells how many batches were handed out so far.
+        place: tells where the training is.
         inside: tells whether a wrapped model runs, whose draws are aligned otherwise.
     """
 
     def __init__(
         self,
-        alike: Callable[[str, torch.Tensor, int], None],
+        alike: Callable[[str, torch.Tensor, Place], None],
         rows: Callable[[], int],
-        handed: Callable[[], int],
+        place: Callable[[], Place],
         inside: Callable[[], bool],
     ) -> None:
         super().__init__()
         self.drawn: list[Drawn] = []
-        self._alike, self._rows, self._handed, self._inside = alike, rows, handed, inside
+        self._alike, self._rows, self._place, self._inside = alike, rows, place, inside
         self._patched: Any = None
         self._entered = False
         self._is_local = False
@@ -78,7 +82,7 @@ class Noted(TorchFunctionMode):
         name = getattr(function, "__name__", "")
         if name in NAMES and isinstance(value, torch.Tensor) and value.dim() and not self._is_local:
             if len(value) == self._rows() and not self._inside():
-                self._alike(name, value, self._handed())
+                self._alike(name, value, self._place())
         return value
 
     @contextmanager
@@ -101,7 +105,7 @@ class Noted(TorchFunctionMode):
                 is_noise = name in NAMES or name in OF_NUMPY
                 if is_noise and hasattr(value, "shape") and len(value.shape) and not self._inside():
                     self.drawn.append(
-                        Drawn(self._handed(), name, torch.as_tensor(value).detach().cpu().clone())
+                        Drawn(self._place(), name, torch.as_tensor(value).detach().cpu().clone())
                     )
                 return value
 
@@ -112,17 +116,17 @@ class Noted(TorchFunctionMode):
     def write(self, folder: Path, rank: int) -> None:
         """Write down what was drawn, for ``joined``."""
         if self.drawn:
-            torch.save([(it.after, it.name, it.value) for it in self.drawn], folder / f"{rank}.noise")
+            torch.save([(it.place, it.name, it.value) for it in self.drawn], folder / f"{rank}.noise")
 
 
 def joined(folder: Path) -> list[Drawn]:
     """What all ranks of a run drew, put together to what the original draws; none where they do not fit together."""
     files = sorted(folder.glob("*.noise"), key=lambda path: int(path.stem))
     ranks = [[Drawn(*it) for it in torch.load(path)] for path in files]
-    if not ranks or len({tuple((it.after, it.name, it.value.shape[1:]) for it in one) for one in ranks}) > 1:
+    if not ranks or len({tuple((it.place, it.name, it.value.shape[1:]) for it in one) for one in ranks}) > 1:
         return []
     return [
-        Drawn(column[0].after, column[0].name, torch.cat([it.value for it in column]))
+        Drawn(column[0].place, column[0].name, torch.cat([it.value for it in column]))
         for column in zip(*ranks, strict=True)
     ]
 
@@ -132,12 +136,14 @@ class Given(TorchFunctionMode):
 
     Args:
         drawn: all of that, in order.
-        handed, inside: as for ``Noted``.
+        place, inside: as for ``Noted``.
     """
 
-    def __init__(self, drawn: Sequence[Drawn], handed: Callable[[], int], inside: Callable[[], bool]) -> None:
+    def __init__(
+        self, drawn: Sequence[Drawn], place: Callable[[], Place], inside: Callable[[], bool]
+    ) -> None:
         super().__init__()
-        self._left, self._handed, self._inside = list(drawn), handed, inside
+        self._left, self._place, self._inside = list(drawn), place, inside
 
     def patch(self) -> None:
         """Stand in for torch's generators, and numpy's, from now on."""
@@ -171,13 +177,13 @@ class Given(TorchFunctionMode):
         return giving
 
     def _is_next(self, name: str) -> bool:
-        """Whether what is to be given next was drawn by a function of this name, after as many batches."""
-        handed = self._handed()
-        while self._left and self._left[0].after < handed:
+        """Whether what is to be given next was drawn by a function of this name, at this place."""
+        place = self._place()
+        while self._left and self._left[0].place[0] < place[0]:  # an evaluation has batches, too
             self._left.pop(0)
         return (
             bool(self._left)
-            and (self._left[0].after, self._left[0].name) == (handed, name)
+            and (self._left[0].place, self._left[0].name) == (place, name)
             and not self._inside()
         )
 

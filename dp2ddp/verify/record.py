@@ -5,7 +5,8 @@
 The script is not touched: torch is patched before it starts, and its own launcher, which starts the ranks by running
 the same command again, brings the patches along. The variable is a JSON object:
 
-    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …)
+    out        folder that gets one journal per rank (``0.jsonl``, …) and one file of tensors (``0.pt``, …);
+               absent: only ``gpus`` counts
     float64    make float64 the default type, and what is float32 (see ``doubles``)
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
@@ -115,16 +116,22 @@ class Recorder:
         register_optimizer_step_post_hook(self._after_step)
 
     def _align_noise(self) -> None:
-        of_loops = self.loaders.handed, self.forwards.runs_wrapped
+        # not all batches so far: of a divided evaluation each rank gets its own number of them
+        of_loops = lambda: (self.steps, self.loaders.handed()), self.forwards.runs_wrapped  # noqa: E731
         if self.settings.get("noise"):
             noise.Given(noise.joined(Path(self.settings["noise"])), *of_loops).patch()
         elif self.settings.get("align") and not self.settings.get("plan"):
             self.noted = noise.Noted(self._note_alike, self.loaders.rows, *of_loops)
             self.loaders.on_batch = self.noted.patch
 
-    def _note_alike(self, name: str, value: torch.Tensor, handed: int) -> None:
+    def _note_alike(self, name: str, value: torch.Tensor, place: noise.Place) -> None:
         shown = f"{value.shape} {digest(value.double())}"
-        self.journal.add("stream", what=f"{name} after {handed} batches", of=LOOP, states={"torch": shown})
+        self.journal.add(
+            "stream",
+            what=f"{name} after {place[0]} steps, in batch {place[1]}",
+            of=LOOP,
+            states={"torch": shown},
+        )
 
     # Backward passes
 
@@ -317,39 +324,49 @@ def _moved(path: str, root: str, work: str) -> str:
     return work + path.removeprefix(root) if within else path
 
 
+def _first_place(script: str, module: str | None) -> str:
+    """Where Python looks first for what a script imports, run by its path or by its dotted name."""
+    path = Path(script).resolve()
+    above = module.count(".") + (path.name == "__main__.py") if module else 0
+    return str(path.parents[above])
+
+
 def _start(script: str, module: str | None) -> None:
     """Run a script, by its dotted name if it has to be."""
-    if not module:
+    if module:
+        runpy.run_module(module, run_name="__main__", alter_sys=True)
+    else:
         runpy.run_path(script, run_name="__main__")
-        return
-    path = Path(script).resolve()
-    above = module.count(".") + (path.name == "__main__.py")
-    sys.path[0] = str(path.parents[above])
-    runpy.run_module(module, run_name="__main__", alter_sys=True)
 
 
 def main() -> None:
-    """Run the script that the command line names, recorded as the variable says; just run it where it is not set."""
+    """Run the script that the command line names, recorded as the variable says; just run it where it is not set.
+
+    Where it says only how many GPUs are seen, nothing is recorded.
+    """
     script = sys.argv[1]
     settings = json.loads(os.environ[VARIABLE]) if VARIABLE in os.environ else None
-    recorder = None if settings is None else Recorder(settings)
+    recorder = None if settings is None or "out" not in settings else Recorder(settings)
+    if recorder is None and settings is not None:
+        cuda.pretend(settings["gpus"], settings.get("device", "cpu"))
     if recorder is not None:
         recorder.patch()
-        if settings.get("prepare"):
-            runpy.run_path(settings["prepare"], run_name="prepare")
         if hasattr(signal, "SIGUSR1") and settings.get("steps"):
             trace = open(recorder.out / f"{_started_as()}.trace", "w")
             faulthandler.register(signal.SIGUSR1, file=trace, all_threads=False)
     sys.argv = sys.argv[1:]
-    sys.path[0] = str(Path(script).resolve().parent)
+    module = settings.get("module") if settings else None
+    sys.path[0] = _first_place(script, module)
     if recorder is not None and recorder.root:
         sys.path[1:] = [_moved(path, recorder.root, recorder.work) for path in sys.path[1:]]
     if recorder is None:
-        runpy.run_path(script, run_name="__main__")
+        _start(script, module)
         return
     process = os.getpid()
     try:
-        _start(script, settings.get("module"))
+        if settings.get("prepare"):  # it may import what the script can
+            runpy.run_path(settings["prepare"], run_name="prepare")
+        _start(script, module)
     except Done:
         pass
     except BaseException as error:

@@ -61,7 +61,7 @@ def train(args, model, device, train_loader, criterion, optimizer, epoch):
         data, target = data.to(device), target.to(device)
         output = model(data)
         loss = criterion(output, target)
-        losses.update(ddp.batch_loss(loss).item(), ddp.sum(data.size(0)))
+        losses.update(ddp.batch_loss(loss).item(), data.size(0) * ddp.get_world_size())
 
         optimizer.zero_grad()
         loss.backward()
@@ -127,7 +127,7 @@ def main():
 
     use_cuda = not args.no_cuda and torch.cuda.is_available()
     torch.manual_seed(args.seed)
-    device = torch.device(ddp.device() if use_cuda else "cpu")
+    device = torch.device("cuda" if use_cuda else "cpu")
 
     transform = transforms.Compose(
         [transforms.ToTensor(), transforms.Normalize((0.1307,), (0.3081,))]
@@ -170,7 +170,7 @@ def main():
     if args.resume:
         if os.path.isfile(args.resume):
             print("=> loading checkpoint '{}'".format(args.resume))
-            checkpoint = torch.load(args.resume, map_location=ddp.device())
+            checkpoint = torch.load(args.resume, map_location=ddp.map_location)
             args.start_epoch = checkpoint["epoch"]
             best_acc1 = checkpoint["best_acc1"]
             model.module.load_state_dict(
@@ -207,7 +207,7 @@ def main():
 
     ddp.barrier()
     # final numbers with the best model
-    best = torch.load("model_best.pth.tar", map_location=ddp.device())
+    best = torch.load("model_best.pth.tar", map_location=ddp.map_location)
     model.module.load_state_dict(ddp.strip_module_prefix(best["state_dict"]))
     print("Best model, epoch {}".format(best["epoch"]))
     acc1 = validate(model, device, val_loader, criterion)

@@ -1,7 +1,8 @@
 """Rebuild `verify.png`: `MNIST_ROOT=/folder/of/mnist python examples/mnist/page.py`.
 
 Verifies the fixture "tutorial" on the real MNIST and takes a picture of the report's page, as a browser shows it in a
-window of 900 pixels. Needs `pip install PySide6 pillow` besides the package's own `.[examples]`.
+window of 900 pixels, down to its last part, the diff. Needs `pip install 'PySide6-Addons==6.9.*' pillow` besides the
+package's own `.[examples]`.
 """
 
 from __future__ import annotations
@@ -49,7 +50,10 @@ def photograph(page: Path, picture: Path) -> None:
         app.quit()
 
     def shown(_: bool) -> None:
-        measure = "document.documentElement.scrollHeight"
+        measure = (
+            "document.documentElement.style.overflow = 'hidden';"
+            "document.querySelector('h2:last-of-type').offsetTop - 10"
+        )
         QTimer.singleShot(SETTLED, lambda: view.page().runJavaScript(measure, fit))
 
     view.resize(WIDTH, 100)

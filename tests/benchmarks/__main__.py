@@ -28,7 +28,9 @@ def main() -> None:
         "parts", nargs="*", help="start, steps, evaluation, replicas, shared; all if none is given"
     )
     parser.add_argument("--rounds", type=int, metavar="N", help="how often each thing is measured")
-    parser.add_argument("--update", action="store_true", help="write the tables into the README")
+    parser.add_argument(
+        "--update", action="store_true", help="write the tables into dp2ddp/runtime/README.md"
+    )
     options = parser.parse_args()
     for part in options.parts or PARTS:
         if part not in PARTS:

@@ -138,6 +138,12 @@ def view(rank: notes.Notes) -> compare.Notes:
     }
 
 
+def _needs_gpus(script: Path) -> bool:
+    """Whether a program moves something to the current GPU, so that it must see some."""
+    texts = (path.read_text(errors="replace") for path in script.parent.rglob("*.py"))
+    return not torch.cuda.is_available() and any(".cuda(" in text for text in texts)
+
+
 class Lab:
     """Runs scripts under a folder of its own; asks each question once and remembers the answer."""
 
@@ -212,15 +218,19 @@ class Lab:
         settings = {"float64": True, "parameters": "all", **settings, "out": str(out)}
         if settings.get("replicas"):
             settings["gpus"] = settings["replicas"]
-        base = environment(**(variable(settings) if recorded else {}), **(env or {}))
+        elif _needs_gpus(script):
+            settings.setdefault("gpus", processes)
+        seen = {"gpus": settings["gpus"]} if "gpus" in settings else {}
+        told = settings if recorded else seen
+        base = environment(**(variable(told) if told else {}), **(env or {}))
         if launcher == "plain" and processes > 1:
             base["DP2DDP_PROCESSES"] = str(processes)
         started = time.monotonic()
         codes: list[int] = []
         if launcher.startswith("warm"):
             files = {name: str(out / name) for name in ("stdout", "stderr")}
-            told = ranks_environment if launcher == "warm" else torchrun_environment
-            places = enumerate(told(processes))
+            environments = ranks_environment if launcher == "warm" else torchrun_environment
+            places = enumerate(environments(processes))
             ranks = [{**base, **place, "LAB_RANK": str(number)} for number, place in places]
             job = {"command": [str(script), *arguments], "cwd": str(folder), "timeout": timeout, **files}
             codes = self.warm.run({**job, "ranks": ranks}).codes

@@ -81,6 +81,7 @@ PROGRAMS = [
         says="^Test|^=>",
         planned=True,
     ),
+    Program("exceptional_paths", "", "out/model.pt", says="^epoch|^out", planned=True),
     Program("experiment_class", "--name first", "runs/first/model.pt", says="^epoch", planned=True),
     Program(
         "ddp_branch",

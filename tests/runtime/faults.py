@@ -1,7 +1,7 @@
 """What goes wrong in training jobs, as data: a script, what is done to it, and how the job has to end.
 
-`test_faults.py` checks it. ``python tests/runtime/faults.py`` prints the README's table with the times measured here
-(``--update`` writes it there); its exit code is 1 if a job ends otherwise than it has to.
+`test_faults.py` checks it. ``python tests/runtime/faults.py`` prints the table of dp2ddp/runtime/README.md with the times
+measured here (``--update`` writes it there); its exit code is 1 if a job ends otherwise than it has to.
 """
 
 from __future__ import annotations
@@ -156,7 +156,7 @@ def send(*numbers: int, group: bool = False) -> Callable[[subprocess.Popen], Non
 class Fault:
     """One thing that goes wrong, and how the job has to end."""
 
-    name: str  # as in the README
+    name: str  # as in dp2ddp/runtime/README.md
     script: str
     code: int
     shown: str  # for people
@@ -421,7 +421,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--update", action="store_true", help="write the table into the README")
+    parser.add_argument("--update", action="store_true", help="write the table into dp2ddp/runtime/README.md")
     parser.add_argument("--processes", type=int, nargs="+", default=[2, 4], metavar="N")
     parser.add_argument("--only", default="", metavar="WORD", help="faults whose name contains this")
     options = parser.parse_args()

@@ -116,9 +116,9 @@ def end(pid: int) -> None:
 
 
 def fill_readme(part: str, text: str) -> None:
-    """Write what a command has measured between ``<!-- part -->`` and ``<!-- end -->`` in the README."""
-    readme = ROOT / "README.md"
+    """Write what a command has measured between ``<!-- part -->`` and ``<!-- end -->`` in the runtime's README."""
+    readme = ROOT / "dp2ddp" / "runtime" / "README.md"
     before, mark, after = readme.read_text().partition(f"<!-- {part} -->\n")
     if not mark:
-        raise SystemExit(f"the README has no part <!-- {part} --> … <!-- end -->")
+        raise SystemExit(f"{readme} has no part <!-- {part} --> … <!-- end -->")
     readme.write_text(before + mark + text + after[after.index("\n<!-- end -->") :])

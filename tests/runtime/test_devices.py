@@ -154,3 +154,111 @@ sampler = DistributedSampler(range(10), shuffle=False)
 say(list(sampler))
 """
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["[0, 2, 4, 6, 8]", "[1, 3, 5, 7, 9]"]
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_what_was_saved_from_a_gpu_comes_to_the_rank_s_device(tmp_path: Path, processes: int) -> None:
+    """And what was on the CPU stays there: the state of random numbers is taken from nowhere else."""
+    write(
+        tmp_path,
+        """
+        import torch.serialization as kept
+        ddp.init()
+        weights, plain = torch.ones(3), torch.get_rng_state()
+        real = kept.location_tag
+        kept.location_tag = lambda storage: "cuda:5" if storage.nbytes() == 12 else real(storage)
+        path = f"{ddp.get_rank()}.pt"
+        torch.save({"weights": weights, "random": plain}, path)
+        kept.location_tag = real
+        asked = []
+        restore = kept.default_restore_location
+        kept.default_restore_location = lambda storage, at: asked.append(at) or restore(storage, at)
+        loaded = torch.load(path, map_location=ddp.map_location)
+        torch.set_rng_state(loaded["random"])
+        assert loaded["weights"].sum() == 3 and sorted(asked) == [str(ddp.device())] * 2, asked
+        """,
+    )
+    result = run(["train.py"], tmp_path, processes=processes)
+    assert (result.code, result.err, result.left) == (0, "", []), result.err
+
+
+CURRENT = """
+import threading
+numbers = threading.local()  # CUDA's current device is each thread's own, and 0 where nothing is said
+torch.cuda.set_device = lambda device: setattr(numbers, "current", torch.device(device).index)
+def cuda():
+    # where `x.cuda()` lands: CUDA comes into use with the first, and calls what waits for it
+    for call, _ in torch.cuda._queued_calls:
+        if call.__module__.startswith("dp2ddp"):
+            call()
+    return getattr(numbers, "current", 0)
+def in_thread():
+    found = []
+    thread = threading.Thread(target=lambda: found.append(cuda()))
+    thread.start()
+    thread.join()
+    return found[0]
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    {
+        "all": ("ddp.init()\nsay(cuda())", ["0", "1", "2", "3"]),
+        "in the function given to launch": ("ddp.launch(lambda: say(cuda()))", ["0", "1", "2", "3"]),
+        "above the start": (
+            "found = 'DP2DDP_PLACE' in os.environ and cuda()\nddp.init()\nsay(found)",
+            ["0", "1", "2", "3"],
+        ),
+        "said with the start": ("ddp.init(devices=[1, 3])\nsay(cuda())", ["1", "3"]),
+        "said later": ("ddp.init()\nddp.use_devices([1, 3])\nsay(cuda())", ["1", "3"]),
+        "by the environment": (
+            "ddp.init()\nos.environ['CUDA_VISIBLE_DEVICES'] = '5,7'\nsay(cuda())",
+            ["0", "1"],
+        ),
+        "in a thread": ("ddp.init()\nsay(cuda(), in_thread())", ["0 0", "1 1", "2 2", "3 3"]),
+        "in a thread, on those chosen": (
+            "ddp.init()\nddp.use_devices([1, 3])\nsay(cuda(), in_thread())",
+            ["1 1", "3 3"],
+        ),
+    }.values(),
+)
+def test_the_current_gpu_is_that_of_the_rank(tmp_path: Path, body: str, said: list[str]) -> None:
+    assert trained(job(tmp_path, f"{CURRENT}\n{body}\n")) == said
+
+
+@pytest.mark.parametrize("method", ["fork", "spawn"])
+def test_the_current_gpu_of_a_rank_s_workers_is_its_own(tmp_path: Path, method: str) -> None:
+    body = f"""{CURRENT}
+import multiprocessing
+def work(answers):
+    answers.put(cuda())
+if __name__ == "__main__":
+    ddp.init()
+    context = multiprocessing.get_context("{method}")
+    answers = context.SimpleQueue()
+    worker = context.Process(target=work, args=(answers,))
+    worker.start()
+    say(answers.get(), cuda())
+    worker.join()
+"""
+    assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0 0", "1 1"]
+
+
+def test_workers_threads_leave_cuda_alone(tmp_path: Path) -> None:
+    """In a process that was forked when CUDA was in use, any use of it is an error."""
+    body = f"""{CURRENT}
+import multiprocessing
+def work(answers):
+    torch.cuda.set_device = None
+    answers.put(in_thread())
+ddp.init()
+cuda()
+context = multiprocessing.get_context("fork")
+answers = context.SimpleQueue()
+worker = context.Process(target=work, args=(answers,))
+worker.start()
+say(answers.get())
+worker.join()
+"""
+    assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0", "0"]

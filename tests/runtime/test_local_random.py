@@ -39,6 +39,22 @@ def alike(value):
     assert all(it == found[0] for it in found), found
 """
 CASES = {
+    "a seed for a while": """
+        # as an evaluation does that is to draw the same each time: training goes on where it was
+        draw = lambda: ddp.local_random(torch.randn)(4).tolist()
+        found = [draw()]
+        shared()
+        evaluated = []
+        for _ in range(3):
+            state = torch.get_rng_state()
+            torch.manual_seed(777)
+            evaluated += [draw()]
+            torch.set_rng_state(state)
+            found += [draw()]
+        apart(sum(found, []))
+        assert len(set(sum(found, []))) == 16 and evaluated[0] == evaluated[1] == evaluated[2], (found, evaluated)
+        apart(sum(evaluated, []))
+    """,
     "functions": """
         noise = torch.empty(50 + rank)
         for draw in (lambda: ddp.local_random(torch.randn)(4 + rank).tolist(),

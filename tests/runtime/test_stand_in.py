@@ -66,3 +66,34 @@ def test_a_log_that_goes_to_a_file_is_a_handler_that_drops_all(other: None, tmp_
     logger.addHandler(handler)
     logger.error("x")
     assert isinstance(handler, logging.Handler) and os.listdir(tmp_path) == []
+
+
+class File:
+    """As h5py's."""
+
+    def __init__(self, name: str, mode: str = "r") -> None:
+        self.opened = name, mode
+
+
+File.__module__, File.__qualname__ = "h5py._hl.files", "File"
+
+
+@pytest.mark.parametrize(
+    ("given", "opened"),
+    [
+        (("a.h5",), "r"),
+        (("a.h5", "r"), "r"),
+        (("a.h5", "r+"), "r"),
+        (("a.h5", "w"), None),
+        (("a.h5", "a"), None),
+    ],
+)
+def test_a_file_that_may_be_read_is_read_on_every_rank(
+    other: None, given: tuple[str, ...], opened: str | None
+) -> None:
+    for file in (
+        on_main_process(File)(*given),
+        on_main_process(File)(given[0], **dict(zip(["mode"], given[1:], strict=False))),
+    ):
+        assert isinstance(file, File if opened else StandIn)
+        assert opened is None or file.opened == ("a.h5", opened)
