@@ -1,6 +1,6 @@
 """Every process would start as many data loader workers as the single process did.
 
-``ddp.local_workers(n)`` divides it among the processes of a machine, so that the machine has as many as before. Where
+``ddp.local_workers(n)`` divides them among the processes of a machine, so that the machine has as many as before. Where
 the batches stay whole, the loader is shared (DDP205).
 """
 
