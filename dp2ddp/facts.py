@@ -244,6 +244,14 @@ class Loader(Fact):
 
 
 @dataclass(frozen=True)
+class Loading(Fact):
+    """A DataLoader with workers, whose batches every process draws. ``target`` is as in ``Loader``."""
+
+    statement: Anchor
+    target: Anchor | None = None
+
+
+@dataclass(frozen=True)
 class Workers(Fact):
     """A number of worker processes given to a DataLoader."""
 
@@ -561,6 +569,7 @@ class Facts:
     functional: tuple[Functional, ...] = ()
     bare: tuple[Bare, ...] = ()
     loaders: tuple[Loader, ...] = ()
+    loading: tuple[Loading, ...] = ()
     workers: tuple[Workers, ...] = ()
     loops: tuple[EpochLoop, ...] = ()
     losses: tuple[Loss, ...] = ()

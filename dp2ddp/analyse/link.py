@@ -93,6 +93,7 @@ SAME_OBJECT = frozenset("""
 COPIES = {
     "copy.copy",
     "copy.deepcopy",
+    "dp2ddp.runtime.share",
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",
     "dp2ddp.runtime.divide_batches",

@@ -11,7 +11,7 @@ from dp2ddp.analyse.conditions import assigned
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import fetches
 from dp2ddp.analyse.link import LOADER, Call, Ext, Inst
-from dp2ddp.facts import SHARDED_ONLY, Loader, Problem, Workers
+from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
 from dp2ddp.plan import Anchor
 
 SAMPLERS = "torch.utils.data.distributed"
@@ -97,6 +97,28 @@ def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
         sampler_import=None,
         **more,
     )
+
+
+def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
+    """The loaders with workers, of those that all processes draw from."""
+    found = []
+    for call in context.loaders:
+        if (
+            id(call.node) in drawn
+            and context.runs_in_training(call.node)
+            and _may_have_workers(context, call)
+        ):
+            statement = context.program.statement(call.node)
+            target = _target(context, statement, call)
+            place = context.place(call.node)
+            found.append(Loading(**place, statement=context.program.anchor(statement), target=target))
+    return tuple(found)
+
+
+def _may_have_workers(context: Context, call: Call) -> bool:
+    given = given_for(context, call, "num_workers")
+    some = any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
+    return some or (not given and hides_arguments(context, call))
 
 
 def workers(context: Context) -> tuple[Workers, ...]:

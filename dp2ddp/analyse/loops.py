@@ -23,7 +23,7 @@ from dp2ddp.analyse.link import (
 )
 from dp2ddp.analyse.samples import HANDED_ON
 from dp2ddp.analyse.updates import updated
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, EpochLoop, Loader, Number, Obstacle, Problem
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
 DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
@@ -214,6 +214,29 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
     if not all(loop.draws for loop in waiting):
         return [], set()
     return list(dict.fromkeys(draw for loop in waiting for draw in loop.draws)), dealt
+
+
+def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
+    """The loaders from which only the main process draws somewhere."""
+    program = context.program
+    guards = [it for it in effects if it.kind in ("guard", "test")]
+    paths = {it.path for it in guards}
+    inside = [
+        it.node
+        for it in program.calls
+        if program.file(it.node).path in paths
+        and any(guard.covers(program.anchor(it.node)) for guard in guards)
+    ]
+    runs = set().union(*(context.runs(node) for node in inside))
+    loops = [
+        loop for loop in loops if id(loop.source) in runs or any(_covers(context, it, loop) for it in guards)
+    ]
+    calls = [it for it in _by_hand(context, []) if id(it.node) in runs]
+    return set().union(*(loop.loaders for loop in loops), *(_drawn_by(context, it) for it in calls))
+
+
+def _covers(context: Context, guard: Effect, loop: BatchLoop) -> bool:
+    return guard.covers(context.program.anchor(loop.source))
 
 
 def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:

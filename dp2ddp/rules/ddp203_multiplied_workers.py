@@ -1,7 +1,7 @@
 """Every process would start as many data loader workers as the single process did.
 
 ``ddp.local_workers(n)`` divides them among the processes of a machine, so that the machine has as many as before. Where
-the batches stay whole, every process loads all of them, with as many workers as before.
+the batches stay whole, the loader is shared (DDP205).
 """
 
 from collections.abc import Iterator

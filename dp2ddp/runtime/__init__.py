@@ -27,6 +27,7 @@ from .ranks import (
     stands_aside,
 )
 from .shard import divide_batches, shard, shard_batches
+from .share import share
 from .stand_in import on_main_process
 from .start import init, launch
 
@@ -70,6 +71,7 @@ __all__ = [
     "set_device",
     "shard",
     "shard_batches",
+    "share",
     "shared_seed",
     "stand_aside",
     "stands_aside",

@@ -36,7 +36,7 @@ def begin() -> None:
 
     @functools.wraps(torchs)
     def get_iterator(loader: Any) -> Any:
-        if not _is_divided(loader):
+        if not is_divided(loader):
             return torchs(loader)
         if ranks.get_rank() == 0:
             return with_own_numbers(loader, lambda: torchs(loader))
@@ -49,7 +49,8 @@ def begin() -> None:
     DataLoader._get_iterator = get_iterator  # type: ignore[method-assign]
 
 
-def _is_divided(loader: Any) -> bool:
+def is_divided(loader: Any) -> bool:
+    """Whether a loader deals each rank its part by its sampler."""
     batches = loader.batch_sampler
     samplers = (loader.sampler, batches, getattr(batches, "sampler", None))
     return any(getattr(it, "num_replicas", 1) > 1 for it in samplers)

@@ -7,13 +7,14 @@ import sys
 
 from ..runtime import jobs
 from . import __doc__ as description
-from . import evaluation, replicas, start, steps
+from . import evaluation, replicas, shared, start, steps
 
 PARTS = {
     "start": start.table,
     "steps": steps.table,
     "evaluation": evaluation.table,
     "replicas": replicas.table,
+    "shared": shared.table,
 }
 
 
@@ -23,7 +24,9 @@ def main() -> None:
         description=description,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
-    parser.add_argument("parts", nargs="*", help="start, steps, evaluation, replicas; all if none is given")
+    parser.add_argument(
+        "parts", nargs="*", help="start, steps, evaluation, replicas, shared; all if none is given"
+    )
     parser.add_argument("--rounds", type=int, metavar="N", help="how often each thing is measured")
     parser.add_argument(
         "--update", action="store_true", help="write the tables into dp2ddp/runtime/README.md"

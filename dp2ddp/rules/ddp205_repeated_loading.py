@@ -1,0 +1,49 @@
+"""Where batches stay whole, every process would load all of them.
+
+``ddp.share(loader)`` divides the loader's workers among the processes of a machine, and hands each batch to all of
+them: it is loaded once, the machine has as many workers as before, and the random numbers of the samples are those of
+one process. A loader without workers is left as it is; so is one from which only the main process draws somewhere.
+"""
+
+from collections.abc import Iterator
+
+from dp2ddp.facts import Facts, Tier
+from dp2ddp.plan import Anchor, Edit, Finding, Insert, Replace, finding, runtime_import
+
+TIES = False
+
+EXAMPLES = (
+    """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Linear(8, 4).cuda())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16, shuffle=True, num_workers=4)
+for epoch in range(2):
+    for inputs, targets in loader:
+        features = model(inputs.cuda())
+        distances = torch.cdist(features, features)
+        same = (targets[:, None] == targets).cuda()
+        loss = distances[same].mean() - distances[~same].mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+""",
+)
+
+
+def check(facts: Facts) -> Iterator[Finding]:
+    for loading in facts.loading:
+        if facts.tiers(loading) != {Tier.WHOLE_BATCH}:
+            continue
+        edits: list[Edit] = [runtime_import(loading.path, loading.ddp)]
+        holes: dict[str, Anchor | str] = {"ddp": loading.ddp}
+        if loading.target is None:
+            edits.append(Replace(loading.at, "{ddp}.share({loader})", {**holes, "loader": loading.at}))
+        else:
+            holes |= {"target": loading.target}
+            edits.append(Insert(loading.statement, "{target} = {ddp}.share({target})", holes, after=True))
+        yield finding(loading.at, "every process would load all of these batches", "", tuple(edits))
