@@ -23,7 +23,7 @@ from dp2ddp.ignored import Pattern, patterns
 
 FILE = "pyproject.toml"
 TABLE = "tool.dp2ddp"
-FLAGS = frozenset({"exact", "force", "mark", "statistics"})
+FLAGS = frozenset({"exact", "force", "mark", "sharded", "statistics"})
 """The keys that are what options of the same name are."""
 TEXTS = frozenset({"vendor"})
 LISTS = frozenset({"entries", "exclude"})
