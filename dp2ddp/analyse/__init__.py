@@ -133,7 +133,7 @@ def analyse(linked: Linked) -> Facts:
         ),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
-        rereads=effects.rereads(context),
+        rereads=effects.rereads(context, whole),
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),

@@ -931,8 +931,24 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
 # Reading what was written
 
 
-def rereads(context: Context) -> tuple[Reread, ...]:
-    """Statements that read a file after the same program has written one."""
+def rereads(context: Context, whole: Context) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one.
+
+    ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
+    and read what is written before.
+    """
+    if whole is context:
+        return _rereads(context)
+    stay = {context.program.anchor(it) for it in _trained_statements(context)}
+    return tuple(it for it in _rereads(whole) if it.at in stay)
+
+
+def _trained_statements(context: Context) -> Iterator[ast.stmt]:
+    nodes = context.program.nodes.values()
+    yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
+
+
+def _rereads(context: Context) -> tuple[Reread, ...]:
     program = context.program
     writing = {
         id(call.node): paths.written(context, call)
