@@ -131,6 +131,11 @@ READS = {
     "joblib.load",
     "yaml.safe_load",
 }
+# What reads a file, too, where the program writes one of that name.
+OTHER_READS = frozenset("""
+    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
+    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
+    """.split())
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
 FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
@@ -190,7 +195,7 @@ def is_listed(name: str) -> bool:
 
 def opens_for_writing(call: Call) -> bool:
     """Whether a call may open a file for writing: an unknown mode counts."""
-    if not call.names & OPENERS or _is_nowhere(call):
+    if not call.names & (OPENERS | {"dp2ddp.runtime.open"}) or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
     return _may_write(mode)
@@ -950,25 +955,41 @@ def _trained_statements(context: Context) -> Iterator[ast.stmt]:
 
 def _rereads(context: Context) -> tuple[Reread, ...]:
     program = context.program
-    writing = {
-        id(call.node): paths.written(context, call)
-        for call in program.calls
-        if (call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call))
-        and not _in_own_folder(context, call)
-    }
+    saved, opened = (
+        {id(it.node): paths.written(context, it) for it in program.calls if _leaves(context, it, by_opening)}
+        for by_opening in (False, True)
+    )
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
     for call in program.calls:
+        loads = bool(call.names & READS)
         # What runs in `main_process_first()` waits there, and nowhere inside.
-        if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
+        if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
-        read = paths.read(context, call)
-        writes = {key for key, written in writing.items() if paths.may_be_same(read, written)}
+        file = paths.read(context, call)
+        writes = {key for key, written in (saved | opened).items() if paths.are_same(file, written)}
+        if loads:
+            writes |= {key for key, written in saved.items() if paths.may_be_same(file, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
+    """Whether a call writes a file: all at once, or one that it opens for that."""
+    if by_opening:
+        texts = call.names & {"pathlib.Path.write_text", "pathlib.Path.write_bytes"}
+        return bool(texts or opens_for_writing(call)) and not _in_own_folder(context, call)
+    saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
+    return bool(saves) and not _in_own_folder(context, call)
+
+
+def _reads(call: Call) -> bool:
+    """Whether a call reads a file, or opens one for that."""
+    opens = call.names & {*OPENERS, "dp2ddp.runtime.open"} and not opens_for_writing(call)
+    return bool(opens or call.names & OTHER_READS)
 
 
 def _writes_file(name: str) -> bool:
