@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import paths
 from dp2ddp.analyse.alike import works
@@ -138,6 +139,8 @@ OTHER_READS = frozenset("""
     """.split())
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
+# What asks for files and folders begins so.
+FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
 FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 # What looks at a class or function and does not call it.
 LOOKS = frozenset("""
@@ -424,6 +427,8 @@ def collect(
         if (context.runs_in_training(node) or context.may_be_run_by(node))
         and not is_inside(context, node, context.downloaders)
     ]
+    first = _made_first(context)
+    nodes = [it for it in nodes if not first.holds(it)]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
     guarded |= _around(context, guarded, meetings)
@@ -853,6 +858,80 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class _First:
+    """What only runs in ``main_process_first()``: parts of the program, by their identities, and functions."""
+
+    context: Context
+    parts: frozenset[int]
+    scopes: frozenset[int]
+
+    def covers(self, node: ast.AST) -> bool:
+        around = (node, *self.context.program.ancestors(node))
+        return self.context.program.scope(node).index in self.scopes or any(
+            id(it) in self.parts for it in around
+        )
+
+    def holds(self, node: ast.AST, depth: int = 0) -> bool:
+        """Whether a node runs there, and only where files are not there yet: one process of each machine does it."""
+        if depth > 6 or not self.covers(node):
+            return False
+        if _is_missing(self.context, node):
+            return True
+        calls = self.context.callers.get(self.context.program.scope(node).index, ())
+        calls = [it for it in calls if self.context.runs_in_training(it)]
+        return bool(calls) and all(self.holds(it, depth + 1) for it in calls)
+
+
+def _made_first(context: Context) -> _First:
+    """What one process of each machine does first: the statements that fetch, with all that only they run."""
+    program = context.program
+    cached = caching(context)
+    parts: set[int] = set()
+    for call in program.calls:
+        if context.runs_in_training(call.node) and _fetch(context, call, weights=False):
+            if not is_inside(context, call.node, cached):
+                parts.add(id(_whole_question(context, program.statement(call.node))))
+    found = _First(context, frozenset(parts), frozenset())
+    while parts:
+        scopes = {
+            scope
+            for scope, calls in context.callers.items()
+            if (trained := [it for it in calls if context.runs_in_training(it)])
+            and all(found.covers(it) for it in trained)
+        }
+        if scopes <= found.scopes:
+            break
+        found = replace(found, scopes=found.scopes | scopes)
+    return found
+
+
+def _is_missing(context: Context, node: ast.AST) -> bool:
+    """Whether a place in a function is only come to where something that is asked of the files is not so."""
+    program, inside = context.program, node
+    for around in program.ancestors(node):
+        if isinstance(around, ast.If) and inside is not around.test:
+            denied = isinstance(around.test, ast.UnaryOp) and isinstance(around.test.op, ast.Not)
+            if denied == (inside in around.body) and _asks_files(context, around.test):
+                return True
+        if isinstance(inside, ast.stmt):
+            block = program.block(inside)
+            before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
+            if any(isinstance(it.body[-1], ast.Return) and _asks_files(context, it.test) for it in before):
+                return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        inside = around
+    return False
+
+
+def _asks_files(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for files, itself or in what it calls."""
+    nodes = (context.program.nodes.get(key) for key in context.runs(test))
+    calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
+    return any(name.startswith(FILES) for call in calls if call is not None for name in call.names)
+
+
 def caching(context: Context) -> set[int]:
     """The classes whose objects one process makes first, with their bases, and the functions that it calls first."""
     return context.downloaders | {
@@ -913,7 +992,7 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
                 context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
             ]
             names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(("os.path.", "pathlib.Path.", "os.listdir", "glob.")) for name in names):
+            if any(name.startswith(FILES) for name in names):
                 found = around
     return found
 
