@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+import tarfile
 from collections.abc import Mapping
 from pathlib import Path
 
 import command
 import pytest
-from parity.harness import Lab
+from parity.harness import Lab, free_port
 
 # Rank 0 is late wherever it writes, so that the others find nothing if they do not wait.
 LATE = """\
@@ -171,3 +175,123 @@ def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read:
     texts["train.py"] = "import os\n" + texts["train.py"]
     converted(tmp_path, texts)
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
+HEADS = """\
+import os
+import shutil
+import tarfile
+
+import torch
+from torch.utils.data import TensorDataset
+
+from late import late
+
+"""
+EXTRACT = """\
+def extract(path):
+    with tarfile.open(path, "r") as archive:
+        late()
+        archive.extractall()
+
+
+"""
+NAMES = "    names = os.listdir('files')\n    assert len(names) == 40, len(names)\n    return len(names)\n"
+UNPACKED = {
+    "under a condition in what calls it": EXTRACT
+    + "def use():\n    if not os.path.isdir('files'):\n        extract('files.tar')\n"
+    + NAMES,
+    "after a return": "def extract():\n    if os.path.isdir('files'):\n        return\n    late()\n"
+    "    shutil.unpack_archive('files.tar')\n\n\ndef use():\n    extract()\n" + NAMES,
+    "always": EXTRACT + "def use():\n    extract('files.tar')\n" + NAMES,
+    "always, by one call": "def use():\n    shutil.unpack_archive('files.tar')\n" + NAMES,
+}
+USE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from stage import use
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    rows = use()
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    model = nn.DataParallel(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=6, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    print(rows)
+"""
+
+
+def archive(folder: Path) -> None:
+    """Write an archive of 40 files into a folder."""
+    with tarfile.open(folder / "files.tar", "w") as tar:
+        for index in range(40):
+            tar.addfile(tarfile.TarInfo(f"files/{index}.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in UNPACKED), ("under a condition in what calls it", 3)]
+)
+def test_what_is_unpacked_is_unpacked_once_and_waited_for(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    archive(tmp_path)
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + UNPACKED[name], "run.py": USE})
+    done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"40"}
+
+
+POINTS = """\
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+
+def fetch(folder):
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+    if not os.path.exists(os.path.join(folder, "points.pt")):
+        os.system(f"cp files.tar {folder}/points.pt")
+
+
+class Points(Dataset):
+    def __init__(self):
+        fetch("data")
+        self.size = os.path.getsize("data/points.pt")
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return torch.ones(4), torch.ones(2)
+"""
+
+
+def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
+    """Two machines that share no disk: on each, the first of its processes does it."""
+    program = USE.replace("from stage import use", "from stage import Points").replace(
+        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
+        "    data = Points()\n    rows = 40\n",
+    )
+    jobs = []
+    meeting = {"DP2DDP_NUM_MACHINES": "2", "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
+    for machine in ("0", "1"):
+        folder = tmp_path / machine
+        folder.mkdir()
+        archive(folder)
+        script = converted(folder, {"stage.py": POINTS, "run.py": program})
+        env = {**os.environ, **meeting, "DP2DDP_MACHINE_RANK": machine, "DP2DDP_PROCESSES": "2"}
+        jobs.append(subprocess.Popen([sys.executable, script], cwd=folder, env=env))
+    try:
+        assert [job.wait(90) for job in jobs] == [0, 0]
+    finally:
+        for job in jobs:
+            job.kill()
+    assert all((tmp_path / machine / "data" / "points.pt").exists() for machine in ("0", "1"))
+    assert "dp2ddp" not in (tmp_path / "0" / "stage.py").read_text()

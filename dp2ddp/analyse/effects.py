@@ -22,7 +22,6 @@ from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 WRITES = frozenset("""
     os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
     os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
-    zipfile.ZipFile.extractall tarfile.open.extractall
     numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
     torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
     torch.onnx.export torch.jit.save torch.export.save
@@ -172,7 +171,23 @@ FILE_FETCHES = {
     "urllib.request.urlretrieve",
     "gdown.download",
 }
-UNPACKS = {"zipfile.ZipFile.extractall", "tarfile.open.extractall", "tarfile.TarFile.extractall"}
+UNPACKS = {
+    f"{archive}.{extract}"
+    for archive in (
+        "zipfile.ZipFile",
+        "tarfile.open",
+        "tarfile.TarFile",
+        "tarfile.TarFile.open",
+        "py7zr.SevenZipFile",
+        "rarfile.RarFile",
+    )
+    for extract in ("extractall", "extract")
+}
+UNPACKS |= {
+    "shutil.unpack_archive",
+    "patoolib.extract_archive",
+    "torchvision.datasets.utils.extract_archive",
+}
 SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
 PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
 
@@ -193,7 +208,7 @@ def is_write(name: str) -> bool:
 
 def is_listed(name: str) -> bool:
     """Whether what a name stands for writes, whatever it is given."""
-    return name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
+    return name in WRITES | UNPACKS or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
 
 
 def opens_for_writing(call: Call) -> bool:
@@ -285,6 +300,8 @@ def is_of_writer(name: str) -> bool:
 
 def _into_open_file(context: Context, call: Call) -> bool:
     """Whether a call is of an open file, or is given one: on the other ranks that leads nowhere."""
+    if call.names & UNPACKS:
+        return False
     owners = [getattr(callee, "owner", None) for callee in call.callees]
     given = [value for argument in handed(call.node) for value in context.program.values(argument)]
     opened = OPENERS | OPENING.keys() | {"dp2ddp.runtime.open"}
@@ -808,6 +825,8 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
     loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
     if names & FETCHES or loads:
         return True
+    if call.names & UNPACKS and not _in_own_folder(context, call) and _only_missing(context, call.node):
+        return True
     for name in names:
         if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
             given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
@@ -872,15 +891,9 @@ class _First:
             id(it) in self.parts for it in around
         )
 
-    def holds(self, node: ast.AST, depth: int = 0) -> bool:
+    def holds(self, node: ast.AST) -> bool:
         """Whether a node runs there, and only where files are not there yet: one process of each machine does it."""
-        if depth > 6 or not self.covers(node):
-            return False
-        if _is_missing(self.context, node):
-            return True
-        calls = self.context.callers.get(self.context.program.scope(node).index, ())
-        calls = [it for it in calls if self.context.runs_in_training(it)]
-        return bool(calls) and all(self.holds(it, depth + 1) for it in calls)
+        return self.covers(node) and _only_missing(self.context, node)
 
 
 def _made_first(context: Context) -> _First:
@@ -891,7 +904,7 @@ def _made_first(context: Context) -> _First:
     for call in program.calls:
         if context.runs_in_training(call.node) and _fetch(context, call, weights=False):
             if not is_inside(context, call.node, cached):
-                parts.add(id(_whole_question(context, program.statement(call.node))))
+                parts |= {id(it) for it in _whole_questions(context, program.statement(call.node))}
     found = _First(context, frozenset(parts), frozenset())
     while parts:
         scopes = {
@@ -904,6 +917,21 @@ def _made_first(context: Context) -> _First:
             break
         found = replace(found, scopes=found.scopes | scopes)
     return found
+
+
+def _only_missing(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is only come to where files that are asked for are not there, by whatever call."""
+    if depth > 6:
+        return False
+    calls = _trained_callers(context, node)
+    by_calls = bool(calls) and all(_only_missing(context, it, depth + 1) for it in calls)
+    return _is_missing(context, node) or by_calls
+
+
+def _trained_callers(context: Context, node: ast.AST) -> list[ast.Call]:
+    """The calls of the function that a node stands in, in programs that train."""
+    calls = context.callers.get(context.program.scope(node).index, ())
+    return [it for it in calls if context.runs_in_training(it)]
 
 
 def _is_missing(context: Context, node: ast.AST) -> bool:
@@ -956,16 +984,18 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         call = program.call(node)
         if call is None or not _fetch(context, call, weights=False):
             continue
-        statement = _whole_question(context, program.statement(node))
-        if _under_main_first(context, statement) or is_inside(context, node, cached):
+        if is_inside(context, node, cached):
             continue
         what = f"{ast.unparse(node.func)}()"
         dataset = next((it for it in (node, *program.ancestors(node)) if id(it) in hoisted), None)
-        if dataset is None:
-            statements.setdefault(id(statement), []).append(what)
-        else:
-            place, last = context.place(statement), program.anchor(statement)
-            found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
+        for statement in _whole_questions(context, program.statement(node)):
+            if _under_main_first(context, statement):
+                continue
+            if dataset is None:
+                statements.setdefault(id(statement), []).append(what)
+            else:
+                place, last = context.place(statement), program.anchor(statement)
+                found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
     seen: set[int] = set()
     for key in sorted(statements, key=lambda key: program.order[key]):
         if key in seen:
@@ -979,6 +1009,23 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         place = context.place(first)
         found.append(Fetch(**place, what=statements[key][0], last=program.anchor(block[last])))
     return tuple(found)
+
+
+def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> list[ast.stmt]:
+    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
+    found = _whole_question(context, statement)
+    calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
+    training = context.trained_wraps | {id(it) for it in context.backwards}
+    leaves = _is_missing(context, statement)  # the others would leave the function before it
+    if (
+        depth > 6
+        or found is not statement
+        or not (leaves or all(_only_missing(context, it) for it in calls))
+        or any(context.runs(it) & training for it in calls)
+    ):
+        return [found]
+    asked = (_whole_questions(context, it, depth + 1) for it in calls)
+    return list({id(it): it for some in asked for it in some}.values()) or [found]
 
 
 def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
@@ -1040,6 +1087,15 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
     )
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
+    for call in program.calls:
+        # What is unpacked is read by paths that nothing here names: all wait at once.
+        if not call.names & UNPACKS or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        if not _in_own_folder(context, call) and not is_inside(context, call.node, caching(context)):
+            for statement in _following(context, call.node, set()):
+                if not _is_barrier(context, statement):
+                    what = f"what follows {ast.unparse(call.node.func)}()"
+                    found[id(statement)] = Reread(**context.place(statement), what=what)
     for call in program.calls:
         loads = bool(call.names & READS)
         # What runs in `main_process_first()` waits there, and nowhere inside.
@@ -1122,6 +1178,31 @@ def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -
         inside = parent
 
 
+def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements that follow one, outside conditions, loops and blocks, in its function or in what calls that."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while not _is_body(program.parent(inside)):
+        inside = program.parent(inside)  # type: ignore[assignment]
+    block = program.block(inside)
+    rest = block[block.index(inside) + 1 :]
+    scope = program.scope(inside).index
+    if rest:
+        yield rest[0]
+    elif scope not in seen:
+        seen.add(scope)
+        for call in _trained_callers(context, inside):
+            yield from _following(context, call, seen)
+
+
+def _is_body(node: ast.AST | None) -> bool:
+    """Whether the statements in a node are those of a function, module or program."""
+    return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) or (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.If) and is_main_guard(node.test))
+    )
+
+
 def _in_function(context: Context, node: ast.AST) -> bool:
     return isinstance(node, ast.If) and not is_main_guard(node.test)
 
@@ -1135,11 +1216,16 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
     """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
-        call = context.program.call(before.value) if isinstance(before, ast.Expr) else None
-        if call is not None and "dp2ddp.runtime.barrier" in call.names:
+        if _is_barrier(context, before):
             return True
         if context.runs(before) & writes:
             return False
         if id(before) in waiting:
             return True
     return False
+
+
+def _is_barrier(context: Context, statement: ast.stmt) -> bool:
+    """``ddp.barrier()``."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and "dp2ddp.runtime.barrier" in call.names
