@@ -64,9 +64,9 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
 
-def read(context: Context) -> Iterator[StateDict]:
-    """Every use of a checkpoint that its prefix matters to, in files that train nothing."""
-    return (fact for _, fact in _used(context, set(), set()))
+def read(context: Context) -> Iterator[tuple[ast.AST, StateDict]]:
+    """Every use of a checkpoint that its prefix matters to, and its node, in files that are not converted."""
+    return _used(context, set(), set())
 
 
 def spelled(context: Context) -> Iterator[ast.Subscript]:
