@@ -370,6 +370,28 @@ def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
     assert named == {"find.py", "tune.py"}
 
 
+def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
+    """In a file beside, and in one that the program imports; where it is run by itself."""
+    look = 'model = torch.load("m.pt", weights_only=False)["model"].module\n'
+    files = {
+        "train.py": HEAD
+        + "import tools\n"
+        + MODEL
+        + STEPS
+        + "torch.save({'model': model}, 'm.pt')\ntools.show(model)\n",
+        "tools.py": f'import torch\n\n\ndef show(model):\n    print(1)\n\n\nif __name__ == "__main__":\n    {look}',
+        "show.py": f"import torch\n\n{look}",
+        "fine.py": "import torch\n\nmodel = torch.load('m.pt', weights_only=False)['model']\nprint(model)\n",
+    }
+    done = converted(tmp_path, files)
+    named = {
+        (it.location.path.name, it.location.span.line)
+        for it in done.findings
+        if "is of a wrapped model" in it.message
+    }
+    assert named == {("tools.py", 9), ("show.py", 3)}
+
+
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
     assert not [it for it in done.findings if "reads checkpoints" in it.message]

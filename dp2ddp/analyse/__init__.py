@@ -168,7 +168,7 @@ def analyse(linked: Linked) -> Facts:
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
-    reading = readers.find(linked.project, facts.states)
+    reading = readers.find(whole, linked.project, facts.states)
     return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 
 

@@ -80,6 +80,23 @@ def spelled(context: Context) -> Iterator[ast.Subscript]:
                     yield node
 
 
+def unwrapped(context: Context) -> Iterator[ast.Attribute]:
+    """Where the bare model is taken out of a wrapped one that a checkpoint holds: ``checkpoint["model"].module``."""
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+            if _from_file(context, node.value):
+                yield node
+
+
+def pickled(context: Context) -> Iterator[ast.Call]:
+    """The calls that pickle a wrapped model, alone or in something: it is the bare one that is written now."""
+    for call in context.program.calls:
+        whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
+        alone = whole is not None and context.is_wrapped(context.program.values(whole))
+        if alone or ("torch.save" in call.names and _holds_wrapped(context, call)):
+            yield call.node
+
+
 def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
     for call in context.program.calls:
         yield from _states(context, call, stored, perhaps)

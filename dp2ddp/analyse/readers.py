@@ -20,14 +20,20 @@ from dp2ddp.source import Project
 SAVED = {"save", "either", "other", "pickle"}
 
 
-def find(project: Project, states: Iterable[StateDict]) -> Iterator[Obstacle]:
-    """A note for the first place of every such file, where programs of its folder save models that are wrapped."""
+def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> Iterator[Obstacle]:
+    """A note for the first place of every such file, where programs of its folder save models that are wrapped.
+
+    ``training``: the programs that train; what stands beside that in their files may read whole models.
+    """
+    pickling = frozenset(path for it in checkpoints.pickled(training) for path in training.run_by(it))
+    yield from _unwrapping(training, pickling)
     saving = {path for state in states if state.kind in SAVED for path in state.scripts}
-    beside = {path: file for path, file in project.beside.items() if _folder(path, saving)}
+    beside = {path: file for path, file in project.beside.items() if _folder(path, saving | pickling)}
     if not beside:
         return
     program = Program(replace(project, files={**project.files, **beside}), beside.values())
     context = Context(program)
+    yield from _unwrapping(context, pickling)
     first: dict[Path, Anchor] = {}
     for place in sorted(_places(context), key=lambda it: (it.path, it.span)):
         first.setdefault(place.path, place)
@@ -42,6 +48,21 @@ def find(project: Project, states: Iterable[StateDict]) -> Iterator[Obstacle]:
             works=True,
         )
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
+
+
+def _unwrapping(context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]:
+    """Notes where ``.module`` is asked of what ``saving`` programs pickle bare now, in what they do not run."""
+    for node in checkpoints.unwrapped(context) if saving else ():
+        place = context.program.anchor(node)
+        if _folder(place.path, saving) and not context.runs_in_training(node):
+            problem = Problem(
+                f"`{ast.unparse(node)}` is of a wrapped model, and what "
+                f"{' and '.join(sorted(it.name for it in saving))} saves from now on is the bare one",
+                "leave `.module` out where it reads these",
+                NO_TIER,
+                works=True,
+            )
+            yield Obstacle(at=place, ddp="ddp", scripts=saving, problem=problem)
 
 
 def _folder(path: Path, saving: Iterable[Path]) -> bool:
