@@ -42,7 +42,7 @@ _IMPORTING = (*_BY_NAME, *_BY_PATH, "exec(", "os.system", "subprocess", "Popen",
 _WRITTEN = re.compile(r"\bfrom\s+(?P<module>[\w.*]+)\s+import\s+(?P<names>[\w*, ]+)")
 _LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
 # What a file holds that reads the checkpoints of a wrapped model by their keys; how many files are looked at, how deep.
-_OF_WRAPS = (b"DataParallel", b"module.", b"[7:]")
+_OF_WRAPS = (b"DataParallel", b"module.", b".module", b"[7:]")
 _MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
 # What no program imports by name.
 _OWN_NAMES = frozenset({"__init__", "__main__"})

@@ -328,6 +328,70 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
 
+TRAINS = """
+for inputs, targets in DataLoader(TensorDataset(torch.randn(8, 8), torch.randn(8, 2)), batch_size=4):
+    optimizer.zero_grad()
+    nn.functional.mse_loss(model(inputs), targets).backward()
+    optimizer.step()
+torch.save({"net": model.state_dict(), "optimizer": optimizer.state_dict()}, "tuned.pt")
+"""
+TUNES = """\
+import sys
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+model = nn.DataParallel(nn.Sequential(nn.Linear(8, 2)))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+if sys.argv[1] == "resume":
+    state = torch.load(sys.argv[2])
+    model.load_state_dict(state["net"])
+    optimizer.load_state_dict(state["optimizer"])
+"""
+FINDS = """\
+import torch
+from torch import nn
+
+model = nn.DataParallel(nn.Sequential(nn.Linear(8, 2)))
+model.load_state_dict(torch.load("m.pt"))
+latent = torch.ones(1, 8, requires_grad=True)
+model(latent).sum().backward()
+torch.save(latent.grad, "latent.pt")
+"""
+LOADS = 'elif sys.argv[1] == "load":\n    model.load_state_dict(torch.load(sys.argv[2]))\n'
+
+
+def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
+    """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own."""
+    files = {"find.py": FINDS, "tune.py": TUNES + LOADS + TRAINS, "own.py": TUNES + TRAINS}
+    done = converted(tmp_path, {**{name: READERS[name] for name in ("train.py", "net.py")}, **files})
+    named = {it.location.path.name for it in done.findings if "reads checkpoints" in it.message}
+    assert named == {"find.py", "tune.py"}
+
+
+def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
+    """In a file beside, and in one that the program imports; where it is run by itself."""
+    look = 'model = torch.load("m.pt", weights_only=False)["model"].module\n'
+    files = {
+        "train.py": HEAD
+        + "import tools\n"
+        + MODEL
+        + STEPS
+        + "torch.save({'model': model}, 'm.pt')\ntools.show(model)\n",
+        "tools.py": f'import torch\n\n\ndef show(model):\n    print(1)\n\n\nif __name__ == "__main__":\n    {look}',
+        "show.py": f"import torch\n\n{look}",
+        "fine.py": "import torch\n\nmodel = torch.load('m.pt', weights_only=False)['model']\nprint(model)\n",
+    }
+    done = converted(tmp_path, files)
+    named = {
+        (it.location.path.name, it.location.span.line)
+        for it in done.findings
+        if "is of a wrapped model" in it.message
+    }
+    assert named == {("tools.py", 9), ("show.py", 3)}
+
+
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
     assert not [it for it in done.findings if "reads checkpoints" in it.message]

@@ -139,7 +139,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
         ),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
-        rereads=effects.rereads(context),
+        rereads=effects.rereads(context, whole),
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),
@@ -174,7 +174,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
-    reading = readers.find(linked.project, facts.states)
+    reading = readers.find(whole, linked.project, facts.states)
     return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 
 

@@ -64,9 +64,9 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
 
 
-def read(context: Context) -> Iterator[StateDict]:
-    """Every use of a checkpoint that its prefix matters to, in files that train nothing."""
-    return (fact for _, fact in _used(context, set(), set()))
+def read(context: Context) -> Iterator[tuple[ast.AST, StateDict]]:
+    """Every use of a checkpoint that its prefix matters to, and its node, in files that are not converted."""
+    return _used(context, set(), set())
 
 
 def spelled(context: Context) -> Iterator[ast.Subscript]:
@@ -78,6 +78,23 @@ def spelled(context: Context) -> Iterator[ast.Subscript]:
             ):
                 if _from_file(context, node.value):
                     yield node
+
+
+def unwrapped(context: Context) -> Iterator[ast.Attribute]:
+    """Where the bare model is taken out of a wrapped one that a checkpoint holds: ``checkpoint["model"].module``."""
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+            if _from_file(context, node.value):
+                yield node
+
+
+def pickled(context: Context) -> Iterator[ast.Call]:
+    """The calls that pickle a wrapped model, alone or in something: it is the bare one that is written now."""
+    for call in context.program.calls:
+        whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
+        alone = whole is not None and context.is_wrapped(context.program.values(whole))
+        if alone or ("torch.save" in call.names and _holds_wrapped(context, call)):
+            yield call.node
 
 
 def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:

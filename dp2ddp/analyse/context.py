@@ -170,7 +170,7 @@ class Context:
     def loss(self, backward: ast.Call) -> ast.expr:
         """The loss that a backward pass starts from."""
         owner = backward.func.value  # type: ignore[attr-defined]
-        optimizes = any(self._optimizes(value) for value in self.program.values(owner))
+        optimizes = any(self.optimizes(value) for value in self.program.values(owner))
         return backward.args[0] if optimizes and len(backward.args) == 1 else owner
 
     @cached_property
@@ -185,7 +185,7 @@ class Context:
         )
         return {function.scope for function in functions if isinstance(function, Func)}
 
-    def _optimizes(self, value: Value) -> bool:
+    def optimizes(self, value: Value) -> bool:
         """Whether a value is an optimizer."""
         bases = self.program.bases(value.cls) if isinstance(value, Inst) else [value]
         return any("optim" in full_name(base).rpartition(".")[0] for base in bases)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import paths
 from dp2ddp.analyse.alike import works
@@ -21,7 +22,6 @@ from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 WRITES = frozenset("""
     os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
     os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
-    zipfile.ZipFile.extractall tarfile.open.extractall
     numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
     torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
     torch.onnx.export torch.jit.save torch.export.save
@@ -131,8 +131,15 @@ READS = {
     "joblib.load",
     "yaml.safe_load",
 }
+# What reads a file, too, where the program writes one of that name.
+OTHER_READS = frozenset("""
+    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
+    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
+    """.split())
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
 INPUT = "builtins.input"
+# What asks for files and folders begins so.
+FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
 FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
 # What looks at a class or function and does not call it.
 LOOKS = frozenset("""
@@ -164,7 +171,23 @@ FILE_FETCHES = {
     "urllib.request.urlretrieve",
     "gdown.download",
 }
-UNPACKS = {"zipfile.ZipFile.extractall", "tarfile.open.extractall", "tarfile.TarFile.extractall"}
+UNPACKS = {
+    f"{archive}.{extract}"
+    for archive in (
+        "zipfile.ZipFile",
+        "tarfile.open",
+        "tarfile.TarFile",
+        "tarfile.TarFile.open",
+        "py7zr.SevenZipFile",
+        "rarfile.RarFile",
+    )
+    for extract in ("extractall", "extract")
+}
+UNPACKS |= {
+    "shutil.unpack_archive",
+    "patoolib.extract_archive",
+    "torchvision.datasets.utils.extract_archive",
+}
 SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
 PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
 
@@ -185,12 +208,12 @@ def is_write(name: str) -> bool:
 
 def is_listed(name: str) -> bool:
     """Whether what a name stands for writes, whatever it is given."""
-    return name in WRITES or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
+    return name in WRITES | UNPACKS or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
 
 
 def opens_for_writing(call: Call) -> bool:
     """Whether a call may open a file for writing: an unknown mode counts."""
-    if not call.names & OPENERS or _is_nowhere(call):
+    if not call.names & (OPENERS | {"dp2ddp.runtime.open"}) or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
     return _may_write(mode)
@@ -277,6 +300,8 @@ def is_of_writer(name: str) -> bool:
 
 def _into_open_file(context: Context, call: Call) -> bool:
     """Whether a call is of an open file, or is given one: on the other ranks that leads nowhere."""
+    if call.names & UNPACKS:
+        return False
     owners = [getattr(callee, "owner", None) for callee in call.callees]
     given = [value for argument in handed(call.node) for value in context.program.values(argument)]
     opened = OPENERS | OPENING.keys() | {"dp2ddp.runtime.open"}
@@ -419,6 +444,8 @@ def collect(
         if (context.runs_in_training(node) or context.may_be_run_by(node))
         and not is_inside(context, node, context.downloaders)
     ]
+    first = _made_first(context)
+    nodes = [it for it in nodes if not first.holds(it)]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
     guarded |= _around(context, guarded, meetings)
@@ -798,6 +825,8 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
     loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
     if names & FETCHES or loads:
         return True
+    if call.names & UNPACKS and not _in_own_folder(context, call) and _only_missing(context, call.node):
+        return True
     for name in names:
         if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
             given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
@@ -848,6 +877,89 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
     return False
 
 
+@dataclass(frozen=True)
+class _First:
+    """What only runs in ``main_process_first()``: parts of the program, by their identities, and functions."""
+
+    context: Context
+    parts: frozenset[int]
+    scopes: frozenset[int]
+
+    def covers(self, node: ast.AST) -> bool:
+        around = (node, *self.context.program.ancestors(node))
+        return self.context.program.scope(node).index in self.scopes or any(
+            id(it) in self.parts for it in around
+        )
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node runs there, and only where files are not there yet: one process of each machine does it."""
+        return self.covers(node) and _only_missing(self.context, node)
+
+
+def _made_first(context: Context) -> _First:
+    """What one process of each machine does first: the statements that fetch, with all that only they run."""
+    program = context.program
+    cached = caching(context)
+    parts: set[int] = set()
+    for call in program.calls:
+        if context.runs_in_training(call.node) and _fetch(context, call, weights=False):
+            if not is_inside(context, call.node, cached):
+                parts |= {id(it) for it in _whole_questions(context, program.statement(call.node))}
+    found = _First(context, frozenset(parts), frozenset())
+    while parts:
+        scopes = {
+            scope
+            for scope, calls in context.callers.items()
+            if (trained := [it for it in calls if context.runs_in_training(it)])
+            and all(found.covers(it) for it in trained)
+        }
+        if scopes <= found.scopes:
+            break
+        found = replace(found, scopes=found.scopes | scopes)
+    return found
+
+
+def _only_missing(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is only come to where files that are asked for are not there, by whatever call."""
+    if depth > 6:
+        return False
+    calls = _trained_callers(context, node)
+    by_calls = bool(calls) and all(_only_missing(context, it, depth + 1) for it in calls)
+    return _is_missing(context, node) or by_calls
+
+
+def _trained_callers(context: Context, node: ast.AST) -> list[ast.Call]:
+    """The calls of the function that a node stands in, in programs that train."""
+    calls = context.callers.get(context.program.scope(node).index, ())
+    return [it for it in calls if context.runs_in_training(it)]
+
+
+def _is_missing(context: Context, node: ast.AST) -> bool:
+    """Whether a place in a function is only come to where something that is asked of the files is not so."""
+    program, inside = context.program, node
+    for around in program.ancestors(node):
+        if isinstance(around, ast.If) and inside is not around.test:
+            denied = isinstance(around.test, ast.UnaryOp) and isinstance(around.test.op, ast.Not)
+            if denied == (inside in around.body) and _asks_files(context, around.test):
+                return True
+        if isinstance(inside, ast.stmt):
+            block = program.block(inside)
+            before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
+            if any(isinstance(it.body[-1], ast.Return) and _asks_files(context, it.test) for it in before):
+                return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        inside = around
+    return False
+
+
+def _asks_files(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for files, itself or in what it calls."""
+    nodes = (context.program.nodes.get(key) for key in context.runs(test))
+    calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
+    return any(name.startswith(FILES) for call in calls if call is not None for name in call.names)
+
+
 def caching(context: Context) -> set[int]:
     """The classes whose objects one process makes first, with their bases, and the functions that it calls first."""
     return context.downloaders | {
@@ -872,16 +984,18 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         call = program.call(node)
         if call is None or not _fetch(context, call, weights=False):
             continue
-        statement = _whole_question(context, program.statement(node))
-        if _under_main_first(context, statement) or is_inside(context, node, cached):
+        if is_inside(context, node, cached):
             continue
         what = f"{ast.unparse(node.func)}()"
         dataset = next((it for it in (node, *program.ancestors(node)) if id(it) in hoisted), None)
-        if dataset is None:
-            statements.setdefault(id(statement), []).append(what)
-        else:
-            place, last = context.place(statement), program.anchor(statement)
-            found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
+        for statement in _whole_questions(context, program.statement(node)):
+            if _under_main_first(context, statement):
+                continue
+            if dataset is None:
+                statements.setdefault(id(statement), []).append(what)
+            else:
+                place, last = context.place(statement), program.anchor(statement)
+                found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
     seen: set[int] = set()
     for key in sorted(statements, key=lambda key: program.order[key]):
         if key in seen:
@@ -897,6 +1011,23 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
     return tuple(found)
 
 
+def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> list[ast.stmt]:
+    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
+    found = _whole_question(context, statement)
+    calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
+    training = context.trained_wraps | {id(it) for it in context.backwards}
+    leaves = _is_missing(context, statement)  # the others would leave the function before it
+    if (
+        depth > 6
+        or found is not statement
+        or not (leaves or all(_only_missing(context, it) for it in calls))
+        or any(context.runs(it) & training for it in calls)
+    ):
+        return [found]
+    asked = (_whole_questions(context, it, depth + 1) for it in calls)
+    return list({id(it): it for some in asked for it in some}.values()) or [found]
+
+
 def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
     """The outermost ``if`` round a statement that asks for files: what it finds may differ between processes."""
     found = statement
@@ -908,7 +1039,7 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
                 context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
             ]
             names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(("os.path.", "pathlib.Path.", "os.listdir", "glob.")) for name in names):
+            if any(name.startswith(FILES) for name in names):
                 found = around
     return found
 
@@ -931,28 +1062,69 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
 # Reading what was written
 
 
-def rereads(context: Context) -> tuple[Reread, ...]:
-    """Statements that read a file after the same program has written one."""
+def rereads(context: Context, whole: Context) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one.
+
+    ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
+    and read what is written before.
+    """
+    if whole is context:
+        return _rereads(context)
+    stay = {context.program.anchor(it) for it in _trained_statements(context)}
+    return tuple(it for it in _rereads(whole) if it.at in stay)
+
+
+def _trained_statements(context: Context) -> Iterator[ast.stmt]:
+    nodes = context.program.nodes.values()
+    yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
+
+
+def _rereads(context: Context) -> tuple[Reread, ...]:
     program = context.program
-    writing = {
-        id(call.node): paths.written(context, call)
-        for call in program.calls
-        if (call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call))
-        and not _in_own_folder(context, call)
-    }
+    saved, opened = (
+        {id(it.node): paths.written(context, it) for it in program.calls if _leaves(context, it, by_opening)}
+        for by_opening in (False, True)
+    )
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
     for call in program.calls:
-        # What runs in `main_process_first()` waits there, and nowhere inside.
-        if not call.names & READS or not context.runs_in_training(call.node) or id(call.node) in alone:
+        # What is unpacked is read by paths that nothing here names: all wait at once.
+        if not call.names & UNPACKS or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
-        read = paths.read(context, call)
-        writes = {key for key, written in writing.items() if paths.may_be_same(read, written)}
+        if not _in_own_folder(context, call) and not is_inside(context, call.node, caching(context)):
+            for statement in _following(context, call.node, set()):
+                if not _is_barrier(context, statement):
+                    what = f"what follows {ast.unparse(call.node.func)}()"
+                    found[id(statement)] = Reread(**context.place(statement), what=what)
+    for call in program.calls:
+        loads = bool(call.names & READS)
+        # What runs in `main_process_first()` waits there, and nowhere inside.
+        if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        file = paths.read(context, call)
+        writes = {key for key, written in (saved | opened).items() if paths.are_same(file, written)}
+        if loads:
+            writes |= {key for key, written in saved.items() if paths.may_be_same(file, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{ast.unparse(call.node.func)}()"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
+    """Whether a call writes a file: all at once, or one that it opens for that."""
+    if by_opening:
+        texts = call.names & {"pathlib.Path.write_text", "pathlib.Path.write_bytes"}
+        return bool(texts or opens_for_writing(call)) and not _in_own_folder(context, call)
+    saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
+    return bool(saves) and not _in_own_folder(context, call)
+
+
+def _reads(call: Call) -> bool:
+    """Whether a call reads a file, or opens one for that."""
+    opens = call.names & {*OPENERS, "dp2ddp.runtime.open"} and not opens_for_writing(call)
+    return bool(opens or call.names & OTHER_READS)
 
 
 def _writes_file(name: str) -> bool:
@@ -1006,6 +1178,31 @@ def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -
         inside = parent
 
 
+def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements that follow one, outside conditions, loops and blocks, in its function or in what calls that."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while not _is_body(program.parent(inside)):
+        inside = program.parent(inside)  # type: ignore[assignment]
+    block = program.block(inside)
+    rest = block[block.index(inside) + 1 :]
+    scope = program.scope(inside).index
+    if rest:
+        yield rest[0]
+    elif scope not in seen:
+        seen.add(scope)
+        for call in _trained_callers(context, inside):
+            yield from _following(context, call, seen)
+
+
+def _is_body(node: ast.AST | None) -> bool:
+    """Whether the statements in a node are those of a function, module or program."""
+    return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) or (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.If) and is_main_guard(node.test))
+    )
+
+
 def _in_function(context: Context, node: ast.AST) -> bool:
     return isinstance(node, ast.If) and not is_main_guard(node.test)
 
@@ -1019,11 +1216,16 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
     """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
-        call = context.program.call(before.value) if isinstance(before, ast.Expr) else None
-        if call is not None and "dp2ddp.runtime.barrier" in call.names:
+        if _is_barrier(context, before):
             return True
         if context.runs(before) & writes:
             return False
         if id(before) in waiting:
             return True
     return False
+
+
+def _is_barrier(context: Context, statement: ast.stmt) -> bool:
+    """``ddp.barrier()``."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and "dp2ddp.runtime.barrier" in call.names

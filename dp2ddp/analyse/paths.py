@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dp2ddp.analyse.conditions import assigned, returned
 from dp2ddp.analyse.context import Context
@@ -16,32 +18,92 @@ BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace")
 # What a format stands in place of, up to the last one.
 _UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)
 
+# What writes to what it is given first, and the ending that it may add to that.
+FIRST = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savetxt": "", "pandas.": ""}
+# A text that tells no file from others of its kind.
+_KIND = re.compile(r"\.?\w*")
+
 Endings = frozenset[str] | None
 
 
-def may_be_same(one: Endings, other: Endings) -> bool:
+@dataclass(frozen=True)
+class File:
+    """What is known of a file that is read or written: how its path ends, and the expressions that it is given by."""
+
+    endings: Endings = None
+    spelled: frozenset[str] = frozenset()
+
+
+def may_be_same(one: File, other: File) -> bool:
     """Whether two files may be one; None: nothing is known of how a path ends."""
-    if one is None or other is None:
+    return one.endings is None or other.endings is None or any(_common(one.endings, other.endings))
+
+
+def are_same(one: File, other: File) -> bool:
+    """Whether two files are one by what is known of them: a name, or the same expression."""
+    if one.spelled & other.spelled:
         return True
-    return any(a.endswith(b) or b.endswith(a) for a in one for b in other)
+    common = _common(one.endings or frozenset(), other.endings or frozenset())
+    return any(not _KIND.fullmatch(it) for it in common)
 
 
-def read(context: Context, call: Call) -> Endings:
-    """How the path may end that a call reads: the first thing it is given."""
-    return _ending(context, call.node.args[0]) if call.node.args else None
+def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
+    """The shorter one of each two endings that may be of one path."""
+    yield from (min(a, b, key=len) for a in one for b in other if a.endswith(b) or b.endswith(a))
 
 
-def written(context: Context, call: Call) -> Endings:
-    """How the path may end that a call writes."""
+def read(context: Context, call: Call) -> File:
+    """The file that a call reads: the first thing it is given, or the path that it is a method of."""
+    return _file(context, _owner(call) or call.node.args[:1])
+
+
+def written(context: Context, call: Call) -> File:
+    """The file that a call writes."""
     arguments = call.node.args
-    if len(arguments) < 2:
-        return None
+    if owner := _owner(call):
+        return _file(context, owner)
+    if call.names and call.names <= OPENS:
+        return _file(context, arguments[:1])
     if call.names <= SECOND:
-        return _ending(context, arguments[1])
+        return _file(context, arguments[1:2])
     if call.names and all(name.startswith(BETWEEN) for name in call.names):
-        source, target = (_ending(context, it) for it in arguments[:2])
-        return None if source is None or target is None else source | target
-    return None
+        source, target = (_file(context, arguments[at : at + 1]) for at in (0, 1))
+        known = source.endings is not None and target.endings is not None
+        endings = source.endings | target.endings if known else None  # type: ignore[operator]
+        return File(endings, target.spelled)
+    for name, more in FIRST.items():
+        if call.names and all(it.startswith(name) for it in call.names):
+            found = _file(context, arguments[:1])
+            added = None if found.endings is None else found.endings | {it + more for it in found.endings}
+            return File(added, found.spelled)
+    return File()
+
+
+def _owner(call: Call) -> list[ast.expr]:
+    """The path of which a call is a method."""
+    of_path = any(name.startswith("pathlib.Path.") for name in call.names)
+    return [call.node.func.value] if of_path and isinstance(call.node.func, ast.Attribute) else []
+
+
+def _file(context: Context, given: list[ast.expr]) -> File:
+    if not given or isinstance(given[0], ast.Starred):
+        return File()
+    return File(_ending(context, given[0]), _spelled(context, given[0]))
+
+
+def _spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
+    """How a path, or that of an open file, is written where it is made of something."""
+    found: list[ast.expr] = []
+    if isinstance(node, ast.Name):
+        found = _named(context, node)
+        if not found:  # the same name is the same path where it has its value from one place
+            return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
+    elif isinstance(node, ast.Call) and node.args:
+        call = context.program.call(node)
+        found = node.args[:1] if call is not None and call.names & OPENS else []
+    if depth > 8 or not found:
+        return frozenset([ast.unparse(node)])
+    return frozenset().union(*(_spelled(context, it, depth + 1) for it in found))
 
 
 def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:

@@ -1,0 +1,297 @@
+"""Files that one stage of a program writes and a later one reads, converted and run by two and three processes."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import tarfile
+from collections.abc import Mapping
+from pathlib import Path
+
+import command
+import pytest
+from parity.harness import Lab, free_port
+
+# Rank 0 is late wherever it writes, so that the others find nothing if they do not wait.
+LATE = """\
+import os
+import time
+
+
+def late():
+    time.sleep(0.7 * (os.environ.get("LAB_RANK", "0") == "0"))
+"""
+TRAIN = """\
+import argparse
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from late import late
+
+
+def train(args):
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    model = nn.DataParallel(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=6, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    late()
+    SAVE
+
+
+def options():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--name", default="out")
+    return parser.parse_args()
+"""
+RUN = """\
+from stage import use
+from train import options, train
+
+if __name__ == "__main__":
+    args = options()
+    train(args)
+    use(args)
+"""
+SAVE = 'torch.save(model.module.state_dict(), args.name + ".pth")'
+STAGE = """\
+import torch
+
+
+def use(args):
+    print(sorted(torch.load(args.name + ".pth")))
+"""
+LINES = """\
+with open("lines.txt", "w") as file:
+        file.writelines(["1\\n", "2\\n"])
+"""
+READING = """\
+import os
+from pathlib import Path
+
+import numpy as np
+
+FILE = "lines.txt"
+
+
+def use(args):
+    READ
+"""
+
+STAGES = {
+    "the same expression": (SAVE, STAGE),
+    "the same expression, opened": (
+        'with open(args.name + "_1", "w") as file:\n        file.write("1 2")',
+        READING.replace("READ", 'print(open(args.name + "_1").read())'),
+    ),
+    "a formatted one": (
+        'with open(f"{args.name}-{args.name}", "w") as file:\n        file.write("1 2")',
+        READING.replace("READ", 'print(open(f"{args.name}-{args.name}").read())'),
+    ),
+    "a constant of the same value": (
+        LINES,
+        READING.replace("READ", "with open(FILE) as file:\n        print(file.readlines())"),
+    ),
+    "a loop over its lines": (
+        LINES,
+        READING.replace("READ", "for line in open(FILE):\n        print(line)"),
+    ),
+    "by numpy": (LINES, READING.replace("READ", "print(np.genfromtxt(FILE).sum())")),
+    "by pathlib": (
+        'Path("lines.txt").write_text("1 2")',
+        READING.replace("READ", "print(Path(FILE).read_text())"),
+    ),
+    "before processes that do the rest": (
+        SAVE,
+        """\
+import torch
+import torch.multiprocessing as mp
+
+
+def work(index, state):
+    print(index, sorted(state))
+
+
+def use(args):
+    state = torch.load(args.name + ".pth")
+    mp.spawn(work, nprocs=2, args=(state,), join=True)
+""",
+    ),
+}
+
+
+def files(save: str, stage: str) -> dict[str, str]:
+    train = TRAIN.replace("SAVE", save).replace(
+        "import argparse\n", "import argparse\nfrom pathlib import Path\n"
+    )
+    return {"late.py": LATE, "train.py": train, "stage.py": stage, "run.py": RUN}
+
+
+def converted(folder: Path, texts: Mapping[str, str]) -> Path:
+    for name, text in texts.items():
+        (folder / name).write_text(text)
+    done = command.run("convert", "run.py", "--inplace", cwd=folder)
+    assert done.returncode == 0, done.stderr.decode()
+    return folder / "run.py"
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"),
+    [*((name, 2) for name in STAGES), ("the same expression", 3), ("a constant of the same value", 3)],
+)
+def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: str, processes: int) -> None:
+    texts = files(*STAGES[name])
+    place = lab.place("before")
+    for file, text in texts.items():
+        (place / file).write_text(text)
+    before = lab.run(place / "run.py", folder=place, recorded=False).ok()
+    script = converted(tmp_path, texts)
+    after = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    # Ranks that somebody else has started all go on where the program starts its own.
+    assert set(after.printed.splitlines()) == set(before.printed.splitlines())
+
+
+@pytest.mark.parametrize(
+    ("save", "read"),
+    {
+        "another file": (LINES, 'open("other.txt").read()'),
+        "another one of its kind": (LINES, 'open(args.name + ".txt").read()'),
+        "one that is not known": (LINES, "open(args.name).read()"),
+        "a temporary one": (
+            "import tempfile\n    with open(os.path.join(tempfile.mkdtemp(), 'a.txt'), 'w') as file:\n"
+            "        file.write('1')",
+            'open("a.txt").read()',
+        ),
+    }.values(),
+)
+def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read: str) -> None:
+    texts = files(save, READING.replace("READ", f"print({read})"))
+    texts["train.py"] = "import os\n" + texts["train.py"]
+    converted(tmp_path, texts)
+    assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
+HEADS = """\
+import os
+import shutil
+import tarfile
+
+import torch
+from torch.utils.data import TensorDataset
+
+from late import late
+
+"""
+EXTRACT = """\
+def extract(path):
+    with tarfile.open(path, "r") as archive:
+        late()
+        archive.extractall()
+
+
+"""
+NAMES = "    names = os.listdir('files')\n    assert len(names) == 40, len(names)\n    return len(names)\n"
+UNPACKED = {
+    "under a condition in what calls it": EXTRACT
+    + "def use():\n    if not os.path.isdir('files'):\n        extract('files.tar')\n"
+    + NAMES,
+    "after a return": "def extract():\n    if os.path.isdir('files'):\n        return\n    late()\n"
+    "    shutil.unpack_archive('files.tar')\n\n\ndef use():\n    extract()\n" + NAMES,
+    "always": EXTRACT + "def use():\n    extract('files.tar')\n" + NAMES,
+    "always, by one call": "def use():\n    shutil.unpack_archive('files.tar')\n" + NAMES,
+}
+USE = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+from stage import use
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    rows = use()
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    model = nn.DataParallel(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=6, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    print(rows)
+"""
+
+
+def archive(folder: Path) -> None:
+    """Write an archive of 40 files into a folder."""
+    with tarfile.open(folder / "files.tar", "w") as tar:
+        for index in range(40):
+            tar.addfile(tarfile.TarInfo(f"files/{index}.txt"))
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in UNPACKED), ("under a condition in what calls it", 3)]
+)
+def test_what_is_unpacked_is_unpacked_once_and_waited_for(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    archive(tmp_path)
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + UNPACKED[name], "run.py": USE})
+    done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"40"}
+
+
+POINTS = """\
+import os
+
+import torch
+from torch.utils.data import Dataset
+
+
+def fetch(folder):
+    if not os.path.exists(folder):
+        os.mkdir(folder)
+    if not os.path.exists(os.path.join(folder, "points.pt")):
+        os.system(f"cp files.tar {folder}/points.pt")
+
+
+class Points(Dataset):
+    def __init__(self):
+        fetch("data")
+        self.size = os.path.getsize("data/points.pt")
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, index):
+        return torch.ones(4), torch.ones(2)
+"""
+
+
+def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
+    """Two machines that share no disk: on each, the first of its processes does it."""
+    program = USE.replace("from stage import use", "from stage import Points").replace(
+        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
+        "    data = Points()\n    rows = 40\n",
+    )
+    jobs = []
+    meeting = {"DP2DDP_NUM_MACHINES": "2", "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
+    for machine in ("0", "1"):
+        folder = tmp_path / machine
+        folder.mkdir()
+        archive(folder)
+        script = converted(folder, {"stage.py": POINTS, "run.py": program})
+        env = {**os.environ, **meeting, "DP2DDP_MACHINE_RANK": machine, "DP2DDP_PROCESSES": "2"}
+        jobs.append(subprocess.Popen([sys.executable, script], cwd=folder, env=env))
+    try:
+        assert [job.wait(90) for job in jobs] == [0, 0]
+    finally:
+        for job in jobs:
+            job.kill()
+    assert all((tmp_path / machine / "data" / "points.pt").exists() for machine in ("0", "1"))
+    assert "dp2ddp" not in (tmp_path / "0" / "stage.py").read_text()
