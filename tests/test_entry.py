@@ -350,6 +350,36 @@ def test_devices_that_a_function_of_another_file_makes_are_chosen_there() -> Non
     assert "count = torch.cuda.device_count()" in after["tools.py"]
 
 
+# What fills a list of devices after it is made, under either of its names.
+FILLING = {
+    "for name in given:\n    if int(name) >= 0:\n        {ids}.append(int(name))\n": "    {ids}.append(int(name))",
+    "{ids} += [1]\n": "{ids} += [1]",
+    "{ids}.extend(map(int, given))\n": "{ids}.extend(map(int, given))",
+    "{ids}.append(1)\n{ids}.sort()\n": "{ids}.sort()",
+    "{ids}.append(1)\n{ids}[0] = 2\n": "{ids}[0] = 2",
+    "del {ids}[2:]\n": "del {ids}[2:]",
+    "others = {ids}\nothers.append(1)\n": "others.append(1)",
+    "def fill(held):\n    held.append(1)\n\n\nfill({ids})\n": "fill({ids})",
+}
+
+
+@pytest.mark.parametrize("name", ["ids", "args.ids"])
+@pytest.mark.parametrize("filling", FILLING)
+def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str) -> None:
+    """An empty list is one rank: read too early, it would leave all but one GPU idle without a word."""
+    tail = (
+        f"args = parse()\ngiven = args.gpus.split(',')\n{name} = []\n{filling.format(ids=name)}print(given)\n"
+        f"model = nn.DataParallel(nn.Linear(8, 8), device_ids={name})\ntrain(model)\n"
+    )
+    last = FILLING[filling].format(ids=name)
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert f"{last}\nddp.init(devices={name})\nprint(given)\n" in text
+    late = tail.replace("args = parse()\n", "args = parse()\nprint(args)\n")
+    text = convert(Project.of({PATH: PROGRAM + late})).changes[0].after
+    assert "ddp.init()\nprint(args)\n" in text
+    assert f"{last}\nddp.use_devices({name})\nprint(given)\n" in text
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(
