@@ -380,6 +380,30 @@ def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str)
     assert f"{last}\nddp.use_devices({name})\nprint(given)\n" in text
 
 
+@pytest.mark.parametrize(
+    "judged",
+    [
+        "if torch.cuda.device_count() == 1 and args.gpus != 0:\n    print('not supported')\n",
+        "if not torch.cuda.device_count() > 1:\n    raise SystemExit('two are needed')\n",
+        "if torch.cuda.device_count() < 2:\n    print('too few')\n    sys.exit(1)\n",
+        "assert torch.cuda.device_count() > 1, 'two are needed'\n",
+    ],
+)
+def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str) -> None:
+    tail = f"args = parse()\n{judged}train(nn.DataParallel(nn.Linear(8, 8)))\n"
+    assert judged in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    counted = tail.replace(
+        judged, "if torch.cuda.device_count() > 1:\n    args.rate *= torch.cuda.device_count()\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + counted})).changes[0].after
+    assert "if ddp.get_world_size() > 1:\n    args.rate *= ddp.get_world_size()\n" in text
+    said = tail.replace(
+        judged, "if torch.cuda.device_count() > 1:\n    print(torch.cuda.device_count(), 'GPUs')\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + said})).changes[0].after
+    assert "if ddp.get_world_size() > 1:\n    print(ddp.get_world_size(), 'GPUs')\n" in text
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(

@@ -347,10 +347,16 @@ def _own_method(context: Context, call: Call) -> bool:
     )
 
 
+# What says something, or ends the program.
+_TELLING = ("builtins.print", "builtins.exit", "logging.", "os._exit", "sys.exit", "warnings.warn")
+
+
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
-    """Not where the question is whether there is a GPU at all, nor where GPUs are listed."""
+    """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
     parent = context.program.parent(node)
     if isinstance(parent, ast.Compare):
+        if _only_tells(context, parent):
+            return False
         least = 2 if isinstance(parent.ops[0], ast.GtE) else 1  # `device_count() >= 1` asks for any
         others = [parent.left, *parent.comparators]
         return any(
@@ -359,3 +365,29 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
     if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
         return False
     return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)
+
+
+def _only_tells(context: Context, test: ast.expr) -> bool:
+    """Whether a condition decides no more than what is said of the machine: a warning, or an end with an error."""
+    inside: ast.AST = test
+    for around in context.program.ancestors(test):
+        if isinstance(around, ast.Assert):
+            return inside is around.test
+        if isinstance(around, ast.If):
+            return inside is around.test and all(_tells(context, it) for it in (*around.body, *around.orelse))
+        if not isinstance(around, ast.BoolOp | ast.UnaryOp):
+            return False
+        inside = around
+    return False
+
+
+def _tells(context: Context, statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            found = context.program.call(call)
+            names = found.names if found is not None else frozenset()
+            counts = any(is_call_of(context, it, COUNT) for it in ast.walk(call))
+            return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
+    return False
