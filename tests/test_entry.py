@@ -404,6 +404,50 @@ def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str)
     assert "if ddp.get_world_size() > 1:\n    print(ddp.get_world_size(), 'GPUs')\n" in text
 
 
+def test_one_process_is_enough_only_where_nothing_is_wrapped_on_all_devices() -> None:
+    """Two wraps, one under an option; and one that an option switches to the CPU besides."""
+    tail = (
+        "args = parse()\none, two = nn.Linear(8, 8), nn.Linear(8, 8)\nif args.several:\n    one = nn.DataParallel(one)\n"
+        "two = nn.DataParallel(two)\ntrain(one)\ntrain(two)\n"
+    )
+    assert "ddp.init()\n" in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    alone = tail.replace("two = nn.DataParallel(two)\n", "")
+    text = convert(Project.of({PATH: PROGRAM + alone})).changes[0].after
+    assert "ddp.init(devices=None if args.several else 1)\n" in text
+    moved = alone.replace("if args.several:\n    one = nn.DataParallel(one)\n", CPU)
+    text = convert(Project.of({PATH: PROGRAM + moved})).changes[0].after
+    assert "ddp.init(devices=None if not args.alone and args.cuda else 1)\n" in text
+
+
+CPU = """\
+if args.cuda:
+    if args.alone:
+        one = one.cuda()
+    else:
+        one = nn.DataParallel(one, dim=1).cuda()
+"""
+
+
+def test_a_wrap_that_nothing_asks_for_stays_and_chooses_no_devices() -> None:
+    """Its function is there for others, too."""
+    build = (
+        "from torch import nn\n\n\ndef build(size, parallel=False):\n    model = nn.Linear(size, size)\n"
+        "    if parallel:\n        model = nn.DataParallel(model)\n    return model\n"
+    )
+    tail = (
+        "from build import build\nmodel = build(8)\nassert not hasattr(model, 'module')\n"
+        "model = nn.DataParallel(model)\ntrain(model)\n"
+    )
+    build_path = PATH.with_name("build.py")
+    conversion = convert(Project.of({PATH: PROGRAM + tail, build_path: build}))
+    assert [change.path for change in conversion.changes] == [PATH]
+    assert "ddp.init()\n" in conversion.changes[0].after
+    asked = convert(
+        Project.of({PATH: PROGRAM + tail.replace("build(8)", "build(8, True)"), build_path: build})
+    )
+    assert {change.path for change in asked.changes} == {PATH, build_path}
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(

@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import entries
+from dp2ddp.analyse.answers import is_options
 from dp2ddp.analyse.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
     asks_for_gpus,
     assigned,
+    comes_from_file,
     is_call_of,
     is_choice,
     is_cuda_string,
@@ -356,17 +358,23 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
 
 
 def _wanted(context: Context, file: SourceFile) -> _Devices:
-    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several."""
+    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several.
+
+    One alone only where nothing else is wrapped on all of them.
+    """
     runs = context.program_runs(file)
+    chosen: list[_Devices] = []
     for wrap in context.wraps:
         if id(wrap.node) not in runs:
             continue
         given = context.program.wrap_argument(wrap, "device_ids", 1)
         given = None if given is None or _all_devices(context, given) else given
         expression = _by_option(context, wrap.node, given) or given
-        if expression is not None:
+        if given is not None:
             return _Devices(expression, wrap.node)
-    return _Devices()
+        chosen.append(_Devices(expression, wrap.node))
+    everywhere = any(it.expression is None for it in chosen)
+    return _Devices() if everywhere or not chosen else chosen[0]
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
@@ -375,16 +383,44 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
         return None
     if given is not None:
         return _where_chosen(context, wrap, given)
+    asked: list[ast.expr] = []
+    alone: ast.expr | None = None
+    flags: list[ast.expr] = []
     for test, wraps, others in _choices(context, wrap):
-        if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
+        if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
             return None
+        alone = alone or _single(context, others)
         for part, holds in _parts(test, wraps):
+            literal = part if holds else ast.UnaryOp(ast.Not(), part)
             if _is_option(context, part):
-                several = ast.Constant(None)
-                alone: ast.expr = _single(context, others) or ast.Constant(1)
-                first, second = (several, alone) if holds else (alone, several)
-                return ast.IfExp(part, first, second)
-    return None
+                asked.append(literal)
+            elif isinstance(part, ast.Attribute) and is_options(context, part.value):
+                flags.append(literal)
+    if not asked:
+        return None
+    return _where_all([*asked, *flags], alone or ast.Constant(1))
+
+
+def _where_all(tests: list[ast.expr], alone: ast.expr) -> ast.expr:
+    """All devices where all of some conditions hold, else those that are given for one process."""
+    several = ast.Constant(None)
+    match tests:
+        case [ast.UnaryOp(op=ast.Not(), operand=test)]:
+            return ast.IfExp(test, alone, several)
+        case [test]:
+            return ast.IfExp(test, several, alone)
+    return ast.IfExp(ast.BoolOp(ast.And(), tests), several, alone)
+
+
+def _goes_on_wrapped(context: Context, node: ast.AST, wrap: ast.Call) -> bool:
+    """Whether a branch beside a wrap has a wrapped model, too: by a wrap of its own, or as a file holds it."""
+    if is_call_of(context, node, WRAP):
+        return True
+    statement = context.program.statement(wrap)
+    if not isinstance(node, ast.Assign) or not isinstance(statement, ast.Assign):
+        return False
+    same = ast.unparse(node.targets[0]) == ast.unparse(statement.targets[0])
+    return same and comes_from_file(context, node.value)
 
 
 def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr | None:

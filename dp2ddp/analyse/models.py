@@ -104,7 +104,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     yield from _lacking(context)
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
-    for call in context.wraps if context.backwards and not started else ():
+    every = (*context.wraps, *context.idle_wraps)
+    for call in every if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
             yield from _unused(context, call)
 
