@@ -52,3 +52,33 @@ def test_a_model_that_was_saved_wrapped_is_wrapped_when_it_is_resumed(lab: Lab, 
         found = lab.run(after, ["--checkpoint", str(held)], processes=processes, timeout=60).ok()
         assert len(found.ranks) == processes
         assert differences(expected, found) == []
+
+
+EXPORTED = """
+def export(model):
+    torch.jit.script(model).save("module.pt")
+
+
+def finish(model):
+    if not args.parallel:
+        export(model)
+
+
+finish(model)
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_model_that_is_not_wrapped_by_choice_is_exported_as_it_was(lab: Lab, processes: int) -> None:
+    """TorchScript takes no wrapper: under the opposite option the program goes on with the bare model."""
+    options = OPTIONS.replace("'--checkpoint'", "'--parallel', action='store_true'")
+    text = PROGRAM.replace(WRAP, f"if args.parallel:\n    {WRAP}")
+    text = seeded(text.replace("import torch\n", f"{options}\nimport torch\n", 1) + EXPORTED)
+    conversion = convert(Project.of({PATH: text}))
+    assert not conversion.errors
+    before, after = write(lab, "before", text), write(lab, "after", conversion.changes[0].after)
+    chosen = ["--parallel"] if processes > 1 else []
+    expected = lab.run(before, chosen, replicas=processes if chosen else None, timeout=60).ok()
+    found = lab.run(after, chosen, processes=processes, timeout=60).ok()
+    assert differences(expected, found) == []
+    assert (found.folder / "module.pt").exists() is not bool(chosen)
