@@ -448,6 +448,20 @@ def test_a_wrap_that_nothing_asks_for_stays_and_chooses_no_devices() -> None:
     assert {change.path for change in asked.changes} == {PATH, build_path}
 
 
+def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
+    """The rank's own is no answer: on the CPU it would be wrapped, too, and the keys of its layers would change."""
+    tail = (
+        "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\nmodel = nn.Linear(8, 8).to(device)\n"
+        "if device == torch.device('cuda:0'):\n    model[0] = nn.DataParallel(model[0])\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "device = ddp.device()\n" in text
+    assert 'if device.type == "cuda":\n    model[0] = ' in text
+    whole = tail.replace("cuda:0", "cuda")
+    text = convert(Project.of({PATH: PROGRAM + whole})).changes[0].after
+    assert "if device == torch.device('cuda'):\n    model[0] = " in text
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.branches import is_shared
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string
+from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string, is_device
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
@@ -263,7 +263,9 @@ def _device(
 
 def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     node = call.node
-    if "torch.device" in call.names and node.args:
+    if "torch.device" in call.names and (asked := _asked_of_device(context, node)) is not None:
+        yield node, _device(context, context.program.parent(node), "type", asked)  # type: ignore[arg-type]
+    elif "torch.device" in call.names and node.args:
         first = node.args[0]
         if isinstance(first, ast.IfExp):
             if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
@@ -292,6 +294,16 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
     else:
         yield from _arguments(context, call)
+
+
+def _asked_of_device(context: Context, node: ast.Call) -> ast.expr | None:
+    """The device that is compared with a GPU by its number: ``device`` of ``device == torch.device("cuda:0")``."""
+    match context.program.parent(node):
+        case ast.Compare(left=one, ops=[ast.Eq()], comparators=[other]) if node.args:
+            asked = one if other is node else other
+            numbered = is_gpu(context, node.args[0]) and not is_current(node)
+            return asked if numbered and is_device(context, asked) else None
+    return None
 
 
 def _is_data(context: Context, value: Value | None) -> bool:
