@@ -462,6 +462,18 @@ def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
     assert "if device == torch.device('cuda'):\n    model[0] = " in text
 
 
+def test_a_gpu_chosen_by_its_number_is_the_rank_s_own_wherever_it_is_used() -> None:
+    tail = (
+        "\n\ndef move(batch, device):\n    return batch.to(device)\n\n\n"
+        "args = parse()\nmain = args.gpus[0]\nmodel = nn.Linear(8, 8)\nmodel.to(main)\nnoise = torch.ones(8, device=main)\n"
+        "model = nn.DataParallel(model, args.gpus)\nmove(noise, main)\nnoise.to(args)\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "return batch.to(ddp.device())\n" in text
+    assert "torch.ones(8, device=ddp.device())" in text
+    assert "to(main)" not in text and "noise.to(args)" in text
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(

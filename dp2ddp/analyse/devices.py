@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.branches import is_shared
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string, is_device
+from dp2ddp.analyse.conditions import (
+    AVAILABLE,
+    COUNT,
+    assigned,
+    is_call_of,
+    is_choice,
+    is_cuda_string,
+    is_device,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
@@ -321,8 +329,33 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
     if "torch.load" in call.names:
         places += call.node.args[1:2]
     for place in places:
-        if is_gpu(context, place) and not isinstance(place, ast.IfExp):
+        numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
+        if numbered and not isinstance(place, ast.IfExp):
             yield place, _device(context, place, "device")
+
+
+def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a name is the number of a GPU in every case: a literal, an option, or one of those of a wrap.
+
+    ``main = gpu_ids[0]``, also as a parameter.
+    """
+    if not isinstance(node, ast.Name) or depth > 4 or id(node) not in context.program.nodes:
+        return False
+    found = context.program.definitions(node)
+    if found and all(isinstance(it, ast.arg) for it in found):
+        given = [source for it in found for source in context.program.given(it)]  # type: ignore[arg-type]
+    else:
+        given = assigned(context, node)
+    return bool(given) and all(
+        _is_number(context, it) or _is_first_of_wrap(context, it, depth + 1) for it in given
+    )
+
+
+def _is_number(context: Context, node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+        return any(it is not None and ast.unparse(it) == ast.unparse(node.value) for it in wraps)
+    return not is_cuda_string(node) and not _is_cuda_format(node) and is_gpu(context, node)
 
 
 def is_gpu(context: Context, node: ast.AST) -> bool:
