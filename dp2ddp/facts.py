@@ -313,7 +313,8 @@ class Device(Fact):
 
     ``kind``: "device" (the expression becomes this rank's device), "either" (the statement only chooses which device
     ``operand`` becomes), "name" (a ``"cuda:0"`` kept as a string), "cuda" (``x.cuda(…)``), "load" (``torch.load``
-    without ``map_location``), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
+    without ``map_location``), "type" (``at`` asks whether ``operand`` is a GPU by its number),
+    "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
     ``number`` is that of ``.cuda(number)``. ``beside``: ranks of the program's own come by, and keep what is named.
     """
 
@@ -404,7 +405,7 @@ class StateDict(Fact):
     state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare one is meant), "pickle"
     (the same, in what is pickled), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts
     ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the
-    very type).
+    very type), "restored" (``at`` is a model from a file in the place of the wrapped one that was saved).
     """
 
     kind: str

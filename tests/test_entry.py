@@ -350,6 +350,130 @@ def test_devices_that_a_function_of_another_file_makes_are_chosen_there() -> Non
     assert "count = torch.cuda.device_count()" in after["tools.py"]
 
 
+# What fills a list of devices after it is made, under either of its names.
+FILLING = {
+    "for name in given:\n    if int(name) >= 0:\n        {ids}.append(int(name))\n": "    {ids}.append(int(name))",
+    "{ids} += [1]\n": "{ids} += [1]",
+    "{ids}.extend(map(int, given))\n": "{ids}.extend(map(int, given))",
+    "{ids}.append(1)\n{ids}.sort()\n": "{ids}.sort()",
+    "{ids}.append(1)\n{ids}[0] = 2\n": "{ids}[0] = 2",
+    "del {ids}[2:]\n": "del {ids}[2:]",
+    "others = {ids}\nothers.append(1)\n": "others.append(1)",
+    "def fill(held):\n    held.append(1)\n\n\nfill({ids})\n": "fill({ids})",
+}
+
+
+@pytest.mark.parametrize("name", ["ids", "args.ids"])
+@pytest.mark.parametrize("filling", FILLING)
+def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str) -> None:
+    """An empty list is one rank: read too early, it would leave all but one GPU idle without a word."""
+    tail = (
+        f"args = parse()\ngiven = args.gpus.split(',')\n{name} = []\n{filling.format(ids=name)}print(given)\n"
+        f"model = nn.DataParallel(nn.Linear(8, 8), device_ids={name})\ntrain(model)\n"
+    )
+    last = FILLING[filling].format(ids=name)
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert f"{last}\nddp.init(devices={name})\nprint(given)\n" in text
+    late = tail.replace("args = parse()\n", "args = parse()\nprint(args)\n")
+    text = convert(Project.of({PATH: PROGRAM + late})).changes[0].after
+    assert "ddp.init()\nprint(args)\n" in text
+    assert f"{last}\nddp.use_devices({name})\nprint(given)\n" in text
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        "if torch.cuda.device_count() == 1 and args.gpus != 0:\n    print('not supported')\n",
+        "if not torch.cuda.device_count() > 1:\n    raise SystemExit('two are needed')\n",
+        "if torch.cuda.device_count() < 2:\n    print('too few')\n    sys.exit(1)\n",
+        "assert torch.cuda.device_count() > 1, 'two are needed'\n",
+    ],
+)
+def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str) -> None:
+    tail = f"args = parse()\n{judged}train(nn.DataParallel(nn.Linear(8, 8)))\n"
+    assert judged in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    counted = tail.replace(
+        judged, "if torch.cuda.device_count() > 1:\n    args.rate *= torch.cuda.device_count()\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + counted})).changes[0].after
+    assert "if ddp.get_world_size() > 1:\n    args.rate *= ddp.get_world_size()\n" in text
+    said = tail.replace(
+        judged, "if torch.cuda.device_count() > 1:\n    print(torch.cuda.device_count(), 'GPUs')\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + said})).changes[0].after
+    assert "if ddp.get_world_size() > 1:\n    print(ddp.get_world_size(), 'GPUs')\n" in text
+
+
+def test_one_process_is_enough_only_where_nothing_is_wrapped_on_all_devices() -> None:
+    """Two wraps, one under an option; and one that an option switches to the CPU besides."""
+    tail = (
+        "args = parse()\none, two = nn.Linear(8, 8), nn.Linear(8, 8)\nif args.several:\n    one = nn.DataParallel(one)\n"
+        "two = nn.DataParallel(two)\ntrain(one)\ntrain(two)\n"
+    )
+    assert "ddp.init()\n" in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    alone = tail.replace("two = nn.DataParallel(two)\n", "")
+    text = convert(Project.of({PATH: PROGRAM + alone})).changes[0].after
+    assert "ddp.init(devices=None if args.several else 1)\n" in text
+    moved = alone.replace("if args.several:\n    one = nn.DataParallel(one)\n", CPU)
+    text = convert(Project.of({PATH: PROGRAM + moved})).changes[0].after
+    assert "ddp.init(devices=None if not args.alone and args.cuda else 1)\n" in text
+
+
+CPU = """\
+if args.cuda:
+    if args.alone:
+        one = one.cuda()
+    else:
+        one = nn.DataParallel(one, dim=1).cuda()
+"""
+
+
+def test_a_wrap_that_nothing_asks_for_stays_and_chooses_no_devices() -> None:
+    """Its function is there for others, too."""
+    build = (
+        "from torch import nn\n\n\ndef build(size, parallel=False):\n    model = nn.Linear(size, size)\n"
+        "    if parallel:\n        model = nn.DataParallel(model)\n    return model\n"
+    )
+    tail = (
+        "from build import build\nmodel = build(8)\nassert not hasattr(model, 'module')\n"
+        "model = nn.DataParallel(model)\ntrain(model)\n"
+    )
+    build_path = PATH.with_name("build.py")
+    conversion = convert(Project.of({PATH: PROGRAM + tail, build_path: build}))
+    assert [change.path for change in conversion.changes] == [PATH]
+    assert "ddp.init()\n" in conversion.changes[0].after
+    asked = convert(
+        Project.of({PATH: PROGRAM + tail.replace("build(8)", "build(8, True)"), build_path: build})
+    )
+    assert {change.path for change in asked.changes} == {PATH, build_path}
+
+
+def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
+    """The rank's own is no answer: on the CPU it would be wrapped, too, and the keys of its layers would change."""
+    tail = (
+        "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\nmodel = nn.Linear(8, 8).to(device)\n"
+        "if device == torch.device('cuda:0'):\n    model[0] = nn.DataParallel(model[0])\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "device = ddp.device()\n" in text
+    assert 'if device.type == "cuda":\n    model[0] = ' in text
+    whole = tail.replace("cuda:0", "cuda")
+    text = convert(Project.of({PATH: PROGRAM + whole})).changes[0].after
+    assert "if device == torch.device('cuda'):\n    model[0] = " in text
+
+
+def test_a_gpu_chosen_by_its_number_is_the_rank_s_own_wherever_it_is_used() -> None:
+    tail = (
+        "\n\ndef move(batch, device):\n    return batch.to(device)\n\n\n"
+        "args = parse()\nmain = args.gpus[0]\nmodel = nn.Linear(8, 8)\nmodel.to(main)\nnoise = torch.ones(8, device=main)\n"
+        "model = nn.DataParallel(model, args.gpus)\nmove(noise, main)\nnoise.to(args)\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "return batch.to(ddp.device())\n" in text
+    assert "torch.ones(8, device=ddp.device())" in text
+    assert "to(main)" not in text and "noise.to(args)" in text
+
+
 def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     named = inspect.signature(launch).parameters.values()
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(

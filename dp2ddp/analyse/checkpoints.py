@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.branches import is_shared
-from dp2ddp.analyse.conditions import assigned
+from dp2ddp.analyse.conditions import assigned, comes_from_file, origin
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.effects import is_of_writer
 from dp2ddp.analyse.entry import given
@@ -59,6 +59,8 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
                 context.program.values(function.value)
             ):
                 found.setdefault(id(function), _state(context, "forward", function.value, whole=function))
+    for node in _restored(context) if project else ():
+        found.setdefault(id(node), _state(context, "restored", node))
     for node in _alone(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
@@ -261,7 +263,7 @@ def _states(
             yield function.value, _bare(context, function.value, perhaps)
             if not _is_bare_state(context, call.node.args[0], stored):
                 yield from _load(context, call.node.args[0])
-        elif any(isinstance(value, Made) and value.name == WRAP for value in values):
+        elif context.made(values, WRAP) - {id(it.node) for it in context.idle_wraps}:
             if _from_file(context, call.node.args[0]):
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
                 yield function.value, _state(context, "save", function.value)
@@ -316,15 +318,8 @@ def _from_file(context: Context, given: ast.expr) -> bool:
 
 
 def _root(value: object) -> str:
-    made = _origin(value)
+    made = origin(value)
     return made.name if made is not None else ""
-
-
-def _origin(value: object) -> Made | None:
-    """What a value is taken out of, where something outside has made that."""
-    while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
-        value = value.owner
-    return value if isinstance(value, Made) else None
 
 
 def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
@@ -332,7 +327,12 @@ def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
     match node:
         case ast.Subscript(
             value=ast.Name(id=name),
-            slice=ast.Slice(lower=ast.Constant(value=7), upper=None, step=None),
+            slice=ast.Slice(
+                lower=ast.Constant(value=7)
+                | ast.Call(func=ast.Name(id="len"), args=[ast.Constant(value="module.")]),
+                upper=None,
+                step=None,
+            ),
             ctx=ast.Load(),
         ):
             pass
@@ -436,15 +436,49 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
         if not any(it is not None and _trains(context, it, backwards) for it in (call, *leading)):
             continue
         for value in values:
-            made = _origin(value)
+            made = origin(value)
             if made is not None and made.name == "torch.load" and made.site not in told:
                 told.add(made.site)
+                wrapped = bool(list(_restored(context)))
                 yield context.obstacle(
                     program.node(made.site),
-                    "a model from this file is trained as it is, not wrapped",
+                    f"a model from this file is trained{'' if wrapped else ' as it is, not wrapped'}"
+                    f"{', and what it is made of is not known' if wrapped else ''}",
                     "load its state into the wrapped model: model.module.load_state_dict(…)",
                     SHARDED_ONLY,
                 )
+
+
+def _restored(context: Context) -> Iterator[ast.expr]:
+    """Models that come from a file under the name of a wrapped one, in a program that saves that as a whole.
+
+    They came wrapped, as they were saved. What is saved now is the bare model.
+    """
+    program = context.program
+    if not any(_saves_wrapped(context, call) for call in program.calls):
+        return
+    names = {
+        (program.scope(statement).index, ast.unparse(target))
+        for wrap in context.wraps
+        if isinstance(statement := program.statement(wrap.node), ast.Assign)
+        and context.runs_in_training(statement)
+        for target in statement.targets
+    }
+    for node in program.nodes.values():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.Call):
+            target = program.scope(node).index, ast.unparse(node.targets[0])
+            if target in names and comes_from_file(context, node.value) and context.runs_in_training(node):
+                yield node.value
+
+
+def _saves_wrapped(context: Context, call: Call) -> bool:
+    """Whether a call saves a wrapped model as a whole."""
+    if "torch.save" not in call.names or not context.runs_in_training(call.node):
+        return False
+    whole = _pickled(call)
+    return _holds_wrapped(context, call) or (
+        whole is not None and context.is_wrapped(context.program.values(whole))
+    )
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:

@@ -5,7 +5,18 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.link import DICTIONARIES, OPTIONS, Coll, Const, Inst, Value, full_name, handed
+from dp2ddp.analyse.link import (
+    DICTIONARIES,
+    OPTIONS,
+    Coll,
+    Const,
+    Ext,
+    Inst,
+    Made,
+    Value,
+    full_name,
+    handed,
+)
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"
@@ -208,6 +219,19 @@ def is_device(context: Context, node: ast.expr) -> bool:
         or getattr(value, "name", "") in DEVICES
         for value in values
     )
+
+
+def comes_from_file(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is all that a file holds, or a part of it."""
+    origins = [origin(value) for value in context.program.values(node)]
+    return bool(origins) and all(it is not None and it.name == "torch.load" for it in origins)
+
+
+def origin(value: object) -> Made | None:
+    """What a value is taken out of, where something outside has made that."""
+    while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
+        value = value.owner
+    return value if isinstance(value, Made) else None
 
 
 def assigned(context: Context, node: ast.expr) -> list[ast.expr]:

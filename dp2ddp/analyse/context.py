@@ -149,7 +149,46 @@ class Context:
     @cached_property
     def wraps(self) -> list[Call]:
         """Every place that gives a model to nn.DataParallel, or makes replicas of one by hand."""
+        return [call for call in self._wraps if not self._is_switched_off(call.node)]
+
+    @cached_property
+    def idle_wraps(self) -> list[Call]:
+        """The same under conditions that never hold: ``if parallel:``, where no call asks for that."""
+        return [call for call in self._wraps if self._is_switched_off(call.node)]
+
+    @cached_property
+    def _wraps(self) -> list[Call]:
         return [call for call in self.program.calls if WRAP in call.names or self.replicates(call)]
+
+    def _is_switched_off(self, node: ast.AST) -> bool:
+        """Whether a parameter that has one constant value in all calls of its function keeps a place from running."""
+        inside = node
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return False
+            if isinstance(around, ast.If | ast.IfExp) and inside is not around.test:
+                body = around.body if isinstance(around, ast.If) else [around.body]
+                answers = self._answers(around.test)
+                if answers and (inside in body) not in answers:
+                    return True
+            inside = around
+        return False
+
+    def _answers(self, test: ast.expr, depth: int = 0) -> set[bool]:
+        """What constants that a parameter is given answer; empty where it may be given others."""
+        match test:
+            case ast.UnaryOp(op=ast.Not(), operand=operand):
+                return {not it for it in self._answers(operand, depth)}
+            case ast.Constant(value=value) if depth:
+                return {bool(value)}
+            case ast.Name() if depth < 5:
+                found = self.program.definitions(test)
+                given = (
+                    self.program.given(found[0]) if len(found) == 1 and isinstance(found[0], ast.arg) else []
+                )
+                answers = [self._answers(it, depth + 1) for it in given]
+                return set().union(*answers) if all(answers) else set()
+        return set()
 
     def replicates(self, call: Call) -> bool:
         """Whether a call makes replicas of a model, outside of a DataParallel of the project's own."""

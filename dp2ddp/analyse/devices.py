@@ -7,7 +7,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.branches import is_shared
-from dp2ddp.analyse.conditions import AVAILABLE, COUNT, is_call_of, is_choice, is_cuda_string
+from dp2ddp.analyse.conditions import (
+    AVAILABLE,
+    COUNT,
+    assigned,
+    is_call_of,
+    is_choice,
+    is_cuda_string,
+    is_device,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
@@ -263,7 +271,9 @@ def _device(
 
 def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     node = call.node
-    if "torch.device" in call.names and node.args:
+    if "torch.device" in call.names and (asked := _asked_of_device(context, node)) is not None:
+        yield node, _device(context, context.program.parent(node), "type", asked)  # type: ignore[arg-type]
+    elif "torch.device" in call.names and node.args:
         first = node.args[0]
         if isinstance(first, ast.IfExp):
             if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
@@ -294,6 +304,16 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         yield from _arguments(context, call)
 
 
+def _asked_of_device(context: Context, node: ast.Call) -> ast.expr | None:
+    """The device that is compared with a GPU by its number: ``device`` of ``device == torch.device("cuda:0")``."""
+    match context.program.parent(node):
+        case ast.Compare(left=one, ops=[ast.Eq()], comparators=[other]) if node.args:
+            asked = one if other is node else other
+            numbered = is_gpu(context, node.args[0]) and not is_current(node)
+            return asked if numbered and is_device(context, asked) else None
+    return None
+
+
 def _is_data(context: Context, value: Value | None) -> bool:
     """Whether something is a class of data sets."""
     family = context.program.bases(value) if isinstance(value, Cls) else []
@@ -309,8 +329,33 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
     if "torch.load" in call.names:
         places += call.node.args[1:2]
     for place in places:
-        if is_gpu(context, place) and not isinstance(place, ast.IfExp):
+        numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
+        if numbered and not isinstance(place, ast.IfExp):
             yield place, _device(context, place, "device")
+
+
+def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a name is the number of a GPU in every case: a literal, an option, or one of those of a wrap.
+
+    ``main = gpu_ids[0]``, also as a parameter.
+    """
+    if not isinstance(node, ast.Name) or depth > 4 or id(node) not in context.program.nodes:
+        return False
+    found = context.program.definitions(node)
+    if found and all(isinstance(it, ast.arg) for it in found):
+        given = [source for it in found for source in context.program.given(it)]  # type: ignore[arg-type]
+    else:
+        given = assigned(context, node)
+    return bool(given) and all(
+        _is_number(context, it) or _is_first_of_wrap(context, it, depth + 1) for it in given
+    )
+
+
+def _is_number(context: Context, node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+        return any(it is not None and ast.unparse(it) == ast.unparse(node.value) for it in wraps)
+    return not is_cuda_string(node) and not _is_cuda_format(node) and is_gpu(context, node)
 
 
 def is_gpu(context: Context, node: ast.AST) -> bool:
@@ -347,10 +392,16 @@ def _own_method(context: Context, call: Call) -> bool:
     )
 
 
+# What says something, or ends the program.
+_TELLING = ("builtins.print", "builtins.exit", "logging.", "os._exit", "sys.exit", "warnings.warn")
+
+
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
-    """Not where the question is whether there is a GPU at all, nor where GPUs are listed."""
+    """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
     parent = context.program.parent(node)
     if isinstance(parent, ast.Compare):
+        if _only_tells(context, parent):
+            return False
         least = 2 if isinstance(parent.ops[0], ast.GtE) else 1  # `device_count() >= 1` asks for any
         others = [parent.left, *parent.comparators]
         return any(
@@ -359,3 +410,29 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
     if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
         return False
     return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)
+
+
+def _only_tells(context: Context, test: ast.expr) -> bool:
+    """Whether a condition decides no more than what is said of the machine: a warning, or an end with an error."""
+    inside: ast.AST = test
+    for around in context.program.ancestors(test):
+        if isinstance(around, ast.Assert):
+            return inside is around.test
+        if isinstance(around, ast.If):
+            return inside is around.test and all(_tells(context, it) for it in (*around.body, *around.orelse))
+        if not isinstance(around, ast.BoolOp | ast.UnaryOp):
+            return False
+        inside = around
+    return False
+
+
+def _tells(context: Context, statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            found = context.program.call(call)
+            names = found.names if found is not None else frozenset()
+            counts = any(is_call_of(context, it, COUNT) for it in ast.walk(call))
+            return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
+    return False

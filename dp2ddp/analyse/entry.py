@@ -12,12 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import entries
+from dp2ddp.analyse.answers import is_options
 from dp2ddp.analyse.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.conditions import (
     AVAILABLE,
     COUNT,
     asks_for_gpus,
     assigned,
+    comes_from_file,
     is_call_of,
     is_choice,
     is_cuda_string,
@@ -26,7 +28,20 @@ from dp2ddp.analyse.conditions import (
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.effects import happens_once
 from dp2ddp.analyse.entries import Entry
-from dp2ddp.analyse.link import WRAP, Bound, Call, Cls, Ext, Func, Inst, Scope, full_name, handed
+from dp2ddp.analyse.link import (
+    WRAP,
+    Bound,
+    Call,
+    Cls,
+    Coll,
+    Ext,
+    Func,
+    Inst,
+    Scope,
+    Values,
+    full_name,
+    handed,
+)
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -96,6 +111,8 @@ IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rena
 PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
 # Methods that set the entries of configurations.
 CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
+# Methods that change a list.
+CHANGING_LISTS = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
 STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
 CHOSEN = "dp2ddp.runtime.use_devices"
 VISIBLE = "CUDA_VISIBLE_DEVICES"
@@ -341,17 +358,23 @@ def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | 
 
 
 def _wanted(context: Context, file: SourceFile) -> _Devices:
-    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several."""
+    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several.
+
+    One alone only where nothing else is wrapped on all of them.
+    """
     runs = context.program_runs(file)
+    chosen: list[_Devices] = []
     for wrap in context.wraps:
         if id(wrap.node) not in runs:
             continue
         given = context.program.wrap_argument(wrap, "device_ids", 1)
         given = None if given is None or _all_devices(context, given) else given
         expression = _by_option(context, wrap.node, given) or given
-        if expression is not None:
+        if given is not None:
             return _Devices(expression, wrap.node)
-    return _Devices()
+        chosen.append(_Devices(expression, wrap.node))
+    everywhere = any(it.expression is None for it in chosen)
+    return _Devices() if everywhere or not chosen else chosen[0]
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
@@ -360,16 +383,44 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
         return None
     if given is not None:
         return _where_chosen(context, wrap, given)
+    asked: list[ast.expr] = []
+    alone: ast.expr | None = None
+    flags: list[ast.expr] = []
     for test, wraps, others in _choices(context, wrap):
-        if any(is_call_of(context, it, WRAP) for part in others for it in ast.walk(part)):
+        if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
             return None
+        alone = alone or _single(context, others)
         for part, holds in _parts(test, wraps):
+            literal = part if holds else ast.UnaryOp(ast.Not(), part)
             if _is_option(context, part):
-                several = ast.Constant(None)
-                alone: ast.expr = _single(context, others) or ast.Constant(1)
-                first, second = (several, alone) if holds else (alone, several)
-                return ast.IfExp(part, first, second)
-    return None
+                asked.append(literal)
+            elif isinstance(part, ast.Attribute) and is_options(context, part.value):
+                flags.append(literal)
+    if not asked:
+        return None
+    return _where_all([*asked, *flags], alone or ast.Constant(1))
+
+
+def _where_all(tests: list[ast.expr], alone: ast.expr) -> ast.expr:
+    """All devices where all of some conditions hold, else those that are given for one process."""
+    several = ast.Constant(None)
+    match tests:
+        case [ast.UnaryOp(op=ast.Not(), operand=test)]:
+            return ast.IfExp(test, alone, several)
+        case [test]:
+            return ast.IfExp(test, several, alone)
+    return ast.IfExp(ast.BoolOp(ast.And(), tests), several, alone)
+
+
+def _goes_on_wrapped(context: Context, node: ast.AST, wrap: ast.Call) -> bool:
+    """Whether a branch beside a wrap has a wrapped model, too: by a wrap of its own, or as a file holds it."""
+    if is_call_of(context, node, WRAP):
+        return True
+    statement = context.program.statement(wrap)
+    if not isinstance(node, ast.Assign) or not isinstance(statement, ast.Assign):
+        return False
+    same = ast.unparse(node.targets[0]) == ast.unparse(statement.targets[0])
+    return same and comes_from_file(context, node.value)
 
 
 def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr | None:
@@ -522,6 +573,7 @@ def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Itera
             known = program.definitions(node) if id(node) in program.nodes else []
             yield from (program.statement(it) for it in known if _is_code(it) and it not in nodes)
             yield from _attribute_sets(context, node, runs)
+            yield from _changes(context, node, runs)
     if any(isinstance(node, ast.Attribute) for node in nodes):
         for node in program.nodes.values():
             if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
@@ -544,6 +596,49 @@ def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[as
         if id(statement) in runs
         and (ast.dump(target.value) == ast.dump(node.value) or program.values(target.value) & values)
     ]
+
+
+def _changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) -> Iterator[ast.stmt]:
+    """The statements that change a list in place, and those that run them, under whichever name it has there.
+
+    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``.
+    """
+    program = context.program
+    values = _lists(context, held)
+    for node in list(program.nodes.values()):
+        changed = _changed_in_place(node) if id(node) in runs else None
+        if isinstance(changed, ast.Name | ast.Attribute) and (
+            _lists(context, changed) & values or _are_same(context, changed, held)
+        ):
+            yield program.statement(node)
+
+
+def _lists(context: Context, node: ast.expr) -> Values:
+    known = context.program.values(node) if id(node) in context.program.nodes else frozenset()
+    return frozenset(value for value in known if isinstance(value, Coll))
+
+
+def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
+    """Whether two expressions name the same thing: the same variable, or the same attribute of one object."""
+    program = context.program
+    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
+        known = all(id(it.value) in program.nodes for it in (one, other))
+        same = known and program.values(one.value) & program.values(other.value)
+        return one.attr == other.attr and (bool(same) or ast.dump(one.value) == ast.dump(other.value))
+    if isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id:
+        found = [set(map(id, program.definitions(it))) for it in (one, other) if id(it) in program.nodes]
+        return len(found) == 2 and bool(found[0] & found[1])
+    return False
+
+
+def _changed_in_place(node: ast.AST) -> ast.expr | None:
+    """The list that a piece of code changes."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in CHANGING_LISTS:
+            return changed
+        case ast.AugAssign(target=changed) | ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
+            return changed
+    return None
 
 
 def _is_at_hand(
@@ -621,7 +716,7 @@ def _above(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.ex
     statement = program.statement(definitions[0]) if len(definitions) == 1 else None
     if isinstance(expression, ast.Attribute) and isinstance(statement, ast.Assign):
         own = all(isinstance(it, Inst) for it in program.values(expression.value) or [None])
-        if own and statement.targets == definitions and _is_simple(context, statement.value):
+        if own and statement.targets == definitions and _is_all(context, expression, statement.value):
             return statement.value, program.scope(statement)
     given = {id(name): _given(context, name) for name in _names(context, expression)}
     if not given or None in given.values():
@@ -748,7 +843,12 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | 
         program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
     )
     known = isinstance(statement, ast.Assign) and definitions[0] in statement.targets
-    return statement.value if known and _is_simple(context, statement.value) else None
+    return statement.value if known and _is_all(context, node, statement.value) else None
+
+
+def _is_all(context: Context, name: ast.expr, value: ast.expr) -> bool:
+    """Whether an expression may stand for the name that it is assigned to: evaluated again, and changed by nothing."""
+    return _is_simple(context, value) and not any(_changes(context, name, context.trained))
 
 
 def _is_simple(context: Context, node: ast.expr) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import branches, functional, parallel
+from dp2ddp.analyse.answers import Answers, Literals
 from dp2ddp.analyse.conditions import (
     COUNT,
     asks_for_gpus,
@@ -28,6 +29,7 @@ from dp2ddp.analyse.link import (
     WRAP,
     Bound,
     Call,
+    Cls,
     Const,
     Ext,
     Func,
@@ -118,7 +120,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     yield from _lacking(context)
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
-    for call in context.wraps if context.backwards and not started else ():
+    every = (*context.wraps, *context.idle_wraps)
+    for call in every if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
             yield from _unused(context, call)
 
@@ -878,6 +881,12 @@ def _condition(
             f"the model is wrapped by choice, and `{ast.unparse(used)}` needs one that is not",
             f"use `.module.{used.attr}`, and wrap the model always",
         )
+    given = None if plain else _given_bare(context, call)
+    if given is not None:
+        return _unclear(
+            f"the model is wrapped by choice, and `{ast.unparse(given)}` is given one that is not",
+            "give it the model's `.module`, and wrap the model always",
+        )
     if _stays(context, ifs, statement):
         return Problem(
             "the model is wrapped only where there are several processes, as checkpoints are read otherwise for one",
@@ -948,6 +957,29 @@ def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
             if site in context.made(values, WRAP):
                 return node
     return None
+
+
+def _given_bare(context: Context, call: ast.expr) -> ast.Call | None:
+    """A call outside the project that is given the model where it is not wrapped: ``torch.jit.script(model)``."""
+    program, answers = context.program, Answers(context)
+    said = answers.around(call)
+    for other in program.calls:
+        outside = bool(other.names) and not any(isinstance(it, Func | Bound | Cls) for it in other.callees)
+        if not outside or WRAP in other.names or not context.runs_in_training(other.node):
+            continue
+        named = (it for it in handed(other.node) if isinstance(it, ast.Name | ast.Attribute))
+        if any(id(call) in context.made(program.values(it), WRAP) for it in named):
+            if _contradicts(context, answers, other.node, said):
+                return other.node
+    return None
+
+
+def _contradicts(context: Context, answers: Answers, node: ast.AST, said: Literals, depth: int = 0) -> bool:
+    """Whether a place is come to only where something that is said does not hold, by its conditions or its calls'."""
+    if answers.contradict(answers.around(node), said):
+        return True
+    calls = context.callers.get(context.program.scope(node).index, ()) if depth < 4 else ()
+    return bool(calls) and all(_contradicts(context, answers, it, said, depth + 1) for it in calls)
 
 
 def _unclear(message: str, help: str) -> Problem:

@@ -17,6 +17,7 @@ MESSAGES = {
     "either": "both of these devices are the same in every process",
     "name": "this string names one GPU in every process",
     "cuda": "this moves to one GPU in every process",
+    "type": "this asks for one GPU in every process",
     "load": "this loads to the device that the checkpoint was saved from",
     "current": "this binds the process to a GPU by its number",
 }
@@ -60,6 +61,8 @@ def _edits(device: Device) -> Iterator[Edit]:
         case "either" if device.operand is not None:
             yield Insert(device.at, "{target} = {ddp}.device()", {**ddp, "target": device.operand})
             yield Remove(device.at)
+        case "type" if device.operand is not None:
+            yield Replace(device.at, '{x}.type == "cuda"', {"x": device.operand})
         case "name":
             yield Replace(device.at, '"cuda"')
         case "cuda" if device.extra is not None and device.operand is not None:

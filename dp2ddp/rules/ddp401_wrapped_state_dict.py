@@ -7,7 +7,7 @@ checkpoints, and leaves new ones alone. Code that cut the prefix by its length (
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, StateDict
+from dp2ddp.facts import Facts, StateDict, Tier
 from dp2ddp.plan import Edit, Finding, Replace, finding, runtime_import
 
 IGNORABLE = True
@@ -43,6 +43,7 @@ MESSAGES = {
     "model": "this is the wrapped model where the bare one is meant",
     "load": "this state dict may have the prefix of a wrapped model, or not",
     "forward": "this calls the wrapped model's forward past its hooks",
+    "restored": "this model was saved wrapped, and is bare in newer checkpoints",
     "prefix": "this cuts a prefix that newer checkpoints don't have",
 }
 
@@ -50,10 +51,10 @@ MESSAGES = {
 def check(facts: Facts) -> Iterator[Finding]:
     for state in facts.states:
         if state.kind in MESSAGES:
-            yield finding(state.at, MESSAGES[state.kind], "", tuple(_edits(state)))
+            yield finding(state.at, MESSAGES[state.kind], "", tuple(_edits(state, facts.tiers(state))))
 
 
-def _edits(state: StateDict) -> Iterator[Edit]:
+def _edits(state: StateDict, tiers: frozenset[Tier]) -> Iterator[Edit]:
     holes = {"ddp": state.ddp, "x": state.operand}
     match state.kind:
         case "save" | "model" | "pickle":
@@ -65,6 +66,10 @@ def _edits(state: StateDict) -> Iterator[Edit]:
             yield runtime_import(state.path, state.ddp)
         case "load":
             yield Replace(state.at, "{ddp}.strip_module_prefix({x})", holes)
+            yield runtime_import(state.path, state.ddp)
+        case "restored":
+            name = "DataParallel" if Tier.WHOLE_BATCH in tiers else "DistributedDataParallel"
+            yield Replace(state.at, f"{{ddp}}.{name}({{x}})", holes)
             yield runtime_import(state.path, state.ddp)
         case "forward":
             yield Replace(state.at, "{x}", holes)

@@ -77,7 +77,8 @@ class DataParallel(torch.nn.DataParallel):
     number is this rank's, too. A forward of its own may go nn.DataParallel's steps by itself.
 
     Args:
-        module: the model; a class of one's own may also assign it as ``self.module``.
+        module: the model; a class of one's own may also assign it as ``self.module``. Of an nn.DataParallel it is the
+            model in it.
         device_ids: taken as nn.DataParallel takes them. Each rank uses its own device, whatever they say.
         output_device: the same, but outputs go to the CPU where it is -1.
         dim: the dimension of the samples, in inputs and outputs.
@@ -106,7 +107,8 @@ class DataParallel(torch.nn.DataParallel):
     ) -> None:
         torch.nn.Module.__init__(self)
         if module is not None:
-            self.module = module
+            # A checkpoint may hold the whole of nn.DataParallel, which would use all GPUs of the machine in each rank.
+            self.module = module.module if type(module) is torch.nn.DataParallel else module
         self.dim = dim
         self.output_device = output_device
         if ranks.get_world_size() > 1:

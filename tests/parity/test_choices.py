@@ -1,0 +1,84 @@
+"""Programs in which options choose whether a model is wrapped: each choice trains as it did, on its devices."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from programs import PATH, PROGRAM, WRAP
+from torch import nn
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+from parity.harness import Lab
+from parity.test_tier_training import differences, seeded, write
+
+MODEL = "model = nn.Linear(8, 2).cuda()"
+OPTIONS = "import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument('--checkpoint')\nargs = parser.parse_args()\n"
+RESUMED = f"""\
+if args.checkpoint is None:
+    model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2)).cuda()
+    {WRAP}
+else:
+    checkpoint = torch.load(args.checkpoint, weights_only=False)
+    model = checkpoint["model"]
+"""
+
+
+def resumed() -> str:
+    text = PROGRAM.replace(f"{MODEL}\n{WRAP}\n", RESUMED).replace(
+        "import torch\n", f"{OPTIONS}\nimport torch\n", 1
+    )
+    assert RESUMED in text
+    return text.replace("batch_size=16", "batch_size=12") + 'torch.save({"model": model}, "last.pt")\n'
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_model_that_was_saved_wrapped_is_wrapped_when_it_is_resumed(lab: Lab, processes: int) -> None:
+    """By checkpoints of before the conversion, too, that hold nn.DataParallel."""
+    text = seeded(resumed())
+    conversion = convert(Project.of({PATH: text}))
+    (change,) = conversion.changes
+    assert not conversion.errors
+    assert "ddp.DataParallel(checkpoint" in change.after and "devices=" not in change.after
+    before, after = write(lab, "before", text), write(lab, "after", change.after)
+    first = lab.run(before, replicas=processes, timeout=60).ok()
+    begun = lab.run(after, processes=processes, timeout=60).ok()
+    assert differences(first, begun) == []
+    resume = ["--checkpoint", str(first.folder / "last.pt")]
+    expected = lab.run(before, resume, replicas=processes, timeout=60).ok()
+    bare, old = begun.folder / "last.pt", begun.folder / "old.pt"
+    torch.save({"model": nn.DataParallel(torch.load(bare, weights_only=False)["model"])}, old)
+    for held in (bare, old):
+        found = lab.run(after, ["--checkpoint", str(held)], processes=processes, timeout=60).ok()
+        assert len(found.ranks) == processes
+        assert differences(expected, found) == []
+
+
+EXPORTED = """
+def export(model):
+    torch.jit.script(model).save("module.pt")
+
+
+def finish(model):
+    if not args.parallel:
+        export(model)
+
+
+finish(model)
+"""
+
+
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_model_that_is_not_wrapped_by_choice_is_exported_as_it_was(lab: Lab, processes: int) -> None:
+    """TorchScript takes no wrapper: under the opposite option the program goes on with the bare model."""
+    options = OPTIONS.replace("'--checkpoint'", "'--parallel', action='store_true'")
+    text = PROGRAM.replace(WRAP, f"if args.parallel:\n    {WRAP}")
+    text = seeded(text.replace("import torch\n", f"{options}\nimport torch\n", 1) + EXPORTED)
+    conversion = convert(Project.of({PATH: text}))
+    assert not conversion.errors
+    before, after = write(lab, "before", text), write(lab, "after", conversion.changes[0].after)
+    chosen = ["--parallel"] if processes > 1 else []
+    expected = lab.run(before, chosen, replicas=processes if chosen else None, timeout=60).ok()
+    found = lab.run(after, chosen, processes=processes, timeout=60).ok()
+    assert differences(expected, found) == []
+    assert (found.folder / "module.pt").exists() is not bool(chosen)
