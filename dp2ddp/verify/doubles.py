@@ -13,6 +13,8 @@ from torch.overrides import TorchFunctionMode
 
 _TAKING = {torch.tensor, torch.as_tensor, torch.asarray}
 """What makes a tensor of numbers that have a type of their own, as numpy's arrays do."""
+_MODES = ("dp2ddp.verify.", "torch.overrides", "torch.utils._device")
+"""Where other modes hand a call on."""
 
 
 class _Wide(TorchFunctionMode):
@@ -20,14 +22,21 @@ class _Wide(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         named = kwargs or {}
-        if named.get("dtype") is torch.float32 and not _is_amp(sys._getframe(1)):
+        if named.get("dtype") is torch.float32 and not _is_apart(sys._getframe(1)):
             named = {**named, "dtype": torch.float64}
         made = func(*args, **named)
         return widened(made) if func in _TAKING else made
 
 
-def _is_amp(frame: Any) -> bool:
-    return frame.f_globals.get("__name__", "").startswith(("torch.amp.", "torch.cuda.amp."))
+def _is_apart(frame: Any) -> bool:
+    """Whether amp counts in float32, or a checkpoint's tensors get the type of their storage."""
+    while _name(frame).startswith(_MODES) and frame.f_back is not None:
+        frame = frame.f_back
+    return _name(frame).startswith(("torch.amp.", "torch.cuda.amp.", "torch._utils"))
+
+
+def _name(frame: Any) -> str:
+    return str(frame.f_globals.get("__name__", ""))
 
 
 def use() -> None:

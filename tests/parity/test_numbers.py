@@ -393,9 +393,10 @@ def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> N
 def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
     text = SETUP + LOOP[4:] + STEP.replace("        ", "    ").replace(".cuda()", ".to('cuda')")
     text += "    print(len(inputs))\n"
-    assert "ddp.sum(len(inputs))" in convert(Project.of({PATH: text})).changes[0].after
+    counted = "len(inputs) * ddp.get_world_size()"
+    assert counted in convert(Project.of({PATH: text})).changes[0].after
     asked = text.replace("model(inputs)", 'model(inputs["image"])')
-    assert "ddp.sum(" not in convert(Project.of({PATH: asked})).changes[0].after
+    assert counted not in convert(Project.of({PATH: asked})).changes[0].after
     moved = text.replace(
         "inputs, targets = inputs.to('cuda'), targets.to('cuda')", "targets = targets.to('cuda')"
     )
@@ -407,7 +408,7 @@ def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
         after = (
             convert(Project.of({PATH: moved.replace("model(inputs)", f"model({given})")})).changes[0].after
         )
-        assert after.count("ddp.sum(len(inputs))") == sums
+        assert after.count(counted) == sums
 
 
 def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:

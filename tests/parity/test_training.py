@@ -270,6 +270,9 @@ def test_every_loader_takes_old_and_new_checkpoints(
 ) -> None:
     """A run that goes on from a checkpoint makes the steps that DataParallel makes from its own."""
     before = lab.before(shape.name, processes).ok()
+    old = weights(shape, before.load(shape.checkpoint))
+    if prefix and not any(key.startswith(prefix) for key in old):
+        pytest.skip("the original saves the bare model")
     written = before if writer == "before" else lab.after(shape.name, processes).ok()
     after = resume(lab, shape, written.folder, prefix, processes)
     reference = lab.run(
