@@ -595,6 +595,7 @@ WRONG = {
         step=4,
         what="checkpoint",
         cause="contents",
+        tensor="model.pt",
     ),
     "every process draws the same noise in the loop": Pair(both=NOISY, step=1, what="loss", cause="streams"),
     "every process augments alike": Pair(

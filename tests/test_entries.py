@@ -154,7 +154,7 @@ def test_a_module_that_is_run_starts_ranks(tmp_path: Path) -> None:
 def test_a_command_is_said_by_its_name(tmp_path: Path) -> None:
     _, said = converted(FORMS["entry: pyproject.toml"], tmp_path)
     assert "train: 5 edits\n" in said
-    assert "start it with: train ..." in said and "--no-python train ..." in said
+    assert "start it with: train ..." in said and "--no-python -- train ..." in said
 
 
 def test_every_command_that_trains_starts_its_ranks(tmp_path: Path) -> None:

@@ -274,7 +274,7 @@ def test_a_model_that_may_be_bare_is_asked() -> None:
 def test_workers_batches_and_numbers_are_the_original_s() -> None:
     text = SUM.replace("shuffle=True)", "shuffle=True, num_workers=4)") + "    print(loss.item())\n"
     after, conversion = converted(text)
-    assert "loader = DataLoader(data, batch_size=16, shuffle=True, num_workers=4)" in after
+    assert "loader = ddp.share(DataLoader(data, batch_size=16, shuffle=True, num_workers=4))" in after
     assert not [f for f in conversion.findings if f.rule in ("DDP203", "DDP502")]
 
 

@@ -9,6 +9,7 @@ import re
 from dataclasses import dataclass
 
 import pytest
+import torch
 
 from parity import compare
 from parity.harness import FIXTURES, Lab, Run
@@ -35,12 +36,17 @@ class Program:
     outdated: bool = False
     """Whether today's Python or PyTorch does not run it as it was: it is compared with what it was after mends alone."""
 
+    on_gpus: bool = False
+    """Whether it asks for "cuda" without asking whether there is any."""
+
     def run(self, lab: Lab, side: str, gpus: int, **settings: object) -> Run:
         ranks = [str(rank) for rank in range(gpus)]
         tokens = {"DATA": [str(lab.data())], "RANKS": ranks, "GPUS": [",".join(ranks)]}
         arguments = [part for word in self.arguments.split() for part in tokens.get(word, [word])]
         mended = self.outdated and side == "before"
         folder = lab.mended(self.name) if mended else FIXTURES / self.name / side
+        if self.on_gpus and not torch.cuda.is_available():
+            settings.setdefault("gpus", gpus)
         return lab.run(folder / "train.py", arguments, **settings).ok()
 
     def said(self, run: Run) -> list[str]:
@@ -89,7 +95,7 @@ PROGRAMS = [
         "checkpoint.pth.tar",
         says="^ .*Acc|^Epoch|^=>",
     ),
-    Program("option_branch", "", "restored.pth", says="^iter|^psnr", planned=True),
+    Program("option_branch", "", "restored.pth", says="^iter|^psnr", planned=True, on_gpus=True),
     Program(
         "spawn_branch",
         "--set ROOT DATA SEED 3 BATCH_SIZE 24",
