@@ -1082,3 +1082,15 @@ def test_a_text_of_the_batch_may_choose_the_loss() -> None:
     files = {PATH: setup + choice + loop, PATH.with_name("data.py"): data}
     (change,) = convert(Project.of(files)).changes
     assert "ddp.whole_batch(" in change.after or "ddp.DataParallel" in change.after
+
+
+def test_models_that_one_expression_wraps_under_a_condition_stay_there() -> None:
+    """The wrap can't leave the condition by itself: the name of one model is the comprehension's own."""
+    text = PROGRAM.replace(
+        "model = nn.DataParallel(model)",
+        "other = nn.Linear(8, 2).cuda()\nif torch.cuda.device_count() > 1:\n"
+        "    model, other = [nn.DataParallel(one, device_ids=[0, 1]) for one in (model, other)]",
+    )
+    after, conversion = converted(text)
+    assert not conversion.errors and conversion.scripts[0].tier == "whole batch"
+    assert "    model, other = [ddp.DataParallel(one) for one in (model, other)]\n" in after

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from itertools import takewhile
 
 from dp2ddp.analyse import branches, functional, parallel
 from dp2ddp.analyse.answers import Answers, Literals
@@ -828,6 +829,19 @@ def _condition(
     context: Context, call: ast.expr, module: ast.expr, statement: ast.stmt
 ) -> Condition | Problem | None:
     """The ``if`` that decides whether the model is wrapped; None if it always is."""
+    found = _deciding(context, call, module, statement)
+    within = takewhile(lambda it: it is not statement, context.program.ancestors(call))
+    if isinstance(found, Condition) and any(isinstance(it, ast.ListComp | ast.GeneratorExp) for it in within):
+        return _unclear(
+            "several models are wrapped by one expression, under a condition",
+            "wrap each in a statement of its own",
+        )
+    return found
+
+
+def _deciding(
+    context: Context, call: ast.expr, module: ast.expr, statement: ast.stmt
+) -> Condition | Problem | None:
     program = context.program
     for around in program.ancestors(call):
         if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
