@@ -31,7 +31,8 @@ STDIN = "<stdin>"
 RUNTIME = "dp2ddp.runtime"
 """What converted scripts import; a project may have a copy of it, by another name."""
 
-_COPY = b"__dp2ddp_runtime__ = "
+COPY = b"__dp2ddp_runtime__ = "
+"""What the first file of such a copy holds."""
 _NOT_OURS = frozenset({"__pycache__", "build", "dist", "site-packages", "dist-packages", "node_modules"})
 # What imports by name, and by path: there, at which place that is given.
 _BY_NAME = frozenset({"import_module", "__import__", "run_module"})
@@ -524,7 +525,7 @@ class _Reader:
         """Whether a folder is a copy of the runtime: what is in it is not the user's."""
         if folder not in self.copies:
             try:
-                self.copies[folder] = _COPY in (folder / "__init__.py").read_bytes()
+                self.copies[folder] = COPY in (folder / "__init__.py").read_bytes()
             except OSError:
                 self.copies[folder] = False
         return self.copies[folder]

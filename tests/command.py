@@ -1,4 +1,4 @@
-"""The command in a process of its own, forked from this one: half a second of imports less than a new one."""
+"""The command, in a process forked from this one (half a second of imports less than a new one), or in this one."""
 
 from __future__ import annotations
 
@@ -8,9 +8,12 @@ import subprocess
 import sys
 import tempfile
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
+
+import pytest
 
 import dp2ddp.convert  # noqa: F401 - what the command imports when it needs it
 from dp2ddp import cli
@@ -28,6 +31,30 @@ def run(*arguments: str, stdin: bytes = b"", cwd: Path | str = ".") -> subproces
         out.seek(0)
         err.seek(0)
         return subprocess.CompletedProcess(arguments, code, out.read(), err.read())
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a command came to."""
+
+    code: int
+    out: str
+    err: str
+
+
+def here(
+    server: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> Callable[..., Done]:
+    """Runs ``dp2ddp *arguments`` in this process, and the programs that it starts by the tests' own server."""
+    monkeypatch.setattr(server, "close", lambda: None)
+    monkeypatch.setattr("dp2ddp.verify.run.Server", lambda *_: server)
+
+    def run(*arguments: str) -> Done:
+        code = cli.main(list(arguments))
+        said = capsys.readouterr()
+        return Done(code, said.out, said.err)
+
+    return run
 
 
 def _become(arguments: Sequence[str], cwd: Path | str, files: Sequence[IO[bytes]]) -> None:

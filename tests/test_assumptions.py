@@ -4,29 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 from assumed import BREAKING, HOLDING, REFUTED, Planted
+from command import Done, here
 from parity.harness import Lab
 from programs import PATH
 
-from dp2ddp.cli import main
 from dp2ddp.convert import convert
 from dp2ddp.source import Project
 
 UNPROVEN = {**HOLDING, **BREAKING}
 QUICK = ("a mean of losses", "samples that are scaled", "a sum of losses", "rows less their mean")
-
-
-@dataclass(frozen=True)
-class Done:
-    """What the command came to."""
-
-    code: int
-    out: str
-    err: str
 
 
 @pytest.fixture
@@ -37,14 +27,11 @@ def command(
     folder = tmp_path / "project"
     folder.mkdir()
     monkeypatch.chdir(folder)
-    monkeypatch.setattr(lab.warm, "close", lambda: None)
-    monkeypatch.setattr("dp2ddp.verify.run.Server", lambda *_: lab.warm)
+    called = here(lab.warm, monkeypatch, capsys)
 
     def run(text: str, *arguments: str) -> Done:
         Path("train.py").write_text(text)
-        code = main(list(arguments))
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
+        return called(*arguments)
 
     return run
 

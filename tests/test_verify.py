@@ -11,12 +11,13 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 import torch
+from command import Done, here
 from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
@@ -471,30 +472,13 @@ def test_axes_have_round_numbers(low: float, high: float, found: list[float]) ->
 # The command
 
 
-@dataclass
-class Done:
-    """What a command came to."""
-
-    code: int
-    out: str
-    err: str
-
-
 @pytest.fixture
 def command(
     lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> Callable[..., Done]:
     """Runs ``dp2ddp verify`` in this process, with the tests' own server to start runs."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(lab.warm, "close", lambda: None)
-    monkeypatch.setattr("dp2ddp.verify.run.Server", lambda *_: lab.warm)
-
-    def run(*arguments: str) -> Done:
-        code = main(["verify", *arguments])
-        said = capsys.readouterr()
-        return Done(code, said.out, said.err)
-
-    return run
+    return functools.partial(here(lab.warm, monkeypatch, capsys), "verify")
 
 
 def test_the_command_converts_what_has_no_after(tmp_path: Path) -> None:

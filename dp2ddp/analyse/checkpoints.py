@@ -93,9 +93,7 @@ def unwrapped(context: Context) -> Iterator[ast.Attribute]:
 def pickled(context: Context) -> Iterator[ast.Call]:
     """The calls that pickle a wrapped model, alone or in something: it is the bare one that is written now."""
     for call in context.program.calls:
-        whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
-        alone = whole is not None and context.is_wrapped(context.program.values(whole))
-        if alone or ("torch.save" in call.names and _holds_wrapped(context, call)):
+        if _saves_wrapped(context, call):
             yield call.node
 
 
@@ -428,6 +426,7 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
     """Whole models from files in the place of the wrapped one: ``model = torch.load(path)``, to go on with it."""
     program = context.program
     told: set[int] = set()
+    wrapped = any(True for _ in _restored(context))
     for call in program.calls:
         values = program.values(call.node.func)
         if not context.is_wrapped(values) or not context.runs_in_training(call.node):
@@ -439,7 +438,6 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
             made = origin(value)
             if made is not None and made.name == "torch.load" and made.site not in told:
                 told.add(made.site)
-                wrapped = bool(list(_restored(context)))
                 yield context.obstacle(
                     program.node(made.site),
                     f"a model from this file is trained{'' if wrapped else ' as it is, not wrapped'}"
@@ -455,7 +453,8 @@ def _restored(context: Context) -> Iterator[ast.expr]:
     They came wrapped, as they were saved. What is saved now is the bare model.
     """
     program = context.program
-    if not any(_saves_wrapped(context, call) for call in program.calls):
+    saves = (it for it in program.calls if "torch.save" in it.names and context.runs_in_training(it.node))
+    if not any(_saves_wrapped(context, it) for it in saves):
         return
     names = {
         (program.scope(statement).index, ast.unparse(target))
@@ -472,13 +471,10 @@ def _restored(context: Context) -> Iterator[ast.expr]:
 
 
 def _saves_wrapped(context: Context, call: Call) -> bool:
-    """Whether a call saves a wrapped model as a whole."""
-    if "torch.save" not in call.names or not context.runs_in_training(call.node):
-        return False
-    whole = _pickled(call)
-    return _holds_wrapped(context, call) or (
-        whole is not None and context.is_wrapped(context.program.values(whole))
-    )
+    """Whether a call pickles a wrapped model, alone or in something."""
+    whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
+    alone = whole is not None and context.is_wrapped(context.program.values(whole))
+    return alone or ("torch.save" in call.names and _holds_wrapped(context, call))
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:

@@ -122,6 +122,7 @@ OWN = ("tempfile.", "io.BytesIO", "io.StringIO")
 PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", "builtins.open", "io.open")
 BUILTIN_OPEN = {"builtins.open", "io.open"}
 OPENERS = BUILTIN_OPEN | {"codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
+ALL_OPENERS = OPENERS | {"dp2ddp.runtime.open"}
 READS = {
     "torch.load",
     "numpy.load",
@@ -213,7 +214,7 @@ def is_listed(name: str) -> bool:
 
 def opens_for_writing(call: Call) -> bool:
     """Whether a call may open a file for writing: an unknown mode counts."""
-    if not call.names & (OPENERS | {"dp2ddp.runtime.open"}) or _is_nowhere(call):
+    if not call.names & ALL_OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
     return _may_write(mode)
@@ -304,7 +305,7 @@ def _into_open_file(context: Context, call: Call) -> bool:
         return False
     owners = [getattr(callee, "owner", None) for callee in call.callees]
     given = [value for argument in handed(call.node) for value in context.program.values(argument)]
-    opened = OPENERS | OPENING.keys() | {"dp2ddp.runtime.open"}
+    opened = ALL_OPENERS | OPENING.keys()
     return any(isinstance(it, Made) and it.name in opened for it in (*owners, *given))
 
 
@@ -1087,11 +1088,15 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
     )
     alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
     found: dict[int, Reread] = {}
-    for call in program.calls:
+    unpacks = [
+        it
+        for it in program.calls
+        if it.names & UNPACKS and context.runs_in_training(it.node) and id(it.node) not in alone
+    ]
+    cached = caching(context) if unpacks else set()
+    for call in unpacks:
         # What is unpacked is read by paths that nothing here names: all wait at once.
-        if not call.names & UNPACKS or not context.runs_in_training(call.node) or id(call.node) in alone:
-            continue
-        if not _in_own_folder(context, call) and not is_inside(context, call.node, caching(context)):
+        if not _in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
                     what = f"what follows {ast.unparse(call.node.func)}()"
@@ -1123,7 +1128,7 @@ def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
 
 def _reads(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
-    opens = call.names & {*OPENERS, "dp2ddp.runtime.open"} and not opens_for_writing(call)
+    opens = call.names & ALL_OPENERS and not opens_for_writing(call)
     return bool(opens or call.names & OTHER_READS)
 
 

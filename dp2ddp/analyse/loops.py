@@ -270,16 +270,21 @@ def _may_draw(call: Call) -> bool:
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
+def modes_before(context: Context, node: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
+    """The calls of ``train`` and ``eval`` above a place in its function, in order, with the model as it is written."""
+    order = context.program.order
+    place = order[id(node)]
+    calls = (it for it in context.program.body(context.program.scope(node)) if isinstance(it, ast.Call))
+    above = (it for it in calls if order.get(id(it), place) < place)
+    for call in sorted(above, key=lambda it: order[id(it)]):
+        match call.func:
+            case ast.Attribute(value=model, attr="train" | "eval" as mode):
+                yield call, ast.unparse(model), mode
+
+
 def _run_in_training_mode(context: Context, loop: BatchLoop) -> ast.Call | None:
     """The call of a wrapped model in a loop that trains nothing, after ``model.train()``."""
-    program = context.program
-    scope, first = program.scope(loop.node), program.order[id(loop.node)]
-    modes: dict[str, str] = {}
-    for node in sorted(program.body(scope), key=lambda it: program.order.get(id(it), first)):
-        if isinstance(node, ast.Call) and program.order.get(id(node), first) < first:
-            match node:
-                case ast.Call(func=ast.Attribute(value=model, attr="train" | "eval" as mode), args=[]):
-                    modes[ast.unparse(model)] = mode
+    modes = {model: mode for call, model, mode in modes_before(context, loop.node) if not call.args}
     for part in getattr(loop.node, "body", []):
         for node in ast.walk(part):
             if isinstance(node, ast.Call) and modes.get(ast.unparse(node.func)) == "train":

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse import functional, kinds
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.kinds import Kind
-from dp2ddp.analyse.loops import BatchLoop
+from dp2ddp.analyse.loops import BatchLoop, modes_before
 from dp2ddp.analyse.reports import Reports
 from dp2ddp.facts import Functional
 
@@ -46,13 +46,6 @@ def _normalises(name: str) -> bool:
 
 def _is_evaluated(context: Context, node: ast.Call) -> bool:
     """Whether a function has put a model into evaluation mode when it calls it."""
-    mode = "train"
-    before = (it for it in context.program.body(context.program.scope(node)) if isinstance(it, ast.Call))
-    order = context.program.order
-    for call in sorted(before, key=lambda it: order[id(it)]):
-        match call.func:
-            case ast.Attribute(value=model, attr="train" | "eval" as called) if (
-                order[id(call)] < order[id(node)]
-            ):
-                mode = called if ast.unparse(model) == ast.unparse(node.func) else mode
-    return mode == "eval"
+    called = ast.unparse(node.func)
+    modes = {model: mode for _, model, mode in modes_before(context, node)}
+    return modes.get(called) == "eval"

@@ -11,9 +11,9 @@ from importlib import metadata
 from pathlib import Path
 
 from dp2ddp.emit.write import WriteError, reason, usual_mode
+from dp2ddp.source import COPY
 
 SOURCE = Path(__file__).parents[1] / "runtime"
-_MARK = b"__dp2ddp_runtime__ = "
 
 
 def check_vendor(folder: Path) -> str:
@@ -79,7 +79,7 @@ def vendoring(folder: Path | None) -> Iterator[None]:
 
 def _is_copy(folder: Path) -> bool:
     init = folder / "__init__.py"
-    return init.is_file() and _MARK in init.read_bytes()
+    return init.is_file() and COPY in init.read_bytes()
 
 
 def _files() -> Iterator[tuple[str, bytes]]:
