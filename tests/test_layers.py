@@ -96,3 +96,43 @@ def test_imports_go_downwards(path: Path) -> None:
     parts = path.relative_to(PACKAGE).with_suffix("").parts
     own = "" if parts == ("__init__",) else parts[0]
     assert imported(path) <= ALLOWED[own] | {own}
+
+
+ANALYSIS = {  # the folders of analyse: each knows the ones that stand before it in its row
+    "api": set(),
+    "program": set(),
+    "context": {"program"},
+    "processes": {"api", "context", "program"},
+    "dataflow": {"api", "context", "processes", "program"},
+    "wrapping": {"context", "processes", "program"},
+    "training": {"api", "context", "dataflow", "processes", "program", "wrapping"},
+    "evaluation": {"api", "context", "dataflow", "processes", "program", "training"},
+    "rank_variance": {"context", "dataflow", "evaluation", "processes", "program", "training"},
+    "apex": {"context", "program"},
+    "outdated": {"context", "dataflow", "program"},
+    "proofs": {"context", "program"},
+}
+
+
+def _when_run(tree: ast.Module) -> list[ast.stmt]:
+    """The statements of a module, without what only a type checker reads."""
+    return [it for it in tree.body if not isinstance(it, ast.If) or ast.unparse(it.test) != "TYPE_CHECKING"]
+
+
+@pytest.mark.parametrize("folder", ANALYSIS)
+def test_the_folders_of_the_analysis_know_only_what_is_below_them(folder: str) -> None:
+    home = PACKAGE / "analyse"
+    found = set()
+    for path in [home / f"{folder}.py", *(home / folder).glob("*.py")]:
+        for statement in _when_run(ast.parse(path.read_bytes())) if path.exists() else ():
+            if isinstance(statement, ast.ImportFrom) and (statement.module or "").startswith(
+                "dp2ddp.analyse"
+            ):
+                parts = statement.module.split(".")[2:]
+                found.update(parts[:1] or [alias.name for alias in statement.names])
+    assert found <= ANALYSIS[folder] | {folder}
+
+
+def test_every_folder_of_the_analysis_is_in_the_table() -> None:
+    names = {it.stem for it in (PACKAGE / "analyse").iterdir() if it.name[0] not in "_."}
+    assert names == set(ANALYSIS)

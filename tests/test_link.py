@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.analyse.link import Inst, Program
+from dp2ddp.analyse.program.link import Inst, Program
 from dp2ddp.source import Project
 
 LOOP = """\

@@ -8,38 +8,36 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dp2ddp.analyse import (
+from dp2ddp.analyse import outdated, proofs
+from dp2ddp.analyse.apex import apex
+from dp2ddp.analyse.context import Context, is_main_guard
+from dp2ddp.analyse.evaluation import evaluations
+from dp2ddp.analyse.processes import (
     agreements,
     alike,
-    apex,
-    bare,
     branches,
     checkpoints,
-    collating,
-    decisions,
     devices,
-    differing,
-    drawing,
     effects,
     entry,
-    evaluations,
-    functional,
+    questions,
+    readers,
+)
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.rank_variance import decisions, differing
+from dp2ddp.analyse.training import (
+    bare,
+    collating,
+    drawing,
     hooks,
     loaders,
     loops,
     metrics,
-    models,
-    outdated,
-    parallel,
     precision,
-    proofs,
-    questions,
-    readers,
     reports,
     untrained,
 )
-from dp2ddp.analyse.context import Context, is_main_guard
-from dp2ddp.analyse.link import Program
+from dp2ddp.analyse.wrapping import functional, models, parallel
 from dp2ddp.facts import Facts, Gather, Lines, Loader, Obstacle, Outdated
 from dp2ddp.legacy import Mend, unmended
 from dp2ddp.source import Project, SourceFile

@@ -9,9 +9,9 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from dp2ddp.analyse import iterators, reach
-from dp2ddp.analyse.iterators import Handing
-from dp2ddp.analyse.link import (
+from dp2ddp.analyse.program import iterators, reach
+from dp2ddp.analyse.program.iterators import Handing
+from dp2ddp.analyse.program.link import (
     FUNCTION,
     LOADER,
     STEP_FUNCTIONS,
@@ -36,8 +36,8 @@ from dp2ddp.facts import ANY_TIER, Assumption, Obstacle, Problem, Tier
 from dp2ddp.source import RUNTIME, Project, SourceFile, parse
 
 if TYPE_CHECKING:
-    from dp2ddp.analyse import kinds
-    from dp2ddp.analyse.branches import Branches
+    from dp2ddp.analyse.dataflow import kinds
+    from dp2ddp.analyse.processes.branches import Branches
 
 RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
 # What asks whether a file is there, what gets one from elsewhere, and what keeps it.

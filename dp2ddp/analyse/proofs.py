@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dp2ddp.analyse.context import Context, option_names
-from dp2ddp.analyse.link import Call, Cls, full_name
+from dp2ddp.analyse.program.link import Call, Cls, full_name
 from dp2ddp.facts import Proof, Wrap
 
 DATA_SETS = frozenset(

@@ -1,0 +1,1 @@
+"""What was apex's, in torch's words."""

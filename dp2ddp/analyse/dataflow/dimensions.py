@@ -1,0 +1,353 @@
+"""How many dimensions a tensor has, as far as the code says it: enough to tell a single number from a row of them."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import losses
+from dp2ddp.analyse.processes.conditions import OPTIONS
+from dp2ddp.analyse.program.link import LOADER, Call, Const, Func, Scope, full_name, handed
+
+NUMBER = -1
+"""A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
+
+# What hands a tensor on with the dimensions that it has, computed number by number or as it is.
+KEEPING = frozenset("""
+    data cpu cuda to type float double half long int bool byte detach detach_ clone contiguous numpy grad T
+    abs abs_ neg exp log sqrt clamp clamp_ clamp_min clamp_max sigmoid tanh relu round floor ceil requires_grad_
+    t expm1 log1p square reciprocal
+    """.split())
+# What computes with another number or tensor, number by number.
+ARITHMETIC = frozenset("""
+    mul mul_ div div_ add add_ sub sub_ pow pow_ eq ne gt ge lt le true_divide multiply divide
+    """.split())
+# What makes one number of all, or of those along a dimension.
+REDUCING = frozenset("""
+    sum mean prod max min std var norm median all any argmax argmin logsumexp nansum nanmean count_nonzero
+    """.split())
+# Methods that only tensors have, and those of what makes one number that others have, too.
+OWN = frozenset("""
+    cuda cpu detach contiguous view expand expand_as unsqueeze float double half long eq ne gt ge lt le t topk norm
+    logsumexp requires_grad_ backward
+    """.split())
+PAIRS = {"max", "min", "median"}
+"""Those that hand out two tensors where they are told a dimension."""
+NOTHING_YET = -2
+"""What is made from itself alone, as far as is known."""
+DEPTH = 40
+ROUNDS = 4
+LEVELS = 8
+FUEL = 2000
+"""How much is looked at for one question."""
+
+
+class Dimensions:
+    """Follows the tensors of one program."""
+
+    def __init__(self, context: Context) -> None:
+        self.context = context
+        self.program = context.program
+        self._known: dict[int, int | None] = {}
+        self._running: dict[int, int | None] = {}
+        self._assumed: set[int] = set()
+        self._fuel = FUEL
+        self._scalars = self._backward()
+
+    def of(self, node: ast.AST) -> int | None:
+        """The number of dimensions, ``NUMBER`` for a number of Python's; None where it is not known."""
+        key = id(node)
+        if key in self._known:
+            return self._known[key]
+        if key in self._running:
+            self._assumed.add(key)
+            return self._running[key]
+        self._fuel = FUEL if not self._running else self._fuel - 1
+        if len(self._running) > DEPTH or self._fuel < 0:
+            return None
+        value: int | None = NOTHING_YET
+        others, found = self._assumed, None
+        for _ in range(ROUNDS):  # what is made from itself: what is assumed of it is tried until it holds
+            self._running[key], self._assumed = value, set()
+            found = self._compute(node)
+            del self._running[key]
+            if found == value or key not in self._assumed:
+                break
+            value = found
+        else:
+            found = None
+        still_open = self._assumed - {key}
+        self._assumed = others | still_open
+        if not still_open:
+            self._known[key] = found
+        return found
+
+    def is_single(self, node: ast.AST) -> bool:
+        """Whether an expression is a tensor of one number without dimensions: an index into it fails."""
+        return self.of(node) == 0
+
+    def _backward(self) -> list[frozenset[ast.AST]]:
+        """The definitions of each name that a backward pass starts from without a gradient: it is one number."""
+        losses_ = [self.context.loss(call) for call in self.context.backwards if not call.args]
+        found = (frozenset(self.program.definitions(it)) for it in losses_ if isinstance(it, ast.Name))
+        return [it for it in found if it]
+
+    def _compute(self, node: ast.AST) -> int | None:
+        match node:
+            case ast.Constant(value=bool() | int() | float()):
+                return NUMBER
+            case ast.Name():
+                return self._named(node)
+            case ast.Attribute(
+                attr="data", value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])
+            ):
+                return 0 if name in REDUCING else self.of(node.value)
+            case ast.Attribute() if node.attr in KEEPING:
+                return self.of(node.value)
+            case ast.Attribute():
+                return NUMBER if self._is_option(node) else self._named(node)
+            case ast.UnaryOp():
+                return self.of(node.operand)
+            case ast.BinOp(op=ast.Add() | ast.Sub() | ast.Mult() | ast.Div() | ast.FloorDiv() | ast.Pow()):
+                return self._together([node.left, node.right])
+            case ast.Compare():
+                return self._together([node.left, *node.comparators])
+            case ast.IfExp():
+                return self._either([node.body, node.orelse])
+            case ast.AugAssign():
+                return self._together([node.value])
+            case ast.Subscript():
+                return self._element(node)
+            case ast.Call():
+                return self._call(node)
+        return None
+
+    def _is_option(self, node: ast.AST) -> bool:
+        names = [full_name(value) for value in self.program.values(node) if not isinstance(value, Const)]
+        return bool(names) and all(name.startswith(OPTIONS) for name in names)
+
+    def _together(self, nodes: Iterable[ast.AST]) -> int | None:
+        """What is computed of several, number by number."""
+        found = [self.of(node) for node in nodes]
+        return None if None in found else max(found)  # type: ignore[type-var]
+
+    def _either(self, nodes: Iterable[ast.AST]) -> int | None:
+        """What may be any of several: a sum that begins with a number of Python's ends as a tensor."""
+        found = {self.of(node) for node in nodes} - {NOTHING_YET}
+        found = found - {NUMBER} or found
+        return NOTHING_YET if not found else found.pop() if len(found) == 1 else None
+
+    # Names
+
+    def _named(self, name: ast.expr) -> int | None:
+        definitions = self.program.definitions(name)
+        parts = [part for definition in definitions for part in self._behind(definition)]
+        found = (
+            self._either(part for part in parts if part is not None) if parts and None not in parts else None
+        )
+        held = frozenset(definitions)
+        one = bool(held) and any(held <= scalars for scalars in self._scalars)
+        return 0 if found is None and one else found
+
+    def _behind(self, definition: ast.AST) -> list[ast.AST | None]:
+        """What a name is given by a definition; None where that is no expression of its own."""
+        if isinstance(definition, ast.arg):
+            return [*self.program.given(definition)] or [None]
+        statement = self.program.statement(definition)
+        if isinstance(statement, ast.AugAssign):
+            return [statement]
+        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+            return [None]
+        around = self.program.parent(definition)
+        if isinstance(around, ast.Tuple | ast.List) and definition in around.elts:
+            if self.program.parent(around) is not statement:
+                return [None]
+            return [*self._entries(statement.value, around.elts.index(definition))] or [None]
+        return [statement.value] if around is statement else [None]
+
+    def _entries(self, value: ast.AST, place: int) -> list[ast.AST | None]:
+        """What one element of a tuple or list may be."""
+        match value:
+            case ast.Tuple(elts=elements) | ast.List(elts=elements):
+                starred = any(isinstance(it, ast.Starred) for it in elements)
+                return [elements[place]] if not starred and place < len(elements) else [None]
+            case ast.Name():
+                return self._collected(value, place)
+            case ast.Call():
+                found = [self._entries(it, place) for it in self._returned(value)]
+                return [part for parts in found for part in parts] or [None]
+        return [None]
+
+    def _collected(self, name: ast.Name, place: int) -> list[ast.AST | None]:
+        """What one element of a list may be that is filled by ``append``."""
+        begun = [it for it in self.program.definitions(name) if not isinstance(it, ast.arg)]
+        statements = [self.program.statement(it) for it in begun]
+        values = [it.value for it in statements if isinstance(it, ast.Assign)]
+        if len(values) != len(self.program.definitions(name)) or not all(
+            isinstance(it, ast.List) for it in values
+        ):
+            return [entry for it in values for entry in self._entries(it, place)] or [None]
+        added: list[ast.AST | None] = []
+        for node in self.program.body(self.program.scope(name)):
+            match node:
+                case ast.Call(func=ast.Attribute(attr="append", value=held), args=[value]):
+                    if isinstance(held, ast.Name) and held.id == name.id:
+                        added.append(value)
+        return [*(it for value in values for it in value.elts), *added] or [None]  # type: ignore[attr-defined]
+
+    def _returned(self, node: ast.Call) -> list[ast.AST]:
+        """What a function of the project returns to a call."""
+        call = self.program.call(node)
+        if call is None or call.names:
+            return []
+        scopes: list[Scope] = []
+        for callee in call.callees:
+            scopes += [self.program.scopes[index] for index, _, _ in self.program.targets(callee, call)]
+            if isinstance(callee, Func) and isinstance(self.program.scopes[callee.scope].node, ast.Lambda):
+                return []
+        body = [inner for scope in scopes for inner in self.program.body(scope)]
+        if any(isinstance(inner, ast.Yield | ast.YieldFrom) for inner in body):
+            return []
+        return [it.value for it in body if isinstance(it, ast.Return) and it.value is not None]
+
+    # Calls
+
+    def _element(self, node: ast.Subscript) -> int | None:
+        value, index = node.value, node.slice
+        if isinstance(index, ast.Constant) and isinstance(index.value, int):
+            parts = self._entries(value, index.value) if isinstance(value, ast.Call) else [None]
+            if None not in parts:
+                return self._either(part for part in parts if part is not None)
+            inner = self.of(value)
+            return inner - 1 if inner is not None and inner > 0 else None
+        inner = self.of(value) if isinstance(index, ast.Slice) else None
+        return inner if inner is not None and inner > 0 else None
+
+    def _call(self, node: ast.Call) -> int | None:
+        call = self.program.call(node)
+        if call is None:
+            return None
+        if losses.is_any_loss(self.context, call):
+            return self._loss(call)
+        names, function = call.names, node.func
+        last = next(iter(names)).rpartition(".")[2] if len(names) == 1 else ""
+        if names and all(name.startswith("builtins.") for name in names):
+            return self._builtin(last, node)
+        if names and all(name.startswith(("math.", "numpy.", "random.")) for name in names):
+            return NUMBER if all(self.of(it) == NUMBER for it in handed(node)) else None
+        if names == {"torch.autograd.Variable"} and node.args:
+            return self.of(node.args[0])
+        if names and all(name.startswith("torch.") and name.count(".") == 1 for name in names):
+            given = node.args
+            whole = len(given) == 1 and not node.keywords and last in REDUCING
+            return 0 if whole else self._operation(last, given, node)
+        if returned := self._returned(node):
+            return self._either(returned)
+        if any(not name.startswith(("torch.", *OPTIONS)) for name in names):
+            return None  # what has such a name elsewhere is not known
+        if isinstance(function, ast.Attribute):
+            return self._operation(function.attr, [function.value, *node.args], node)
+        return None
+
+    def _is_tensor(self, node: ast.AST, seen: frozenset[int] = frozenset()) -> bool:
+        """Whether something says that an expression is a tensor: tables have means, too."""
+        if id(node) in seen or len(seen) > LEVELS:
+            return False
+        if self.of(node) in (0, 1):
+            return True
+        inner: list[ast.AST | None] = []
+        match node:
+            case ast.Name():
+                definitions = self.program.definitions(node)
+                inner = [it for definition in definitions for it in self._behind(definition)]
+                if any(map(self._is_drawn, definitions)):
+                    return True
+            case ast.BinOp():
+                inner = [node.left, node.right]
+            case ast.Subscript() | ast.Attribute(attr="data" | "grad"):
+                inner = [node.value]
+            case ast.Compare():
+                inner = [node.left]
+            case ast.UnaryOp():
+                inner = [node.operand]
+            case ast.Call():
+                call = self.program.call(node)
+                if call is None or any(name.startswith("torch.") for name in call.names):
+                    return call is not None
+                if any(map(self.context.module_class, self.program.values(node.func))):
+                    return True
+                returned = self._returned(node)
+                inner = [*returned]
+                if isinstance(node.func, ast.Attribute) and not returned:
+                    if node.func.attr in OWN:
+                        return True
+                    inner = [node.func.value]
+        return any(self._is_tensor(it, seen | {id(node)}) for it in inner if it is not None)
+
+    def _is_drawn(self, definition: ast.AST) -> bool:
+        """Whether a name is given something of what a loader hands out."""
+        if isinstance(definition, ast.arg):
+            return False
+        statement = self.program.statement(definition)
+        source = statement.iter if isinstance(statement, ast.For) else None
+        return source is not None and bool(
+            self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+        )
+
+    def _loss(self, call: Call) -> int | None:
+        if any(name.endswith("AdaptiveLogSoftmaxWithLoss.__call__") for name in call.names):
+            return None
+        kind, problem = losses.reduction(self.context, call)
+        return 0 if kind in ("mean", "sum") or (problem is not None and kind == "mean") else None
+
+    def _builtin(self, name: str, node: ast.Call) -> int | None:
+        if name in ("len", "float", "int", "round", "bool"):
+            return NUMBER
+        if name in ("max", "min", "abs") and node.args:
+            return self._together(node.args)
+        return None
+
+    def _operation(self, name: str, given: list[ast.expr], node: ast.Call) -> int | None:
+        """A function of torch or a method: ``given[0]`` is what it works on."""
+        keywords = {it.arg: it.value for it in node.keywords}
+        rest = given[1:]
+        if name in ("item", "size", "dim", "numel", "nelement", "data_ptr"):
+            return NUMBER if name != "size" or rest else None
+        if not given:
+            return None
+        if name in ("tensor", "as_tensor"):
+            return 0 if self.of(given[0]) == NUMBER else None
+        if name in ("zeros", "ones", "FloatTensor", "Tensor") and len(given) == 1:
+            return 1 if isinstance(given[0], ast.Constant | ast.List) else None
+        if name in KEEPING:
+            return self.of(given[0])
+        if name in ARITHMETIC:
+            return self._together(given)
+        if name in REDUCING:
+            return self._reduced(name, given[0], rest, keywords)
+        if name in ("view", "reshape", "flatten"):
+            alone = name == "flatten" and not rest and not keywords
+            flat = len(rest) == 1 and ast.unparse(rest[0]) == "-1"
+            return 1 if alone or flat else None
+        return None
+
+    def _reduced(
+        self, name: str, value: ast.expr, rest: list[ast.expr], keywords: dict[str | None, ast.expr]
+    ) -> int | None:
+        """What is left of a tensor that is reduced: to one number, or along a dimension."""
+        kept = keywords.get("keepdim", rest[1] if len(rest) > 1 else None)
+        given = keywords.get("dim", keywords.get("axis", rest[0] if rest else None))
+        if given is None:
+            whole = not rest and kept is None
+            return 0 if whole and (name in OWN or self._is_tensor(value)) else None
+        if name == "norm" and "dim" not in keywords:
+            return 0 if len(rest) == 1 else None
+        number = given.operand if isinstance(given, ast.UnaryOp) else given
+        is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
+        inner = self.of(value)
+        if name in PAIRS or not is_number or inner is None or inner < 1:
+            return None
+        if kept is None or (isinstance(kept, ast.Constant) and not kept.value):
+            return inner - 1
+        return inner if isinstance(kept, ast.Constant) else None

@@ -1,0 +1,193 @@
+"""What the wrapped models hand out: rows, lists of them, or numbers that each replica computes of its part."""
+
+from __future__ import annotations
+
+import ast
+from collections import deque
+from collections.abc import Iterator
+from functools import cached_property
+
+from dp2ddp.analyse.dataflow import kinds, losses
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
+from dp2ddp.analyse.program.link import (
+    OPTIONS,
+    Call,
+    Coll,
+    Inst,
+    Made,
+    Program,
+    Scope,
+    closure,
+    full_name,
+    handed,
+)
+
+
+class Forwards(Samples):
+    """Follows the values of one program through the models that it wraps."""
+
+    @cached_property
+    def _inside(self) -> _Inside:
+        return _Inside(self.context)
+
+    def _forward(self, call: Call, frame: Frame) -> Value:
+        """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
+        for given in handed(call.node):
+            value = kinds.tensor(self._value(given, frame), given)
+            if value not in (*DEALT, *PLAIN):
+                return value if isinstance(value, Unclear) else Unclear(given)
+        models = [model for callee in call.callees for model in self._models(callee)]
+        fitting = [model for model in models if self._takes(model, call)] or models
+        found = [value for model in fitting for value in self._handed(model, call, frame)]
+        collections = {isinstance(value, Held | Every) for value in found}
+        return _known(kinds.join(found, call.node)) if len(collections) == 1 else Kind.OUTPUT
+
+    def unseen(self, node: ast.expr) -> ast.Call | None:
+        """What a model's forward calls of its own to make a value, where nothing is known of that."""
+        waiting: deque[tuple[ast.expr, Inst | None]] = deque([(node, None)])
+        seen: set[int] = set()
+        walked: set[int] = set()
+        while waiting:
+            part, model = waiting.popleft()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            match part:
+                case ast.Call() if self.context.is_wrapped(self.program.values(part.func)):
+                    waiting += self._results(part)
+                case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if (
+                    model is not None
+                    and self.program.scope(part).params[:1] == [me]
+                    and self._is_unseen(model, name, part)
+                ):
+                    return part
+                case ast.Name():
+                    waiting += ((it, model) for it in self._sources(part))
+                case _ if id(part) not in walked:
+                    inner = [it for it in ast.walk(part) if isinstance(it, ast.Call | ast.Name)]
+                    walked.update(map(id, inner))
+                    waiting += ((it, model) for it in inner)
+        return None
+
+    def _is_unseen(self, model: Inst, name: str, place: ast.AST) -> bool:
+        """Whether nothing is known of what a model has under a name, or an option of the program chooses it."""
+        held = dict(self.program.fields(model)).get(name, ())
+        chosen = all(full_name(value).startswith(OPTIONS) for value in held)
+        return chosen and not self.program.methods(model, name, place)
+
+    def _results(self, forward: ast.Call) -> Iterator[tuple[ast.expr, Inst]]:
+        """What the forwards of a wrapped model return, with the model whose they are."""
+        call = self.program.call(forward)
+        for model in (it for callee in call.callees for it in self._models(callee)) if call else ():
+            own = self.program.methods(model, "forward", forward) if isinstance(model, Inst) else ()
+            for index in own:
+                for node in self.program.body(self.program.scopes[index]):
+                    if isinstance(node, ast.Return) and node.value is not None:
+                        yield node.value, model  # type: ignore[misc]
+
+    def _sources(self, name: ast.Name) -> Iterator[ast.expr]:
+        """What a name is assigned, or taken from."""
+        for definition in self.program.definitions(name):
+            around = None if isinstance(definition, ast.arg) else self._comprehension(definition)
+            if around is not None:
+                yield around.iter
+            elif not isinstance(definition, ast.arg):
+                value = getattr(self.program.statement(definition), "value", None)
+                yield from () if value is None else (value,)
+
+    def _takes(self, model: object, call: Call) -> bool:
+        """Whether a model's forward takes the keywords of all calls of the same name in the function."""
+        if not isinstance(model, Inst):
+            return True
+        text = ast.unparse(call.node.func)
+        calls = [it for it in self.program.body(self.program.scope(call.node)) if isinstance(it, ast.Call)]
+        given = {it.arg for other in calls if ast.unparse(other.func) == text for it in other.keywords}
+        for index in self.program.methods(model, "forward", call.node):
+            args = self.program.scopes[index].node.args  # type: ignore[attr-defined]
+            names = {it.arg for it in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
+            if args.kwarg is None and not given - {None} <= names:
+                return False
+        return True
+
+    def _models(self, callee: object) -> Iterator[object]:
+        """The models that a wrapped one is made of."""
+        every = closure(self.context.inside(callee), self.context.inside)  # type: ignore[arg-type]
+        yield from (value for value in every if not self.context.is_wrapped(frozenset([value])))
+
+    def _handed(self, model: object, call: Call, frame: Frame) -> Iterator[Value]:
+        """What a model hands out to one call, by each place of its forward that returns."""
+        own = self.program.methods(model, "forward", call.node) if isinstance(model, Inst) else set()
+        if not own:
+            yield Kind.ROWS if is_layer(self.program, model) else Kind.OUTPUT
+        for index in own:
+            scope = self.program.scopes[index]
+            yield from self._inside.returned(scope, *self._arguments(call, scope, True, frame))
+
+
+class _Inside(Samples):
+    """Follows the values of a forward, where all that it is given are a replica's own samples."""
+
+    def returned(self, scope: Scope, given: dict[int, Value], literals: dict[int, object]) -> Iterator[Value]:
+        """What a forward returns to a call that gives it so much."""
+        key = scope.index, frozenset(given.items()), frozenset(literals.items())
+        frame = self._frames.setdefault(key, Frame(given, literals))
+        for node in self.program.body(scope):
+            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, frame):
+                yield self._shape(node.value, frame)
+
+    def _shape(self, node: ast.expr, frame: Frame) -> Value:
+        """What an expression is as an output: a collection, a number, rows, or OUTPUT."""
+        value = _known(self.of(node, frame))
+        places = self._definitions(node, frame) if isinstance(node, ast.Name) else []
+        statements = [self.program.statement(it) for it in places if not isinstance(it, ast.arg)]
+        plain = all(isinstance(it, ast.Assign) and len(it.targets) == 1 for it in statements)
+        sources = [it.value for it in statements] if statements and plain else [node]  # type: ignore[attr-defined]
+        held = [self.program.values(source) for source in sources]
+        lists = all(values and all(isinstance(it, Coll) for it in values) for values in held)
+        return Every(value) if lists and value is Kind.OUTPUT else value
+
+    def _compute(self, node: ast.AST, frame: Frame) -> Value:
+        """What may look at several samples is the replica's own all the same."""
+        value = super()._compute(node, frame)
+        if value in (*AVERAGED, Kind.TOTAL):
+            return Kind.OWN
+        return Kind.OUTPUT if isinstance(value, Unclear) or value is Kind.HANDED else value
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        call = self.program.call(node)
+        if call is not None and losses.is_any_loss(self.context, call):
+            how, _ = losses.reduction(self.context, call)
+            return Kind.OWN if how in ("mean", "sum") else Kind.OUTPUT
+        return super()._call(node, frame)
+
+    def _layer(self, call: Call, frame: Frame) -> Value:
+        layers = all(is_layer(self.program, callee) for callee in call.callees)
+        return Kind.ROWS if layers else Kind.OUTPUT
+
+
+def is_layer(program: Program, value: object, asked: frozenset[object] = frozenset()) -> bool:
+    """Whether an object is a layer of torch.nn, or several in order, that hands out a row for each sample.
+
+    ``asked``: those that it is part of.
+    """
+    if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
+        return False
+    call = program.call(program.node(value.site))
+    if value.name == "torch.nn.Sequential" and call is not None and call.node.args:
+        last = program.values(call.node.args[-1])
+        behind = asked | {value}
+        return bool(last) and all(is_layer(program, it, behind) for it in last if it not in asked)
+    return layer_does(program, value) is not None
+
+
+def _known(value: Value) -> Value:
+    """OUTPUT in the place of what is not known."""
+    match value:
+        case Held(entries=()):
+            return Every(Kind.OUTPUT)
+        case Held():
+            return Held(tuple((key, _known(entry)) for key, entry in value.entries))
+        case Every():
+            return Every(_known(value.element))
+    return value if value in (Kind.OWN, Kind.ROWS) else Kind.OUTPUT

@@ -1,0 +1,117 @@
+"""The losses of torch.nn: which are means over the samples, and what makes them something else."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse.api.losses import LOSSES
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.program.link import Call, Made
+from dp2ddp.facts import Problem
+
+# Losses that are a mean over the samples unless told otherwise, with their functional forms.
+MEANS = {loss.layer: loss.name for loss in LOSSES}
+BY_NAME = {name: loss for loss in LOSSES for name in (loss.layer, loss.name)}
+CLASSES = {f"torch.nn.{name}" for name in MEANS}
+FUNCTIONS = {f"torch.nn.functional.{name}" for name in MEANS.values()}
+# Those in which every number counts by itself, whatever dimension it stands in.
+ELEMENTWISE = {name for name, loss in BY_NAME.items() if loss.by_number}
+# Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
+WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
+# Those that know a mean over the samples of the sums of their numbers.
+BATCH_MEANS = {"KLDivLoss", "kl_div"}
+BCE = {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "binary_cross_entropy"}
+
+
+def is_loss(context: Context, call: Call) -> bool:
+    """Whether a call computes a loss of torch.nn, whichever of several it may be."""
+    made = all(isinstance(callee, Made) and callee.name in CLASSES for callee in call.callees)
+    return bool(call.callees) and (made or (bool(call.names) and call.names <= FUNCTIONS))
+
+
+def is_elementwise(call: Call) -> bool:
+    return all(_last(name) in ELEMENTWISE for name in call.names)
+
+
+def tensors(call: Call) -> list[ast.expr] | None:
+    """What a loss is computed of; None where that can't be seen, or more may be given."""
+    loss = BY_NAME[_last(next(iter(call.names)))]
+    if any(isinstance(it, ast.Starred) for it in call.node.args) or None in {
+        it.arg for it in call.node.keywords
+    }:
+        return None
+    given = [call.argument(name, position) for position, name in enumerate(loss.tensors)]
+    rest = [call.argument(name) for name in ("weight", "pos_weight")]
+    return [it for it in (*given, *rest) if it is not None]
+
+
+def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
+    """How a loss is reduced, and what makes its mean a weighted one."""
+    found = {_reduced(maker) for maker in _makers(context, call)}
+    (kind, problem), *others = found or {("", None)}
+    if others:
+        return "", Problem(f"{ast.unparse(call.node.func)} is reduced in different ways", "use one")
+    return kind, problem
+
+
+def is_weighted(context: Context, call: Call) -> bool:
+    """Whether a criterion is called that takes a mean with class weights, or without labels that it ignores."""
+    made = bool(call.callees) and all(isinstance(callee, Made) for callee in call.callees)
+    kind, problem = reduction(context, call) if made and is_loss(context, call) else ("", None)
+    return kind == "mean" and problem is not None
+
+
+def _makers(context: Context, call: Call) -> list[Call]:
+    """Where the reduction of a loss is given: at the call of a function, or where the criterion is made."""
+    made = [
+        context.program.call(context.program.node(callee.site))
+        for callee in call.callees
+        if isinstance(callee, Made) and callee.name in CLASSES
+    ]
+    return [maker for maker in made if maker is not None] or [call]
+
+
+def _last(name: str) -> str:
+    return name.removesuffix(".__call__").rpartition(".")[2]
+
+
+def _option(call: Call, name: str) -> object:
+    value = call.argument(name)
+    return value.value if isinstance(value, ast.Constant) else value
+
+
+def _reduced(call: Call) -> tuple[str, Problem | None]:
+    spelled = ast.unparse(call.node.func)
+    last = _last(next(iter(call.names)))
+    given = _option(call, "reduction")
+    if _option(call, "size_average") is False or _option(call, "reduce") is False:
+        given = "none" if _option(call, "reduce") is False else "sum"
+    if given == "batchmean" and last in BATCH_MEANS:
+        given = "mean"
+    if given not in (None, "mean", "sum", "none"):
+        return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
+    if last in BCE:
+        return (
+            str(given or "mean"),
+            None,
+        )  # weights of these are divided by the number of elements, as without weights
+    positional = 0 if last in MEANS else 2
+    weight = call.argument("weight", positional if last not in ELEMENTWISE else None)
+    weighing = {"weight": weight, "ignore_index": call.argument("ignore_index")}
+    for name, value in weighing.items() if given in (None, "mean") else ():
+        if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
+            if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+                return "mean", Problem(
+                    f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
+                    "",
+                )
+    return str(given or "mean"), None
+
+
+def is_any_loss(context: Context, call: Call) -> bool:
+    """Whether a call computes a loss of torch.nn, of any kind: a function of what it is given."""
+    return bool(call.names) and all(
+        name.startswith(("torch.nn.", "torch.nn.functional."))
+        and (_last(name).endswith(("Loss", "_loss")) or _last(name) in MEANS.values())
+        for name in call.names
+    )

@@ -1,0 +1,1 @@
+"""Evaluation loops: whether their batches can be dealt in turn or divided."""

@@ -1,0 +1,645 @@
+"""What has to be known of any loop that evaluates, for processes to evaluate different batches in it.
+
+Its models are in evaluation mode and leave nothing behind, whatever they are called with; nobody goes on after an
+exception that one process alone has; and what is called changes nothing but what it returns.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.operations import Does
+from dp2ddp.analyse.context import LOOPS, Context, root_name
+from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.program.link import LOADER, OPTIONS, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.training.gathering import Gathering
+from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.facts import Effect
+from dp2ddp.source import Location
+
+DEALT_ALREADY = {"dp2ddp.runtime.shard_batches", "dp2ddp.runtime.divide_batches"}
+# What changes nothing but what it returns: by full name or, with a dot at the end, by its beginning.
+PURE = ("torch.", "numpy.", "math.", "scipy.", "sklearn.metrics.", "itertools.", "functools.", "operator.")
+NOT_PURE = (
+    "torch.save",
+    "torch.load",
+    "torch.manual_seed",
+    "torch.seed",
+    "torch.utils.",
+    "torch.distributed.",
+)
+NOT_PURE += ("torch.optim.", "torch.autograd.backward", "torch.set_", "numpy.save", "numpy.load", "scipy.io.")
+NOT_PURE += ("torch.nn.", "torch.multiprocessing.", "torch.hub.", "torch.onnx.", "torch.jit.", "numpy.put")
+NOT_PURE += ("numpy.copyto", "numpy.fill_diagonal", "numpy.place")
+BUILTINS = frozenset(f"builtins.{name}" for name in """
+    abs all any bool dict divmod enumerate filter float format int isinstance len list map max min pow range reversed
+    round set slice sorted str sum tuple zip hasattr getattr type
+    """.split())
+# Methods of tensors, arrays and strings that leave these as they are.
+METHODS = frozenset("""
+    size dim numel nelement view view_as reshape permute transpose t unsqueeze flatten index_select masked_select
+    nonzero matmul mm bmm dot isnan isfinite equal format join split strip items keys values get lower upper
+    startswith endswith count index copy repeat narrow unfold diag trace triu tril ne_ bincount histc unique
+    max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
+    __getattr__
+    """.split())
+METHODS |= {it for it in operations.METHODS if not it.endswith("_")} | operations.methods(Does.NUMBERS)
+METHODS |= {"detach_", "requires_grad_", "scatter_"}
+# Where objects come from whose methods are those: an unknown package's `update`, or `sum`, may do anything.
+PLAIN_HOMES = (
+    "torch.",
+    "numpy.",
+    "builtins.",
+    "collections.",
+    "pandas.",
+    "scipy.",
+    "PIL.",
+    "cv2.",
+    "os.",
+    *OPTIONS,
+)
+# Methods of lists, dicts and sets that change these.
+CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
+# Methods whose result is another look at what they are called of.
+VIEWS = set("""
+    view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
+    values items get
+    """.split())
+# What tells one process from the others: calls, and what a launcher sets in the environment.
+RANKS = {f"{module}.get_rank" for module in ("torch.distributed", "dp2ddp.runtime")}
+RANKS |= {"dp2ddp.runtime.is_main_process"}
+RANK_VARIABLES = {"RANK", "LOCAL_RANK"}
+HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
+# What hands out all elements of its first argument.
+HANDING_ON = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"}
+
+
+class Whole(Exception):
+    """Why every process must evaluate everything."""
+
+    def __init__(self, node: ast.AST, reason: str) -> None:
+        super().__init__(reason)
+        self.node, self.reason = node, reason
+
+
+def is_dealt(context: Context, node: ast.AST) -> bool:
+    """Whether something is a loader whose batches are dealt already."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and bool(call.names & DEALT_ALREADY)
+
+
+def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
+    nodes = (context.program.nodes.get(key) for key in runs)
+    calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
+    return (call for call in calls if call is not None)
+
+
+class Surroundings:
+    """What the loops of a program have in common."""
+
+    def __init__(self, context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> None:
+        self.context, self.program = context, context.program
+        self.effects = [(Location(effect.path, effect.at.span), effect) for effect in effects]
+        self.samples = Gathering(context, loops)
+
+    def runs_model(self, loop: BatchLoop) -> bool:
+        return any(
+            self.context.is_wrapped(call.callees) or call.callees & self.context.trained_modules
+            for call in _calls(self.context, loop.runs)
+        )
+
+    @cached_property
+    def hook(self) -> ast.Call | None:
+        """What has forwards call something else, too."""
+        calls = (node for node in self.program.nodes.values() if isinstance(node, ast.Call))
+        return next((it for it in calls if getattr(it.func, "attr", "") in HOOKS), None)
+
+    @cached_property
+    def going_on(self) -> list[tuple[ast.ExceptHandler, ast.Try]]:
+        """The handlers after which a process goes on alone."""
+        return [
+            (it, node)
+            for node in self.program.nodes.values()
+            if isinstance(node, ast.Try)
+            for it in node.handlers
+            if not alike.ends(self.context, it.body)
+            and (it.type is None or ast.unparse(it.type) != "KeyboardInterrupt")
+        ]
+
+    @cached_property
+    def forwards(self) -> set[int]:
+        """The functions that forwards of the project's modules run."""
+        waiting = [
+            scope
+            for scope in self.program.scopes
+            if isinstance(scope.node, ast.FunctionDef)
+            and scope.node.name == "forward"
+            and self._is_module(scope)
+        ]
+        found: set[int] = set()
+        while waiting:
+            scope = waiting.pop()
+            if scope.index not in found:
+                found.add(scope.index)
+                waiting += [
+                    self.program.scopes[index]
+                    for node in self.program.body(scope)
+                    for index in (self.program.called_scopes(node) | self._own_methods(scope, node))
+                ]
+        return found
+
+    def _is_module(self, scope: Scope) -> bool:
+        return scope.owner is not None and self.context.module_class(Inst(scope.owner, 0))
+
+    def _own_methods(self, scope: Scope, node: ast.AST) -> set[int]:
+        """The methods of its own that a method calls."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=ast.Name(id=me), attr=name)) if scope.params[:1] == [me]:
+                return (
+                    self.program.methods(Inst(scope.owner, 0), name, node)
+                    if scope.owner is not None
+                    else set()
+                )
+        return set()
+
+
+class EvaluationLoop:
+    """One loop, looked at."""
+
+    def __init__(self, around: Surroundings, loop: BatchLoop) -> None:
+        self.around = around
+        self.context, self.program = around.context, around.program
+        self.loop, self.node = loop, loop.node
+        self.inside = {id(node) for node in ast.walk(loop.node)}
+
+    def _draw(self) -> ast.expr:
+        """The loader in the loop's header."""
+        draws = self.loop.draws
+        if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
+            raise Whole(self.node, "its loader is not in its header")
+        values = self.program.values(draws[0])
+        if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
+            raise Whole(self.node, "what it draws from may be something else than a DataLoader")
+        around = self.node.iter
+        while around is not draws[0]:
+            call = self.program.call(around)
+            if call is None or not call.names or not call.names <= HANDING_ON:
+                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may be other batches")
+            around = call.node.args[0]
+        return draws[0]
+
+    def _index(self) -> ast.expr | None:
+        """What gets the number of the batch, where something counts them."""
+        calls = [self.program.call(it) for it in ast.walk(self.node.iter) if isinstance(it, ast.Call)]
+        if not any(call is not None and "builtins.enumerate" in call.names for call in calls):
+            return None
+        return self.node.target.elts[0] if isinstance(self.node.target, ast.Tuple) else self.node.target
+
+    def _check_models(self) -> None:
+        """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
+        if self.around.hook is not None:
+            raise Whole(self.around.hook, "the model's forward calls what is registered")
+        for call in _calls(self.context, self.loop.runs):
+            called = self._modules(call.callees)
+            if called and self._is_copy(call.node.func):
+                raise Whole(call.node, "there is a copy of the model, with buffers of its own")
+            if called and not self._is_evaluated(called):
+                raise Whole(
+                    call.node,
+                    f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
+                )
+
+    def _check_handlers(self) -> None:
+        """Nobody goes on after an exception that one process alone may have in the loop."""
+        for handler, node in self.around.going_on:
+            if any(id(self.node) in self.context.runs(it) for it in node.body):
+                raise Whole(handler, "an exception in it is caught")
+
+    def _check_company(self) -> None:
+        """No condition round the loop, or round a call that leads to it, keeps it to one process."""
+        waiting: list[ast.AST] = [self.node]
+        seen: set[int] = set()
+        while waiting:
+            for around in self.program.ancestors(waiting.pop()):
+                if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
+                    raise Whole(
+                        around.test, f"one process alone may come to it, `{ast.unparse(around.test)}`,"
+                    )
+                if isinstance(around, ast.FunctionDef) and id(around) not in seen:
+                    seen.add(id(around))
+                    waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
+
+    def _asks_for_rank(self, test: ast.AST, depth: int = 0) -> bool:
+        """Whether a condition asks which process this is."""
+        entered = [self.program.scopes[index] for index in self.program.entered(test)]
+        for node in (*ast.walk(test), *(node for scope in entered for node in self.program.body(scope))):
+            call = self.program.call(node) if isinstance(node, ast.Call) else None
+            if call is not None and call.names & RANKS:
+                return True
+            if (
+                isinstance(node, ast.Constant)
+                and isinstance(node.value, str)
+                and node.value in RANK_VARIABLES
+            ):
+                return True
+            if isinstance(node, ast.Name | ast.Attribute) and depth < 3:
+                made = (it for it in self.program.definitions(node) if not isinstance(it, ast.arg))
+                values = (getattr(self.program.statement(it), "value", None) for it in made)
+                if any(it is not None and self._asks_for_rank(it, depth + 1) for it in values):
+                    return True
+        return False
+
+    def _is_copy(self, called: ast.expr, depth: int = 0) -> bool:
+        """Whether a model may be a copy; a wrapped one that is an argument is evaluated as the model is."""
+        for made in self.program.definitions(called) if depth < 4 else ():
+            if isinstance(made, ast.arg):
+                if any(self._is_copy(given, depth + 1) for given in self.program.given(made)):
+                    return True
+                continue
+            right = getattr(self.program.statement(made), "value", None)
+            call = self.program.call(right) if isinstance(right, ast.Call) else None
+            copies = call is not None and call.names & {"copy.deepcopy", "copy.copy"}
+            if copies and not (depth and self.context.is_wrapped(self.program.values(right))):
+                return True
+        return False
+
+    def _modules(self, values: Values) -> set[object]:
+        """The wrapped modules among some values, their wrappers too."""
+        found: set[object] = set()
+        for value in values:
+            if isinstance(value, Made) and value.name == WRAP:
+                found |= {value, *self.context.inside(value)}
+            elif value in self.context.trained_modules:
+                found.add(value)
+        return found
+
+    def _held(self, values: Values, depth: int = 0) -> set[object]:
+        """The wrapped modules among some values, and those that are parts of them."""
+        modules = [it for it in values if isinstance(it, Inst) and self.context.module_class(it)]
+        parts = [held for it in modules if depth < 3 for _, held in self.program.fields(it)]
+        return self._modules(values).union(*(self._held(it, depth + 1) for it in parts))
+
+    def _is_evaluated(self, called: set[object], node: ast.stmt | None = None, depth: int = 0) -> bool:
+        """Whether models are in evaluation mode where a statement, the loop, is come to."""
+        node = node or self.node
+        block = self.program.block(node)
+        for statement in reversed(block[: block.index(node)]):
+            match statement:
+                case ast.Expr(
+                    value=ast.Call(func=ast.Attribute(value=model, attr="eval" | "train" as mode), args=args)
+                ):
+                    if self._held(self.program.values(model)) & called:
+                        return mode == "eval" or _is_false(args)
+                case ast.Assign(value=ast.Call(func=ast.Attribute(value=model, attr="eval"))):
+                    if self._held(self.program.values(model)) & called:
+                        return True
+            if self._may_train(statement, called):
+                return False
+        around = self.program.parent(node)
+        if isinstance(around, ast.With | ast.If | ast.Try):
+            return self._is_evaluated(called, around, depth)
+        if not isinstance(around, ast.FunctionDef) or depth > 3:
+            return False
+        calls = self.context.callers.get(self.program.by_node[id(around)].index, [])
+        places = [self.program.statement(call) for call in calls]
+        return bool(places) and all(self._is_evaluated(called, it, depth + 1) for it in places)
+
+    def _may_train(self, statement: ast.stmt, called: set[object]) -> bool:
+        """Whether a statement may put a part of a module into training mode."""
+        if isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            return False
+        entered = [self.program.scopes[index] for index in self.program.entered(statement)]
+        run = [*ast.walk(statement), *(node for scope in entered for node in self.program.body(scope))]
+        for node in run:
+            match node:
+                case ast.Call(func=ast.Attribute(value=model, attr="train"), args=args) if not _is_false(
+                    args
+                ):
+                    others = self._modules(self.program.values(model))
+                    if not others or others & called:
+                        return True
+                case ast.Attribute(attr="training", ctx=ast.Store()):
+                    return True
+        return False
+
+    def _is_older(self, name: ast.Name, seen: set[str]) -> bool:
+        """Whether a name may stand for something that was made before the loop, or for a part of it."""
+        if not self._is_own(name.id):
+            made = map(self.program.statement, self.program.definitions(name))
+            return not any(isinstance(it, ast.Import | ast.ImportFrom) for it in made)
+        if name.id in seen:
+            return False
+        given: list[ast.expr] = []
+        for node in ast.walk(self.node):
+            if isinstance(node, ast.Assign):
+                if any(name.id in _stored(target) for target in node.targets):
+                    given.append(node.value)
+            elif isinstance(node, ast.For) and node is not self.node and name.id in _stored(node.target):
+                given.append(node.iter)
+        seen.add(name.id)
+        return any(self._is_older(root, seen) for value in given for root in _looks_at(value))
+
+    def _check_discarded(self, call: ast.Call) -> None:
+        """A method whose result nobody looks at is called for what else it does."""
+        found = self.program.call(call)
+        if found is None or not found.names or not all(map(_is_pure_name, found.names)):
+            raise Whole(call, f"`{ast.unparse(call.func)}` may do more than to return something,")
+
+    def _is_own(self, name: str) -> bool:
+        """Whether a name is assigned in the loop, anew for each batch."""
+        return name in self._own
+
+    @cached_property
+    def _own(self) -> set[str]:
+        """The names that the loop assigns, but for those that it adds to."""
+        comprehended = {
+            id(inner)
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.comprehension)
+            for inner in ast.walk(node.target)
+        }
+        return {
+            node.id
+            for node in ast.walk(self.node)
+            if isinstance(node, ast.Name)
+            and isinstance(node.ctx, ast.Store)
+            and id(node) not in comprehended
+            and not self._is_addition(self.program.statement(node), node)
+        }
+
+    def _is_addition(self, statement: ast.stmt, node: ast.Name) -> bool:
+        change = updated(statement)
+        written = isinstance(statement, ast.AugAssign)
+        return change is not None and change.target is node and (written or isinstance(change.op, ast.Add))
+
+    def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
+        if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
+            raise Whole(node, "a function that it calls does more than to return something,")
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            base = base_name(node)
+            if (
+                isinstance(node, ast.Attribute)
+                or base is None
+                or base.id not in scope.names
+                or base.id in scope.params
+            ):
+                raise Whole(node, f"a function that it calls assigns to `{ast.unparse(node)}`")
+            elif self._is_given(base, scope):
+                raise Whole(node, f"a function that it calls changes `{base.id}`")
+        if isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
+            is_kept = self._is_held(node.target, scope) if in_forward else self._is_given(node.target, scope)
+            if is_kept:
+                raise Whole(node, f"a function that it calls changes `{node.target.id}`")
+        if isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
+            own = self.program.called_scopes(node.value)
+            root = root_name(node.value.func)
+            if not in_forward and not own and (root is None or not _is_local(scope, root.id)):
+                self._check_discarded(node.value)
+        self._check_node(node, in_forward)
+
+    def _is_given(self, name: ast.Name, scope: Scope, seen: set[int] | None = None) -> bool:
+        """Whether a name in a function may stand for something that was there before, or for a part of it."""
+        seen = set() if seen is None else seen
+        if id(name) in seen:
+            return False
+        seen.add(id(name))
+        for made in self.program.definitions(name):
+            if isinstance(made, ast.arg):
+                return True
+            statement = self.program.statement(made)
+            if self.program.scope(statement) is not scope:
+                if not isinstance(statement, ast.Import | ast.ImportFrom):
+                    return True
+            elif isinstance(statement, ast.Assign | ast.For):
+                value = statement.value if isinstance(statement, ast.Assign) else statement.iter
+                if any(self._is_given(root, scope, seen) for root in _looks_at(value)):
+                    return True
+        return False
+
+    def _is_held(self, value: ast.expr, scope: Scope) -> bool:
+        """Whether a value in a method may be something that its object keeps."""
+        me = scope.params[:1] if scope.owner is not None else []
+        for root in _looks_at(value):
+            if root is not value and root.id in me:
+                return True
+            for made in self.program.definitions(root) if root is value else ():
+                statement = None if isinstance(made, ast.arg) else self.program.statement(made)
+                if isinstance(statement, ast.Assign):
+                    if any(it.id in me for it in _looks_at(statement.value)):
+                        return True
+        return False
+
+    def _check_node(self, node: ast.AST, in_forward: bool) -> None:
+        if isinstance(node, ast.Call):
+            self._check_call(node, in_forward)
+        elif isinstance(node, LOOPS) and node is not self.node:
+            source = getattr(node, "iter", None)
+            if isinstance(node, ast.AsyncFor) or (
+                source is not None
+                and self.context.made(self.context.iterated(self.program.values(source)), LOADER)
+            ):
+                raise Whole(node, "there is another loop over batches")
+        elif isinstance(node, ast.With):
+            for item in node.items:
+                if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
+                    raise Whole(node, f"`with {ast.unparse(item)}` may do more,")
+        elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
+            raise Whole(node, f"`{ast.unparse(node)}`")
+
+    def _check_call(self, node: ast.Call, in_forward: bool) -> None:
+        call = self.program.call(node)
+        if call is not None and (draws_always(call)):
+            raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
+        writes = any(it.arg == "out" for it in node.keywords)
+        if call is None or writes or not self._is_pure(call, in_forward):
+            raise Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
+
+    def _is_pure(self, call: Call, in_forward: bool) -> bool:
+        if self._modules(call.callees) or (in_forward and self._is_layer(call)):
+            return True
+        own = self.program._entered(call)
+        method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+        if own:
+            return all(not self._has_state(value) for value in call.callees)
+        holder = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+        kept = isinstance(holder, ast.Name) and id(holder) in self._kept_uses()
+        if method in CHANGING:
+            return kept or (isinstance(holder, ast.Name) and self._is_fresh(holder))
+        if holder is not None and method.endswith("_") and not method.startswith("__"):
+            root = root_name(holder)
+            if method not in METHODS or root is None:
+                return False
+            if in_forward:
+                return not self._is_held(holder, call.scope)
+            if id(root) in self.inside:
+                return self._is_own(root.id) and not self._is_older(root, set())
+            return _is_local(call.scope, root.id) and not self._is_given(root, call.scope)
+        if call.names:
+            return all(
+                _is_pure_name(name) or (name.startswith(PLAIN_HOMES) and name.rpartition(".")[-1] in METHODS)
+                for name in call.names
+            )
+        return kept or method in METHODS
+
+    def _is_layer(self, call: Call) -> bool:
+        """Whether a call in a module's forward is one of its layers, or of its methods."""
+        function: ast.expr = call.node.func
+        if isinstance(function, ast.Attribute) and (function.attr in CHANGING or function.attr.endswith("_")):
+            return False
+        if call.callees:
+            return all(map(self.context.module_class, call.callees))
+        while isinstance(function, ast.Subscript | ast.Attribute):
+            function = function.value
+        return isinstance(function, ast.Name) and call.scope.params[:1] == [function.id]
+
+    def _is_fresh(self, name: ast.Name) -> bool:
+        """Whether a list, dict or set was made in the same place, for each batch."""
+        made = self.program.definitions(name)
+        right = [
+            getattr(self.program.statement(it), "value", None) for it in made if not isinstance(it, ast.arg)
+        ]
+        is_new = len(right) == len(made) > 0 and all(map(_is_display, right))
+        return is_new and self._is_made_there(name)
+
+    def _is_made_there(self, name: ast.Name) -> bool:
+        scope = self.program.scope(name)
+        return self._is_own(name.id) if id(name) in self.inside else _is_local(scope, name.id)
+
+    def _kept_uses(self) -> set[int]:
+        """Where the loop looks at what it keeps."""
+        return set()
+
+    def _has_state(self, value: object) -> bool:
+        """Whether a module of the project's, which is not wrapped, may have layers: they are this process's own."""
+        if not isinstance(value, Inst) or not self.context.module_class(value):
+            return False
+        for index in self.program.methods(value, "__init__", self.program.node(value.site)):
+            for node in self.program.body(self.program.scopes[index]):
+                call = self.program.call(node) if isinstance(node, ast.Call) else None
+                is_super = isinstance(node, ast.Call) and "super" in ast.unparse(node.func)
+                losses = call is not None and call.names and all(map(_is_loss_name, call.names))
+                if isinstance(node, ast.Call) and not is_super and not losses:
+                    return True
+        return False
+
+    def _run(self, scopes: list[Scope]) -> Iterator[ast.AST]:
+        yield from ast.walk(self.node)
+        for scope in scopes:
+            yield from self.program.body(scope)
+
+    def _check_effects(self, nodes: Iterable[ast.AST]) -> None:
+        """Nothing that is run must be done once; a progress bar in the header is not looked at."""
+        known = self.program.nodes  # the body of a lambda is no statement of the file's
+        parts = (it for it in nodes if isinstance(it, ast.expr | ast.stmt) and id(it) in known)
+        places = set(map(self.program.location, parts))
+        effect = next((effect for place, effect in self.around.effects if place in places), None)
+        if effect is not None:
+            raise Whole(self.node, f"it does something that one process must do alone, {effect.what}")
+
+    def _uses(self, name: str) -> Iterator[ast.Name]:
+        scope = self.program.scope(self.node)
+        tree = self.program.file(self.node).tree if scope.is_module else scope.node
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Load):
+                yield node
+
+    def _is_carried(self, use: ast.Name, defined: list[ast.AST]) -> bool:
+        """Whether a name that is assigned in the loop may still have what it had before."""
+        order, statement = self.program.order, self.program.statement
+        later = [it for it in defined if order[id(it)] > order[id(use)] or statement(it) is statement(use)]
+        return bool(later) or (bool(defined) and len(defined) < len(self._reaching(use)))
+
+    def _reaching(self, use: ast.Name) -> list[ast.AST]:
+        """The definitions that a use may see: in the body of a ``for``, its target hides what was before."""
+        found = self.program.definitions(use)
+        inner: set[ast.AST] = set()
+        for around in self.program.ancestors(use):
+            if isinstance(around, ast.For) and any(it in found for it in ast.walk(around.target)):
+                body = {id(it) for it in ast.walk(around)}
+                order, statement = self.program.order, self.program.statement
+                return [
+                    it
+                    for it in found
+                    if id(it) in body
+                    and (
+                        order[id(it)] < order[id(use)] and statement(it) is not statement(use) or it in inner
+                    )
+                ]
+            if isinstance(around, LOOPS):
+                inner |= set(ast.walk(around))
+        return found
+
+
+def _is_display(value: ast.expr | None) -> bool:
+    """Whether an expression makes a new list, dict or set."""
+    if isinstance(value, ast.IfExp):
+        return _is_display(value.body) and _is_display(value.orelse)
+    return isinstance(value, ast.List | ast.Dict | ast.Set | ast.ListComp | ast.DictComp | ast.SetComp)
+
+
+def _stored(target: ast.expr) -> set[str]:
+    """The names that an assignment makes."""
+    return {it.id for it in ast.walk(target) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)}
+
+
+def _looks_at(value: ast.expr) -> list[ast.Name]:
+    """The names of which a value may be a part, or another look."""
+    match value:
+        case ast.Name():
+            return [value]
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
+            return _looks_at(inner)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [name for part in parts for name in _looks_at(part)]
+        case ast.IfExp(body=one, orelse=other):
+            return _looks_at(one) + _looks_at(other)
+        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=parts):
+            return [name for part in parts for name in _looks_at(part)]
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
+            "_"
+        ):
+            return _looks_at(inner)
+    return []
+
+
+def _is_false(args: list[ast.expr]) -> bool:
+    return bool(args) and ast.unparse(args[0]) == "False"
+
+
+def base_name(node: ast.expr | None) -> ast.Name | None:
+    """The name behind subscripts: ``counts`` of ``counts[i][j]``."""
+    while isinstance(node, ast.Subscript):
+        node = node.value
+    return node if isinstance(node, ast.Name) else None
+
+
+def _is_local(scope: Scope, name: str) -> bool:
+    return name in scope.names and name not in scope.params and not scope.is_module
+
+
+def _is_loss_name(name: str) -> bool:
+    return name.startswith("torch.nn.") and name.endswith("Loss")
+
+
+def draws_always(call: Call) -> bool:
+    """Whether a call draws random numbers, in evaluation mode, too."""
+    if alike.draws(call):
+        return True
+    if any(name.startswith("torch.distributions.") and name.endswith("sample") for name in call.names):
+        return True
+    if not any(name.startswith("torch.nn.functional.") and "dropout" in name for name in call.names):
+        return False
+    training = call.argument("training", 2)
+    return training is None or not ast.unparse(training).endswith(("training", "False"))
+
+
+def _is_pure_name(name: str) -> bool:
+    if name in BUILTINS or name.startswith(("torch.nn.functional.", "torch.nn.utils.rnn.")):
+        return True
+    if name.startswith("torch.nn."):
+        return name.endswith(("Loss.__call__", "Softmax.__call__", "Sigmoid.__call__", "Softmax2d.__call__"))
+    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith(("_", ".at"))

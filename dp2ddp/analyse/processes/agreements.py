@@ -1,0 +1,315 @@
+"""Values that every process makes for itself where all need the same: folders named by the clock, seeds, decisions.
+
+What the main process writes under such a name, no other process finds. So the way goes back from the paths that all
+processes read, and that the program writes, to clocks, folders of a process's own, listings and questions for files.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.context import LOOPS, Context, option_names
+from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.conditions import returned
+from dp2ddp.analyse.processes.effects import (
+    OPENERS,
+    READS,
+    SAVES,
+    WRITERS,
+    all_pass,
+    already,
+    caching,
+    covered,
+    is_inside,
+    is_of_writer,
+    is_own,
+    opens_for_writing,
+)
+from dp2ddp.analyse.processes.questions import ASKS, MAKES
+from dp2ddp.analyse.program.link import Call, Mod, full_name, handed
+from dp2ddp.facts import Agreement, Effect
+
+# What has a value of its own in each process, or at each time.
+OWN = alike.OWN | frozenset("""
+    time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
+    socket.gethostname platform.node tempfile.mkdtemp tempfile.mktemp
+    """.split())
+AGREED = "dp2ddp.runtime.from_main_process"
+# Those that say what they are given, if it is a time, and where.
+TOLD = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}
+# What a folder holds, which changes while the main process writes into it.
+LISTS = frozenset("""
+    glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
+    """.split())
+# What makes a path, or a part of one, of others; and what hands out something else.
+PASSING = ("builtins.", "os.path.", "os.fspath", "pathlib.", "datetime.", "time.", "re.", "uuid.")
+STOPPING = {"builtins.open"}
+# What is agreed on together with what it is given.
+TOGETHER = alike.PLAIN | frozenset("builtins.len builtins.sorted builtins.list builtins.next".split())
+
+
+@dataclass(frozen=True)
+class Origin:
+    """An expression that each process has its own value of; or a ``name``, after a statement that asks for files."""
+
+    node: ast.AST
+    name: str = ""
+
+
+def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
+    """The values that all processes must have alike, and make each for itself: what they agree on from now on."""
+    context.agreed = set()
+    guards = [effect for effect in effects if effect.kind in ("guard", "test")]
+    made, read = _Origins(context).of(_made(context)), _Origins(context).of(_read(context, guards))
+    clocks = _Origins(context, files=False)
+    found = [origin for origin in read if origin in made]
+    found += [*clocks.of(_seeds(context)), *(Origin(it) for it in _decisions(context, guards))]
+    cached = caching(context) if found else set()
+    found = [it for it in dict.fromkeys(found) if _can_meet(context, it.node, guards, cached)]
+    context.agreed = {id(it.node) for it in found}
+    return found
+
+
+def has_own_path(context: Context, call: Call) -> bool:
+    """Whether the path that a call is given has a name of each process's own: by the clock, by its number."""
+    return bool(_Origins(context, files=False).of(_path(call, 0)))
+
+
+def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
+    """Where the main process's value is taken for all."""
+    for origin in found:
+        what = origin.name or ast.unparse(origin.node)
+        yield Agreement(**context.place(origin.node), what=what, name=origin.name)
+
+
+def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set[int]) -> bool:
+    """Whether all processes come by, one at a time nowhere: what is ``cached``, one makes first."""
+    return (
+        all_pass(context, node, guards)
+        and not is_inside(context, node, cached)
+        and not alike.in_worker(context, node)
+        and not any(
+            isinstance(it, ast.comprehension | ast.ListComp) for it in context.program.ancestors(node)
+        )
+    )
+
+
+# Where values are needed
+
+
+def _made(context: Context) -> Iterator[ast.expr]:
+    """The paths that the program makes or writes; what stays in a temporary folder, each process does for itself."""
+    for call in context.program.calls:
+        if context.runs_in_training(call.node) and (
+            call.names & (MAKES | WRITERS) or opens_for_writing(call)
+        ):
+            paths = _path(call, 1 if call.names & SAVES else 0)
+            yield from (it for it in paths if not is_own(context, it))
+
+
+def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
+    """The paths that all processes read."""
+    for call in context.program.calls:
+        reads = call.names & READS or (call.names & OPENERS and not opens_for_writing(call))
+        if reads or any(name.endswith(".from_pretrained") for name in call.names):
+            alone = covered(context, call.node, guards) or already(context, call.node)
+            if context.runs_in_training(call.node) and not alone:
+                yield from _path(call, 0)
+
+
+def _path(call: Call, position: int) -> Iterator[ast.expr]:
+    if isinstance(call.node.func, ast.Attribute) and any(it.startswith("pathlib.") for it in call.names):
+        yield call.node.func.value
+    yield from call.node.args[position : position + 1]
+    yield from (it.value for it in call.node.keywords if it.arg in ("f", "file", "name", "log_dir", "logdir"))
+
+
+def _seeds(context: Context) -> Iterator[ast.expr]:
+    for call in context.program.calls:
+        if call.names & (alike.SEEDS | alike.UNSEEDED) and context.runs_in_training(call.node):
+            yield from call.node.args[:1]
+            yield from (it.value for it in call.node.keywords if it.arg in ("seed", "a"))
+
+
+def _decisions(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
+    """The conditions that ask the clock, and decide how the training goes on."""
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.If | ast.While) and context.runs_in_training(node):
+            if alike.asks_the_clock(context, node):
+                yield node.test
+
+
+# Where they come from
+
+
+class _Origins:
+    """Follows values back to where they are made; ``files``: what is asked of the file system counts, too."""
+
+    def __init__(self, context: Context, files: bool = True) -> None:
+        self.context = context
+        self.program = context.program
+        self.files = files
+        self._found: dict[Origin, None] = {}
+        self._seen: set[int] = set()
+        self._waiting: list[ast.expr] = []
+
+    def of(self, nodes: Iterable[ast.expr]) -> list[Origin]:
+        """Where some expressions come from."""
+        self._waiting += nodes
+        while self._waiting:
+            node = self._waiting.pop()
+            if id(node) not in self._seen:
+                self._seen.add(id(node))
+                self._waiting += self._behind(node)
+        return list(self._found)
+
+    def _behind(self, node: ast.expr) -> Iterator[ast.expr]:
+        match node:
+            case ast.Call():
+                yield from self._call(node)
+            case ast.Name():
+                yield from self._named(node)
+            case ast.Attribute():
+                yield from self._named(node) if self.program.definitions(node) else self._attribute(node)
+            case ast.Compare() | ast.Lambda():
+                return
+            case ast.IfExp(body=body, orelse=other):
+                yield from (body, other)
+            case ast.Subscript(value=held, slice=ast.Constant(value=key)):
+                values = self.program.values(held)
+                for target, statement in self.context.entry_assignments.get(key, ()):
+                    if self.program.values(target.value) & values:
+                        yield statement.value
+                yield held
+            case _:
+                yield from (it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr))
+
+    def _call(self, node: ast.Call) -> Iterator[ast.expr]:
+        call = self.program.call(node)
+        names = call.names if call is not None else set()
+        told = [node.args[place] for name, place in TOLD.items() if name in names and len(node.args) > place]
+        if told:
+            yield from told
+        elif names & OWN or (self.files and (names & LISTS or any(map(is_of_writer, names)))):
+            self._found[Origin(_whole(self.context, node))] = None
+        elif inner := returned(self.context, node):
+            for value in inner:
+                if self._asked(value, node) is not None:
+                    self._found[Origin(node)] = None
+                else:
+                    yield value
+        elif not names & STOPPING and all(name.startswith(PASSING) for name in names):
+            yield from handed(node)
+            if isinstance(node.func, ast.Attribute):
+                yield node.func.value
+
+    def _named(self, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+        for definition in self.program.definitions(node):
+            if isinstance(definition, ast.alias):
+                yield from self._imported(definition)
+            elif isinstance(definition, ast.arg):
+                yield from self.program.given(definition)
+            elif asking := self._asked(definition, node):
+                self._found[Origin(asking, ast.unparse(node))] = None
+            else:
+                yield from self._assigned(definition)
+
+    def _assigned(self, definition: ast.AST) -> Iterator[ast.expr]:
+        """What a name is assigned, or taken from."""
+        around = self.program.parent(definition)
+        match around:
+            case ast.comprehension(iter=source) | ast.For(iter=source):
+                yield source
+                return
+            case ast.withitem(context_expr=opened):
+                yield opened
+                return
+        statement = self.program.statement(definition)
+        value = getattr(statement, "value", None)
+        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) or value is None:
+            return
+        place = around.elts.index(definition) if isinstance(around, ast.Tuple) else None
+        for part in returned(self.context, value) if place is not None else [value]:
+            entries = part.elts if isinstance(part, ast.Tuple) else []
+            yield entries[place] if place is not None and place < len(entries) else part
+
+    def _attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:
+        """``args.name``, ``settings.NAME``, ``path.stem``."""
+        values = self.program.values(node.value)
+        if self.files and any(is_of_writer(full_name(it)) for it in self.program.values(node)):
+            self._found[Origin(_whole(self.context, node))] = None  # `wandb.run.dir`
+            return
+        for target, statement in self.context.attribute_assignments.get(node.attr, ()):
+            if self.program.values(target.value) & values:
+                yield statement.value
+        for value in values:
+            if isinstance(value, Mod):
+                yield from self._global(value, node.attr)
+        if is_options(self.context, node.value):
+            yield from self._defaults(node.attr)
+        yield node.value
+
+    def _global(self, module: Mod, name: str) -> Iterator[ast.expr]:
+        for definition in self.program.exported(module.path, name):
+            if not isinstance(definition, ast.alias):
+                yield from self._assigned(definition)
+
+    def _imported(self, alias: ast.alias) -> Iterator[ast.expr]:
+        """What a name of another file is there."""
+        statement = self.program.statement(alias)
+        if isinstance(statement, ast.ImportFrom):
+            here = self.program.file(alias).path
+            there = self.program.project.resolve(here, statement.module or "", statement.level)
+            yield from self._global(Mod(there), alias.name) if there else ()
+
+    def _defaults(self, option: str) -> Iterator[ast.expr]:
+        for call in self.program.calls:
+            if any(name.endswith(".add_argument") for name in call.names):
+                default = call.argument("default")
+                if default is not None and option in option_names(call):
+                    yield default
+
+    def _asked(self, made: ast.AST, use: ast.AST) -> ast.stmt | None:
+        """The outermost statement that asks for files and decides what is made in it, if it is used outside."""
+        around = list(self.program.ancestors(use))
+        found = None
+        for outer in self.program.ancestors(made) if self.files else ():
+            if outer in around:
+                break
+            if isinstance(outer, ast.If | ast.While | ast.For) and self._asks(outer):
+                found = outer
+        return found
+
+    def _asks(self, node: ast.If | ast.While | ast.For) -> bool:
+        """Whether a condition asks for a file, or a loop ends by what such a condition finds."""
+        if not isinstance(node, ast.For) and self._mentions(node.test):
+            return True
+        ends = [it for it in ast.walk(node) if isinstance(it, ast.If)] if isinstance(node, LOOPS) else []
+        return any(self._mentions(it.test) and isinstance(it.body[-1], ast.Break | ast.Return) for it in ends)
+
+    def _mentions(self, test: ast.expr) -> bool:
+        calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
+        names = set().union(*(call.names for call in calls if call is not None))
+        return bool(names & (ASKS | LISTS)) and AGREED not in names
+
+
+def _whole(context: Context, node: ast.expr) -> ast.expr:
+    """The expression that is agreed on: a text made of a time, the number of the files listed."""
+    around = context.program.parent(node)
+    match around:
+        case ast.Attribute(value=inner) if inner is node:
+            return _whole(context, around)
+        case ast.Call(func=function) if function is node:
+            return _whole(context, around)
+        case ast.Call():
+            call = context.program.call(around)
+            together = call is not None and call.names and call.names <= TOGETHER
+            return _whole(context, around) if together else node
+        case ast.Subscript(value=inner) if inner is node:
+            return _whole(context, around)
+        case ast.FormattedValue():
+            return context.program.parent(around)  # type: ignore[return-value]
+    return node

@@ -1,0 +1,291 @@
+"""What may come out differently on each rank: clocks, seeds, exceptions, orders of sets and of what is ready first."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.program.link import LOADER, Bound, Call, Cls, Func, full_name
+from dp2ddp.facts import NO_TIER, Agreement, Obstacle
+
+# Calls whose result is this process's own.
+OWN = frozenset("""
+    time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns time.process_time
+    time.clock timeit.default_timer datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today
+    os.getpid os.urandom uuid.uuid1 uuid.uuid4 secrets.randbits secrets.randbelow secrets.token_hex
+    """.split())
+SEEDS = frozenset("""
+    torch.manual_seed torch.random.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all
+    torch.Generator.manual_seed
+    """.split())
+# Those that take the clock, or the system's own noise, where they are given nothing.
+UNSEEDED = frozenset("""
+    random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng
+    torch.seed torch.random.seed
+    """.split())
+# What passes a value on: a number made from the clock is the clock's.
+PLAIN = frozenset("""
+    builtins.int builtins.float builtins.round builtins.abs builtins.min builtins.max builtins.str builtins.hash
+    """.split())
+DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
+DRAWING_METHODS = {
+    it
+    for it in operations.METHODS
+    if operations.NAMES[f"torch.Tensor.{it}"].random
+    and (it.endswith("_") or it in ("multinomial", "bernoulli"))
+}
+ORDERED = {"builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.zip"}
+UNORDERED = {"concurrent.futures.as_completed"}
+QUEUES = ("queue.", "multiprocessing.", "torch.multiprocessing.")
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """What may part the ranks, in an exceptional run: it is said, and the runtime ends a job whose ranks part."""
+    for node in list(context.program.nodes.values()):
+        if not context.runs_in_training(node):
+            continue
+        match node:
+            case ast.Call():
+                call = context.program.call(node)
+                if call is not None:
+                    yield from _queue(context, call)
+                    yield from _set(context, call)
+            case ast.If() | ast.While():
+                yield from _clock(context, node)
+            case ast.Try():
+                yield from _handlers(context, node)
+
+
+# Clocks
+
+
+def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
+    """Whether a value is made from the clock, or something else of this process's own."""
+    if depth > 6 or id(node) in context.agreed:
+        return False
+    inner: list[ast.expr] = []
+    match node:
+        case ast.Call():
+            call = context.program.call(node)
+            names = call.names if call is not None else set()
+            if names & OWN:
+                return True
+            if names and names <= PLAIN:
+                inner = node.args
+            elif isinstance(node.func, ast.Attribute):  # `elapsed.total_seconds()`
+                inner = [node.func.value]
+        case ast.Name() | ast.Attribute():
+            inner = assigned(context, node)
+            if isinstance(node, ast.Attribute) and not inner:  # `datetime.now().microsecond`
+                inner = [node.value] if isinstance(node.value, ast.Call) else []
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            return False
+        case ast.BinOp() | ast.UnaryOp() | ast.BoolOp() | ast.Compare() | ast.IfExp():
+            inner = [child for child in ast.iter_child_nodes(node) if isinstance(child, ast.expr)]
+    return any(_own(context, child, depth + 1) for child in inner)
+
+
+def seeds(context: Context) -> Iterator[Agreement]:
+    """Generators that each process would seed otherwise: with nothing, or by the clock."""
+    for call in context.program.calls:
+        if not call.names & (SEEDS | UNSEEDED) or not context.runs_in_training(call.node):
+            continue
+        given = call.argument("seed", 0) or call.argument("a", 0)
+        nothing = given is None or (isinstance(given, ast.Constant) and given.value is None)
+        if nothing and not call.names & UNSEEDED:
+            continue
+        handled = any(isinstance(it, ast.ExceptHandler) for it in context.program.ancestors(call.node))
+        if (nothing or _own(context, given)) and not handled:
+            where = "worker" if in_worker(context, call.node) else "main"
+            if any(name.startswith("torch.") and name.endswith(".seed") for name in call.names):
+                if where == "worker":
+                    continue  # torch has seeded it alike
+                where = "torch"  # takes no number
+            function = context.program.anchor(call.node.func)
+            what = ast.unparse(call.node)
+            yield Agreement(**context.place(call.node), what=what, seeds=where, function=function)
+
+
+def in_worker(context: Context, node: ast.AST) -> bool:
+    """Whether code runs in a loader's workers: in a data set's class, or in a function given to a loader."""
+    program = context.program
+    given = {
+        value
+        for call in context.loaders
+        for name in ("worker_init_fn", "collate_fn")
+        if (argument := call.argument(name)) is not None
+        for value in program.values(argument)
+    }
+    for around in program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.Lambda):
+            func = Func(program.by_node[id(around)].index)
+            if func in given or any(isinstance(value, Bound) and value.func == func for value in given):
+                return True
+        if isinstance(around, ast.ClassDef):
+            cls = Cls(program.by_node[id(around)].index)
+            return any(full_name(base).endswith("Dataset") for base in program.bases(cls))
+    return False
+
+
+def asks_the_clock(context: Context, node: ast.If | ast.While) -> bool:
+    """Whether the clock, or another value of this process's own, decides how the training goes on."""
+    if not _own(context, node.test):
+        return False
+    leaving = (ast.Break, ast.Continue, ast.Return, ast.Raise)
+    inside = [inner for part in (*node.body, *node.orelse) for inner in _run(context, part)]
+    leaves = isinstance(node, ast.If) and any(
+        isinstance(inner, leaving) for part in node.body for inner in context.program.descendants(part)
+    )
+    return leaves or any(works(context, inner) for inner in inside)
+
+
+def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
+    if asks_the_clock(context, node):
+        yield context.obstacle(
+            node,
+            f"`{ast.unparse(node.test)}` asks the clock, by which ranks may part",
+            "",
+            NO_TIER,
+            works=True,
+        )
+
+
+def _run(context: Context, node: ast.AST) -> Iterator[ast.AST]:
+    """All nodes that running a piece of code may run."""
+    nodes = context.program.nodes
+    yield from (nodes[key] for key in context.runs(node) if key in nodes)
+
+
+def works(context: Context, node: ast.AST) -> bool:
+    """Whether a call takes part in the training: the wrapped model, its backward pass, a step, a batch drawn."""
+    if not isinstance(node, ast.Call):
+        return isinstance(node, ast.For) and bool(
+            context.made(context.iterated(context.program.values(node.iter)), LOADER)
+        )
+    call = context.program.call(node)
+    if call is None:
+        return False
+    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    return method in ("backward", "step") or context.is_wrapped(call.callees) or draws(call)
+
+
+# Exceptions
+
+
+def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
+    """An exception that one process alone has, and goes on after."""
+    program = context.program
+    runs = set().union(*(context.runs(part) for part in node.body))
+    if not any(id(backward) in runs for backward in context.backwards):
+        return
+    in_loop = _in_loop(context, node)
+    for handler in node.handlers:
+        if ends(context, handler.body):
+            continue
+        names = ast.unparse(handler.type) if handler.type is not None else ""
+        if names == "KeyboardInterrupt":
+            yield context.obstacle(
+                handler.body[0],
+                "on Ctrl-C every rank comes here, each from another step, and is ended some seconds later",
+                "",
+                NO_TIER,
+                works=True,
+            )
+        elif in_loop:
+            yield context.obstacle(
+                program.statement(handler.body[0]),
+                "an exception that one rank alone raises is handled here, and the ranks part: the job ends then",
+                "",
+                NO_TIER,
+                works=True,
+            )
+
+
+def _in_loop(context: Context, node: ast.AST) -> bool:
+    for around in context.program.ancestors(node):
+        if isinstance(around, LOOPS):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return False
+    return False
+
+
+def ends(context: Context, body: list[ast.stmt]) -> bool:
+    """Whether a handler ends the program, or hands the exception on."""
+    last = body[-1]
+    if isinstance(last, ast.Raise):
+        return True
+    call = context.program.call(last.value) if isinstance(last, ast.Expr) else None
+    return call is not None and bool(
+        call.names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit", "os.abort"}
+    )
+
+
+# Random numbers, orders
+
+
+def draws(call: Call) -> bool:
+    """Whether a call draws random numbers from a generator that all code shares."""
+    method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
+    if method in DRAWING_METHODS:
+        return True
+    seeding = (
+        SEEDS
+        | UNSEEDED
+        | {
+            "numpy.random.get_state",
+            "numpy.random.set_state",
+            "random.getstate",
+            "random.setstate",
+        }
+    )
+    return any(name.startswith(DRAWS) and name not in seeding for name in call.names)
+
+
+def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
+    """Batches that come in the order in which threads or processes are done with them."""
+    taken = any(
+        name.startswith(QUEUES) and name.endswith(("Queue.get", ".imap_unordered")) for name in call.names
+    )
+    if taken or call.names & UNORDERED:
+        yield context.obstacle(
+            call.node,
+            "results come in the order in which they are ready, which differs across ranks",
+            "take them in the order in which they were asked for, where they are trained on",
+            NO_TIER,
+        )
+
+
+def _set(context: Context, call: Call) -> Iterator[Obstacle]:
+    """The order of a set of strings: every process has its own, as Python hashes them with a random seed."""
+    if not call.names & ORDERED or not call.node.args or _sorted(context, call.node):
+        return
+    for given in call.node.args:
+        if _is_set(context, given):
+            yield context.obstacle(
+                call.node,
+                "a set of strings is ordered by Python's hash seed: the same on all ranks, but not under torchrun",
+                "sort it, or set PYTHONHASHSEED under torchrun",
+                NO_TIER,
+                works=True,
+            )
+
+
+def _is_set(context: Context, node: ast.expr) -> bool:
+    if isinstance(node, ast.Set | ast.SetComp):
+        return True
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and call.names == {"builtins.set"} and bool(call.node.args)
+
+
+def _sorted(context: Context, node: ast.AST) -> bool:
+    """Whether the order goes no further: sorted, counted, or put into a set again."""
+    around = context.program.parent(node)
+    call = context.program.call(around) if isinstance(around, ast.Call) else None
+    return call is not None and bool(
+        call.names
+        & {"builtins.sorted", "builtins.len", "builtins.set", "builtins.sum", "builtins.max", "builtins.min"}
+    )

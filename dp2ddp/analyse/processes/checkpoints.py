@@ -1,0 +1,483 @@
+"""Where a wrapped model's state is saved and loaded, and where its class is asked for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.branches import is_shared
+from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
+from dp2ddp.analyse.processes.effects import is_of_writer
+from dp2ddp.analyse.processes.entry import given
+from dp2ddp.analyse.program.link import (
+    APEX_WRAP,
+    DDP_WRAPS,
+    WRAP,
+    Bound,
+    Call,
+    Cls,
+    Const,
+    Ext,
+    Inst,
+    Made,
+    Value,
+    full_name,
+    handed,
+)
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
+
+# What pickles its first argument.
+PICKLES = {
+    f"{module}.{it}" for module in ("pickle", "cPickle", "dill", "cloudpickle") for it in ("dump", "dumps")
+}
+PICKLES |= {"joblib.dump"}
+
+
+# What holds its parts as they are, and what hands on what it is given.
+DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
+HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
+
+
+def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
+    """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
+    found: dict[int, StateDict] = {}
+    unclear = {wrap.call for wrap in wraps if wrap.problem is not None}
+    perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
+    project = bool(context.scripts)
+    stored = _stored(context)
+    for node, fact in _used(context, stored, perhaps) if project else ():
+        found.setdefault(id(node), fact)
+    for call in context.program.calls:
+        function = call.node.func
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr == "forward"
+            and not _is_super(function.value)
+        ):
+            if context.runs_in_training(call.node) and context.is_wrapped(
+                context.program.values(function.value)
+            ):
+                found.setdefault(id(function), _state(context, "forward", function.value, whole=function))
+    for node in _restored(context) if project else ():
+        found.setdefault(id(node), _state(context, "restored", node))
+    for node in _alone(context, effects):
+        found.setdefault(id(node), _bare(context, node, perhaps, "model"))
+    return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
+
+
+def read(context: Context) -> Iterator[tuple[ast.AST, StateDict]]:
+    """Every use of a checkpoint that its prefix matters to, and its node, in files that are not converted."""
+    return _used(context, set(), set())
+
+
+def spelled(context: Context) -> Iterator[ast.Subscript]:
+    """Keys of checkpoints that are asked for with a wrap's prefix: ``state["module.head.weight"]``."""
+    for node in context.program.nodes.values():
+        match node:
+            case ast.Subscript(slice=ast.Constant(value=str(key)), ctx=ast.Load()) if key.startswith(
+                "module."
+            ):
+                if _from_file(context, node.value):
+                    yield node
+
+
+def unwrapped(context: Context) -> Iterator[ast.Attribute]:
+    """Where the bare model is taken out of a wrapped one that a checkpoint holds: ``checkpoint["model"].module``."""
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Attribute) and node.attr == "module" and isinstance(node.ctx, ast.Load):
+            if _from_file(context, node.value):
+                yield node
+
+
+def pickled(context: Context) -> Iterator[ast.Call]:
+    """The calls that pickle a wrapped model, alone or in something: it is the bare one that is written now."""
+    for call in context.program.calls:
+        if _saves_wrapped(context, call):
+            yield call.node
+
+
+def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tuple[ast.AST, StateDict]]:
+    for call in context.program.calls:
+        yield from _states(context, call, stored, perhaps)
+    for node in context.program.nodes.values():
+        if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
+            yield node, _state(context, "prefix", node.value, whole=node)
+
+
+def _state(
+    context: Context, kind: str, node: ast.AST, whole: ast.AST | None = None, imported: str = ""
+) -> StateDict:
+    operand = context.program.anchor(node)
+    return StateDict(**context.place(whole or node), kind=kind, operand=operand, imported=imported)
+
+
+def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save") -> StateDict:
+    """The bare model behind an expression that is a wrapped one, or that may be either ("either").
+
+    ``perhaps``: the wraps that may not happen.
+    """
+    values = context.program.values(node)
+    others = [it for it in values if not context.is_wrapped(frozenset([it])) and it != Const(None)]
+    if any(_may_have_module(context, it) for it in others):
+        return _state(context, "other", node)
+    bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
+    return _state(context, "either" if bare else kind, node)
+
+
+def _may_have_module(context: Context, value: Value) -> bool:
+    """Whether a model that DataParallel does not wrap may have a ``module`` of its own, as averaged ones have."""
+    if isinstance(value, Inst):
+        bases = context.program.bases(value.cls)
+        known = all(isinstance(it, Cls) or _is_layer(full_name(it)) for it in bases)
+        methods = {
+            it for base in bases if isinstance(base, Cls) for it in context.program.scopes[base.scope].names
+        }
+        return not known or "module" in methods | {name for name, _ in context.program.fields(value)}
+    return not _is_layer(full_name(value))
+
+
+def _is_layer(name: str) -> bool:
+    """Whether a full name is that of a model or layer of torch's or torchvision's: they have no ``module``."""
+    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith("torch.nn.parallel.")
+
+
+def _stored(context: Context) -> set[int]:
+    """Calls of ``state_dict()`` whose result goes into a checkpoint, or back into a model."""
+    found: set[int] = set()
+    for call in context.program.calls:
+        function = call.node.func
+        loads = isinstance(function, ast.Attribute) and function.attr == "load_state_dict"
+        saved = call.argument("obj" if "torch.save" in call.names else "state_dict", 0)
+        if saved is not None and ("torch.save" in call.names or loads):
+            for value in context.program.contents(context.program.values(saved)):
+                if isinstance(value, Made) and value.name.endswith(".state_dict"):
+                    found.add(value.site)
+            written = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
+            found |= {
+                id(it) for part in written for it in ast.walk(part) if _is_in_display(context, it, part)
+            }
+    return found
+
+
+def _is_in_display(context: Context, node: ast.AST, whole: ast.expr) -> bool:
+    """Whether a call of ``state_dict()`` is part of a collection, and goes into it as it is."""
+    if not isinstance(node, ast.Call) or getattr(node.func, "attr", "") != "state_dict":
+        return False
+    around = context.program.parent(node)
+    while around is not whole and isinstance(around, DISPLAYS):
+        around = context.program.parent(around)
+    return around is whole and isinstance(whole, DISPLAYS)
+
+
+def _pickled(call: Call) -> ast.expr | None:
+    """What a call writes as it is."""
+    return call.argument("value" if "joblib.dump" in call.names else "obj", 0)
+
+
+def _holds_wrapped(context: Context, call: Call) -> bool:
+    """Whether what is pickled is a collection with a wrapped model in it."""
+    whole = _pickled(call)
+    values = context.program.values(whole) if whole is not None else frozenset()
+    held = context.program.contents(values) - values
+    return any(context.is_wrapped(frozenset([it])) for it in held) and context.runs_in_training(call.node)
+
+
+def _changed(context: Context, call: ast.Call) -> bool:
+    """Whether the keys of a state dict are looked at: iterated over, asked for, or updated from others."""
+    parent = context.program.parent(call)
+    if not isinstance(parent, ast.Assign) or not isinstance(parent.targets[0], ast.Name):
+        return not isinstance(parent, HANDING_ON)
+    name = parent.targets[0].id
+    for node in ast.walk(context.program.scope(call).node):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
+            if node.attr in ("items", "keys", "update", "pop", "get"):
+                return True
+        if isinstance(node, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
+            if any(isinstance(other, ast.Name) and other.id == name for other in node.comparators):
+                return True
+    return False
+
+
+def _compared(context: Context, call: Call) -> list[ast.expr] | None:
+    """The states from files whose keys are looked at beside those of a call of ``state_dict()``.
+
+    Each where it gets its name. None if that can't be told, or if the code knows the prefix.
+    """
+    if not _changed(context, call.node):
+        return []
+    nodes = list(context.program.body(call.scope))
+    names = [
+        node for node in nodes if isinstance(node, ast.Name | ast.Attribute) and _is_looked_at(context, node)
+    ]
+    loaded = [node for node in names if _from_file(context, node)]
+    spelled = any(isinstance(it, ast.Constant) and "module." in str(it.value) for it in nodes)
+    sources = [source for node in loaded for source in _where_named(context, node)]
+    if loaded and (spelled or not sources):
+        return None
+    return list(dict.fromkeys(sources))
+
+
+def _is_looked_at(context: Context, node: ast.Name | ast.Attribute) -> bool:
+    """``state.items()``, ``key in state``, ``for key in state``, ``own.update(state)``."""
+    parent = context.program.parent(node)
+    match parent:
+        case ast.Attribute(attr="items" | "keys" | "pop" | "get" | "update"):
+            return True
+        case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[other]):
+            return other is node
+        case ast.For() | ast.comprehension():
+            return parent.iter is node
+        case ast.Call(func=ast.Attribute(attr="update")):
+            return node in parent.args
+    return False
+
+
+def _where_named(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The expressions that a name for a state from a file stands for; a call's argument, where it is a parameter."""
+    if not isinstance(node, ast.Name):
+        return []
+    arguments = [it for it in given(context, node) if _from_file(context, it)]
+    return arguments or [it for it in assigned(context, node) if _from_file(context, it)]
+
+
+def _states(
+    context: Context, call: Call, stored: set[int], perhaps: set[int]
+) -> Iterator[tuple[ast.AST, StateDict]]:
+    program = context.program
+    function = call.node.func
+    if any(isinstance(callee, Bound) and isinstance(callee.owner, Made) for callee in call.callees):
+        return  # a DataParallel of the project's own has a method for it
+    if isinstance(function, ast.Attribute) and function.attr == "state_dict":
+        if context.is_wrapped(program.values(function.value)):
+            compared = _compared(context, call)
+            if (id(call.node) in stored and not _changed(context, call.node)) or compared:
+                yield function.value, _bare(context, function.value, perhaps)
+            for loaded in compared or ():
+                yield from _load(context, loaded)
+    elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
+        values = program.values(function.value)
+        if context.is_wrapped(values):
+            yield function.value, _bare(context, function.value, perhaps)
+            if not _is_bare_state(context, call.node.args[0], stored):
+                yield from _load(context, call.node.args[0])
+        elif context.made(values, WRAP) - {id(it.node) for it in context.idle_wraps}:
+            if _from_file(context, call.node.args[0]):
+                # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
+                yield function.value, _state(context, "save", function.value)
+                yield from _load(context, call.node.args[0])
+    elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
+        if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
+            yield whole, _bare(context, whole, perhaps, "pickle")
+    elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
+        yield from _classes(context, call.node.args[1], "class")
+    elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
+        yield from (found for other in parent.comparators for found in _classes(context, other, "type"))
+
+
+def _classes(context: Context, node: ast.expr, kind: str) -> Iterator[tuple[ast.AST, StateDict]]:
+    """The places of DataParallel in a type check; none where torch's DistributedDataParallel stands beside it already.
+
+    Those of a check of the very type all count: what stands there now is a class of its own.
+    """
+    program = context.program
+    classes = node.elts if isinstance(node, ast.Tuple | ast.List | ast.Set) else [node]
+    ours = DDP_WRAPS - {APEX_WRAP}
+    others = any(isinstance(v, Ext) and v.name in ours for it in classes for v in program.values(it))
+    for it in classes if kind == "type" or not others else ():
+        if Ext(WRAP) in program.values(it):
+            yield it, _state(context, kind, it, imported=it.id if isinstance(it, ast.Name) else "")
+
+
+def _is_bare_state(context: Context, given: ast.expr, stored: set[int]) -> bool:
+    """Whether a state dict is one that the program takes from a model, which becomes the bare one's."""
+    values = context.program.values(given)
+    calls = {it.site: context.program.nodes.get(it.site) for it in values if isinstance(it, Made)}
+
+    def becomes_bare(node: ast.AST | None) -> bool:
+        call = context.program.call(node) if isinstance(node, ast.Call) else None
+        if call is None or getattr(call.node.func, "attr", "") != "state_dict":
+            return False
+        compared = _compared(context, call)
+        return (id(call.node) in stored and not _changed(context, call.node)) or bool(compared)
+
+    return bool(values) and len(calls) == len(values) and all(map(becomes_bare, calls.values()))
+
+
+def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDict]]:
+    call = context.program.call(given) if isinstance(given, ast.Call) else None
+    if call is None or "dp2ddp.runtime.strip_module_prefix" not in call.names:
+        yield given, _state(context, "load", given)
+
+
+def _from_file(context: Context, given: ast.expr) -> bool:
+    """Whether a state dict comes from torch.load, directly or out of a checkpoint."""
+    return any(_root(value) == "torch.load" for value in context.program.values(given))
+
+
+def _root(value: object) -> str:
+    made = origin(value)
+    return made.name if made is not None else ""
+
+
+def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
+    """``key[7:]``, where the key is one of a state dict's."""
+    match node:
+        case ast.Subscript(
+            value=ast.Name(id=name),
+            slice=ast.Slice(
+                lower=ast.Constant(value=7)
+                | ast.Call(func=ast.Name(id="len"), args=[ast.Constant(value="module.")]),
+                upper=None,
+                step=None,
+            ),
+            ctx=ast.Load(),
+        ):
+            pass
+        case _:
+            return False
+    for definition in context.program.definitions(node.value):
+        for around in context.program.ancestors(definition):
+            source = around.iter if isinstance(around, ast.For | ast.comprehension) else None
+            if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
+                return source.func.attr in ("items", "keys")
+            if isinstance(source, ast.Name):
+                return bool(name)
+    return False
+
+
+def _is_super(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and ast.unparse(node.func) == "super"
+
+
+def _alone(context: Context, effects: tuple[Effect, ...]) -> Iterator[ast.expr]:
+    """Wrapped models that only the main process uses, under guards and in calls of writers: the bare one must do."""
+    program = context.program
+    made = {effect.at for effect in effects if effect.kind == "writer"}
+    for call in program.calls:
+        given = handed(call.node)
+        if not any(context.is_wrapped(program.values(it)) for it in (*given, call.node.func)):
+            continue
+        anchor = program.anchor(call.node)
+        if any(effect.covers(anchor) for effect in effects):
+            given = [*given, call.node.func]
+        elif not any(map(is_of_writer, call.names)) and program.anchor(call.node.func) not in made:
+            continue
+        for node in given:
+            if isinstance(node, ast.Name | ast.Attribute) and context.is_wrapped(program.values(node)):
+                yield node
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
+    backwards = {id(node) for node in context.backwards}
+    yield from _loaded(context, backwards)
+    for node in spelled(context) if context.scripts else ():
+        yield context.obstacle(
+            node,
+            "this key has `module.` before it, and none has in checkpoints saved from now on",
+            "leave it out",
+            NO_TIER,
+        )
+    for call in context.program.calls:
+        function = call.node.func
+        if "torch.save" in call.names and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "the wrapped model in this checkpoint is saved as the bare one, to be loaded without dp2ddp",
+                "what loads it needs no `.module`",
+                NO_TIER,
+                works=True,
+            )
+        elif call.names & PICKLES and _holds_wrapped(context, call):
+            yield context.obstacle(
+                call.node,
+                "this pickles a wrapped model, which can be loaded with dp2ddp only",
+                "put the bare one there, `model.module`",
+                NO_TIER,
+            )
+        if (
+            isinstance(function, ast.Attribute)
+            and function.attr == "state_dict"
+            and context.runs_in_training(call.node)
+        ):
+            if context.is_wrapped(context.program.values(function.value)):
+                if _compared(context, call) is None:
+                    yield context.obstacle(
+                        call.node,
+                        "these keys have `module.` before them, those of checkpoints saved from now on have not",
+                        "where they are compared with a checkpoint's, use model.module.state_dict() and "
+                        "ddp.strip_module_prefix(checkpoint)",
+                        NO_TIER,
+                    )
+        if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
+            continue
+        bypass = function.attr == "module" and context.is_wrapped(context.program.values(function.value))
+        if bypass and _trains(context, call, backwards):
+            yield context.obstacle(
+                call.node,
+                "this call runs the model past its wrap: gradients would not be averaged",
+                "call the wrapped model itself",
+                SHARDED_ONLY,
+            )
+
+
+def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
+    """Whole models from files in the place of the wrapped one: ``model = torch.load(path)``, to go on with it."""
+    program = context.program
+    told: set[int] = set()
+    wrapped = any(True for _ in _restored(context))
+    for call in program.calls:
+        values = program.values(call.node.func)
+        if not context.is_wrapped(values) or not context.runs_in_training(call.node):
+            continue
+        leading = (program.call(it) for it in context.callers.get(call.scope.index, ()))
+        if not any(it is not None and _trains(context, it, backwards) for it in (call, *leading)):
+            continue
+        for value in values:
+            made = origin(value)
+            if made is not None and made.name == "torch.load" and made.site not in told:
+                told.add(made.site)
+                yield context.obstacle(
+                    program.node(made.site),
+                    f"a model from this file is trained{'' if wrapped else ' as it is, not wrapped'}"
+                    f"{', and what it is made of is not known' if wrapped else ''}",
+                    "load its state into the wrapped model: model.module.load_state_dict(…)",
+                    SHARDED_ONLY,
+                )
+
+
+def _restored(context: Context) -> Iterator[ast.expr]:
+    """Models that come from a file under the name of a wrapped one, in a program that saves that as a whole.
+
+    They came wrapped, as they were saved. What is saved now is the bare model.
+    """
+    program = context.program
+    saves = (it for it in program.calls if "torch.save" in it.names and context.runs_in_training(it.node))
+    if not any(_saves_wrapped(context, it) for it in saves):
+        return
+    names = {
+        (program.scope(statement).index, ast.unparse(target))
+        for wrap in context.wraps
+        if isinstance(statement := program.statement(wrap.node), ast.Assign)
+        and context.runs_in_training(statement)
+        for target in statement.targets
+    }
+    for node in program.nodes.values():
+        if isinstance(node, ast.Assign) and isinstance(node.value, ast.Subscript | ast.Call):
+            target = program.scope(node).index, ast.unparse(node.targets[0])
+            if target in names and comes_from_file(context, node.value) and context.runs_in_training(node):
+                yield node.value
+
+
+def _saves_wrapped(context: Context, call: Call) -> bool:
+    """Whether a call pickles a wrapped model, alone or in something."""
+    whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
+    alone = whole is not None and context.is_wrapped(context.program.values(whole))
+    return alone or ("torch.save" in call.names and _holds_wrapped(context, call))
+
+
+def _trains(context: Context, call: Call, backwards: set[int]) -> bool:
+    """Whether the function that a call stands in also runs a backward()."""
+    scope = call.scope.node
+    return any(id(node) in backwards for node in ast.walk(scope))

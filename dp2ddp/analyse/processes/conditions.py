@@ -1,0 +1,289 @@
+"""Conditions: which ones ask for a GPU, and which ones every process answers alike."""
+
+from __future__ import annotations
+
+import ast
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.program.link import (
+    DICTIONARIES,
+    OPTIONS,
+    Coll,
+    Const,
+    Ext,
+    Inst,
+    Made,
+    Value,
+    full_name,
+    handed,
+)
+
+AVAILABLE = "torch.cuda.is_available"
+COUNT = "torch.cuda.device_count"
+DEVICES = {"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"}
+# What may be asked of options.
+ANSWERED = {
+    AVAILABLE,
+    COUNT,
+    "builtins.len",
+    "builtins.int",
+    "builtins.bool",
+    "builtins.str",
+    "builtins.isinstance",
+}
+ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
+ANSWERED |= DICTIONARIES
+STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
+
+
+def is_true(test: ast.expr) -> bool:
+    """``if True``: what is left of a condition that has only one answer."""
+    return isinstance(test, ast.Constant) and test.value is True
+
+
+def is_cuda_string(node: ast.AST | None) -> bool:
+    return (
+        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.split(":")[0] == "cuda"
+    )
+
+
+def is_call_of(context: Context, node: ast.AST, *names: str) -> bool:
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    return call is not None and bool(call.names & set(names))
+
+
+def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: int = 0) -> bool:
+    """Whether a condition says no more than that there is a GPU, or that there are several.
+
+    ``device_count() > 1``, ``is_available()``, ``device.type == "cuda"``, and names that such a thing was assigned to.
+    With ``flags``, an option beside them counts where the same condition also decides the device (``use_cuda``).
+    """
+    if depth > 4:
+        return False
+    match test:
+        case ast.Call():
+            return is_call_of(context, test, AVAILABLE)
+        case ast.BoolOp(op=ast.And()):
+            asks = [asks_for_gpus(context, value, flags, depth + 1) for value in test.values]
+            return all(asks) or (flags and any(asks) and decides_device(context, test))
+        case ast.Compare(ops=[operator], comparators=[right]):
+            if counts_gpus(context, test.left) and isinstance(operator, ast.Gt | ast.GtE | ast.NotEq):
+                return isinstance(right, ast.Constant)
+            if isinstance(operator, ast.Eq) and is_cuda_string(right):
+                return is_device(context, test.left)
+            if isinstance(operator, ast.NotEq) and isinstance(right, ast.Constant) and right.value == "cpu":
+                return is_device(context, test.left)
+            return False
+        case ast.Name() | ast.Attribute():
+            sources = assigned(context, test)
+            if sources and all(asks_for_gpus(context, source, flags, depth + 1) for source in sources):
+                return True
+            return flags and _known(context, test) and decides_device(context, test)
+    return False
+
+
+def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition is answered by options, constants and the GPUs that there are: alike in every process."""
+    program = context.program
+    match test:
+        case ast.Constant():
+            return True
+        case ast.BoolOp():
+            return all(is_choice(context, value, depth) for value in test.values)
+        case ast.UnaryOp():
+            return is_choice(context, test.operand, depth)
+        case ast.NamedExpr():
+            return is_choice(context, test.value, depth)
+        case ast.Compare():
+            return all(is_choice(context, value, depth) for value in (test.left, *test.comparators))
+        case ast.BinOp():
+            return is_choice(context, test.left, depth) and is_choice(context, test.right, depth)
+        case ast.Tuple() | ast.List():
+            return all(is_choice(context, value, depth) for value in test.elts)
+        case ast.Dict():
+            return all(is_choice(context, value, depth) for value in test.values)
+        case ast.ListComp():
+            sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
+            return all(is_choice(context, source, depth) for source in (*sources, test.elt))
+        case ast.Subscript():
+            return is_choice(context, test.value, depth) and is_choice(context, test.slice, depth)
+        case ast.Call():
+            call = program.call(test)
+            known = call is not None and bool(call.names) and call.names <= ANSWERED
+            methods = isinstance(test.func, ast.Attribute) and test.func.attr in STRING_METHODS
+            if methods:
+                return is_choice(context, test.func.value, depth)
+            return known and all(is_choice(context, given, depth) for given in handed(test))
+        case ast.Name() | ast.Attribute():
+            values = program.values(test)
+            if values and all(_is_settled(context, value, set()) for value in values):
+                return True
+            found = program.definitions(test)
+            parameters = [it for it in found if isinstance(it, ast.arg)]
+            sources = [source for it in parameters for source in program.given(it)]
+            if parameters and len(parameters) == len(found) and depth < 4:
+                return bool(sources) and all(is_choice(context, source, depth + 1) for source in sources)
+            held = assigned(context, test) or _unpacked(context, test)
+            return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
+    return False
+
+
+def _is_settled(context: Context, value: Value, seen: set[Value]) -> bool:
+    """Whether a value is a literal, an option, or a table of such."""
+    if isinstance(value, Const) or full_name(value).startswith(OPTIONS) or value in seen:
+        return True
+    if not isinstance(value, Coll | Inst):
+        return False
+    seen.add(value)
+    held = list(context.program.entries(value))
+    return bool(held) and all(
+        isinstance(node, ast.Constant)
+        or (bool(values) and all(_is_settled(context, it, seen) for it in values))
+        for node, values in held
+    )
+
+
+def _unpacked(context: Context, name: ast.expr) -> list[ast.expr]:
+    """What a name gets of a loop, or of a tuple that a function returns, with the conditions that choose it.
+
+    Empty where that is not known.
+    """
+    program = context.program
+    found: list[ast.expr] = []
+    for definition in program.definitions(name):
+        around = program.parent(definition)
+        if isinstance(around, ast.comprehension) and around.target is definition:
+            found.append(around.iter)
+            continue
+        statement = program.statement(around) if isinstance(around, ast.Tuple) else None
+        if not isinstance(statement, ast.Assign) or statement.targets != [around]:
+            return []
+        tuples = returned(context, statement.value)
+        if not tuples or not all(isinstance(it, ast.Tuple) for it in tuples):
+            return []
+        place = around.elts.index(definition)  # type: ignore[union-attr]
+        for it in tuples:
+            if place >= len(it.elts):  # type: ignore[attr-defined]
+                return []
+            chosen = it.elts[place]  # type: ignore[attr-defined]
+            found += [chosen, *_tests(context, chosen)]
+    return found
+
+
+def returned(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What a function of the project returns; empty where that is not known."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    scopes = context.program.called_scopes(node) if call is not None and not call.names else set()
+    body = [inner for index in scopes for inner in context.program.body(context.program.scopes[index])]
+    return [inner.value for inner in body if isinstance(inner, ast.Return) and inner.value is not None]
+
+
+def _tests(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The conditions round a place, and round the assignments to a name that may be there."""
+    program = context.program
+    places = [node, *program.definitions(node)]
+    return [
+        around.test
+        for place in places
+        if not isinstance(place, ast.arg)
+        for around in program.ancestors(place)
+        if isinstance(around, ast.If)
+    ]
+
+
+def _known(context: Context, test: ast.expr) -> bool:
+    """Whether a flag that decides the device is true only where there is a GPU."""
+    sources = assigned(context, test)
+    return bool(sources) and all(
+        any(is_call_of(context, inner, AVAILABLE) for inner in ast.walk(source)) for source in sources
+    )
+
+
+def counts_gpus(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is the number of GPUs."""
+    if is_call_of(context, node, COUNT):
+        return True
+    if isinstance(node, ast.Name | ast.Attribute):
+        sources = assigned(context, node)
+        return bool(sources) and all(is_call_of(context, source, COUNT) for source in sources)
+    return False
+
+
+def is_device(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a device, its string or its ``.type``."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        node = node.value
+    values = context.program.values(node)
+    return any(
+        (isinstance(value, Const) and isinstance(value.value, str) and value.value.split(":")[0] == "cuda")
+        or getattr(value, "name", "") in DEVICES
+        for value in values
+    )
+
+
+def comes_from_file(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is all that a file holds, or a part of it."""
+    origins = [origin(value) for value in context.program.values(node)]
+    return bool(origins) and all(it is not None and it.name == "torch.load" for it in origins)
+
+
+def origin(value: object) -> Made | None:
+    """What a value is taken out of, where something outside has made that."""
+    while not isinstance(value, Made | Const | Ext) and hasattr(value, "owner"):
+        value = value.owner
+    return value if isinstance(value, Made) else None
+
+
+def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The right sides of the assignments that a name or attribute may come from; empty where one is unknown."""
+    found: list[ast.expr] = []
+    program = context.program
+    for definition in program.definitions(node):
+        statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
+        named = program.parent(definition) if statement is not None else None
+        if isinstance(named, ast.NamedExpr) and definition is named.target:
+            found.append(named.value)
+        elif isinstance(statement, ast.Assign) and definition in statement.targets:
+            found.append(statement.value)
+        else:
+            return []
+    if not found and isinstance(node, ast.Attribute):
+        # `args.cuda = …` on a parser's namespace, wherever it was set.
+        for target, statement in context.attribute_assignments.get(node.attr, ()):
+            if len(statement.targets) == 1 and program.values(target.value) & program.values(node.value):
+                found.append(statement.value)
+    return found
+
+
+def leaves_before(context: Context, statement: ast.stmt) -> list[ast.If]:
+    """The conditions before a statement, in its block, under which a function returns: ``if alone: return model``."""
+    program = context.program
+    if program.scope(statement).is_module:
+        return []
+    block = program.block(statement)
+    before = (it for it in block[: block.index(statement)] if isinstance(it, ast.If) and not it.orelse)
+    return [it for it in before if isinstance(it.body[-1], ast.Return)]
+
+
+def decides_device(context: Context, test: ast.expr) -> bool:
+    """Whether the same condition also chooses between ``"cuda"`` and ``"cpu"``, or stands round ``.cuda()``."""
+    return ast.dump(test) in context.device_tests
+
+
+def is_rate(context: Context, node: ast.AST) -> bool:
+    """Whether a piece of code sets something of an optimizer's."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="update" | "setdefault", value=held)):
+            groups = [held]
+        case ast.Assign(targets=targets):
+            groups = [it.value for it in targets if isinstance(it, ast.Subscript)]
+        case _:
+            target = getattr(node, "target", None)
+            groups = [target.value] if isinstance(target, ast.Subscript) else []
+    return any("param_group" in ast.unparse(it) or _is_group(context, it) for it in groups)
+
+
+def _is_group(context: Context, node: ast.expr) -> bool:
+    """Whether a name runs through the groups of an optimizer."""
+    around = (context.program.parent(it) for it in context.program.definitions(node))
+    return any(isinstance(it, ast.For) and "param_groups" in ast.unparse(it.iter) for it in around)

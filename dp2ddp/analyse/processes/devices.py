@@ -1,0 +1,438 @@
+"""Where the program names a GPU: each rank has its own."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.branches import is_shared
+from dp2ddp.analyse.processes.conditions import (
+    AVAILABLE,
+    COUNT,
+    assigned,
+    is_call_of,
+    is_choice,
+    is_cuda_string,
+    is_device,
+)
+from dp2ddp.analyse.program.link import Call, Cls, Const, Inst, Value, full_name
+from dp2ddp.facts import Device, Obstacle, Script
+
+
+def collect(
+    context: Context, skipped: set[int], early: set[int], at_home: set[int], unbound: set[int]
+) -> tuple[Device, ...]:
+    """Every place that names a GPU by its number, but those in ``skipped`` (moves that belong to a wrap).
+
+    ``"cuda"`` and ``.cuda()`` are the current GPU, which the runtime makes the rank's own, so they stay.
+    ``early``: what runs before the ranks know which devices they have. There a device has no number yet.
+    ``at_home``: what runs where the runtime takes any device for the rank's own; how many there are counts there, too.
+    ``unbound``: what runs where the current GPU may not be the rank's.
+    """
+    program = context.program
+    choosing = _choosing(context)
+    spelled = _is_spelled(context)
+    found: dict[int, Device] = {}
+    for node in list(program.nodes.values()):
+        if not context.runs_in_training(node) or id(node) in skipped:
+            continue
+        plain = spelled or id(node) in early
+        named = _unnumbered(context, node) if plain else _devices(context, node)
+        for place, device in named:
+            if id(node) in at_home and device.kind != "count":
+                continue
+            if device.kind != "count" or (id(node) not in choosing and not is_shared(context, node)):
+                beside = _beside(context, node, place, device)
+                found.setdefault(id(place), replace(device, beside=beside))
+    found = _once(context, found)
+    found = {
+        key: it for key, it in found.items() if key in unbound or not is_current(context.program.nodes[key])
+    }
+    return tuple(sorted(found.values(), key=lambda device: (device.path, device.at.span)))
+
+
+def _is_spelled(context: Context) -> bool:
+    """Whether a device's text is compared: ``str(device) == "cuda"`` is not true of one with a number."""
+    return any(
+        isinstance(node, ast.Compare)
+        and any(is_call_of(context, it, "builtins.str") for it in ast.walk(node))
+        and any(isinstance(it, ast.Constant) and it.value == "cuda" for it in ast.walk(node))
+        and context.runs_in_training(node)
+        for node in context.program.nodes.values()
+    )
+
+
+def _once(context: Context, found: dict[int, Device]) -> dict[int, Device]:
+    """The same, one for both branches of a condition that does nothing but choose between two devices."""
+    chosen = {key for key, device in found.items() if device.kind == "device" and not device.beside}
+    for node in list(context.program.nodes.values()):
+        match node:
+            case ast.If(
+                body=[ast.Assign(targets=[target], value=one)],
+                orelse=[ast.Assign(targets=[other], value=two)],
+            ) if ast.unparse(target) == ast.unparse(other):
+                target = context.program.anchor(target)
+            case ast.IfExp(body=one, orelse=two):
+                target = None
+            case _:
+                continue
+        inside = {id(it) for it in ast.walk(node)} & found.keys()
+        if {id(one), id(two)} == inside <= chosen and not _is_elif(context, node):
+            if is_choice(context, node.test):
+                found = {key: device for key, device in found.items() if key not in inside}
+                kind = "device" if target is None else "either"
+                found[id(node)] = Device(**context.place(node), kind=kind, operand=target)
+    return found
+
+
+def _is_elif(context: Context, node: ast.AST) -> bool:
+    parent = context.program.parent(node)
+    return isinstance(node, ast.If) and isinstance(parent, ast.If) and parent.orelse == [node]
+
+
+def _choosing(context: Context) -> set[int]:
+    """What runs in functions that say which devices there are to be: before there are ranks to count."""
+    program = context.program
+    found: set[int] = set()
+    for call in context.wraps:
+        given = program.wrap_argument(call, "device_ids", 1)
+        for definition in program.definitions(given) if given is not None else ():
+            statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
+            if isinstance(statement, ast.Assign):
+                here = {id(node) for node in program.descendants(statement.value)}
+                found |= context.runs(statement.value) - here
+    return found
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """GPUs that have to be chosen by their numbers: for parts of a model."""
+    yield from _split(context)
+
+
+def _beside(context: Context, node: ast.AST, place: ast.AST, device: Device) -> bool:
+    """Whether a GPU is named for DataParallel and for the ranks of a distributed branch beside, which keep it.
+
+    One that is no number is theirs by itself, where they make their GPUs the current ones.
+    """
+    if context.branches is None or not is_shared(context, node):
+        return False
+    numbered = device.kind in ("device", "name", "cuda") and not is_current(place)
+    return device.kind == "current" or (numbered and not context.branches.binds)
+
+
+def is_current(node: ast.AST) -> bool:
+    """Whether a place names the current GPU, not one by its number."""
+    match node:
+        case ast.Constant(value="cuda"):
+            return True
+        case ast.Call() if _is_cuda(node):
+            named = [*node.args[:1], *(it.value for it in node.keywords if it.arg == "device")]
+            return all(isinstance(it, ast.Constant) and it.value is None for it in named)
+        case ast.Call(func=function, args=[named], keywords=[]) if _makes_device(function):
+            parts = (named.body, named.orelse) if isinstance(named, ast.IfExp) else (named,)
+            names = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+            return "cuda" in names and set(names) <= {"cuda", "cpu"}
+    return False
+
+
+def _makes_device(function: ast.expr) -> bool:
+    return ast.unparse(function).rpartition(".")[2] == "device"
+
+
+# What runs functions that it is given in threads of its own.
+_THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
+
+
+def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
+    """What runs where the current GPU may not be the rank's, though the runtime makes it that.
+
+    That is where the file of the program is not begun yet, in threads that may have been started before CUDA was in
+    use, and where the program makes another GPU the current one for a while.
+    """
+    program = context.program
+    found: set[int] = set()
+    for script in scripts:
+        for path in script.reaches - {script.program}:
+            run = context.runs_when_imported(path)
+            moved = any(_moves_to_a_name(program.nodes[key]) for key in run if key in program.nodes)
+            found |= {key for key in run if moved or not _only_names(context, program.nodes.get(key))}
+    for call in program.calls:
+        if any(name.startswith(_THREADS) for name in call.names):
+            found |= context.runs(call.node)
+    for scope in program.scopes:
+        family = program.bases(scope.owner) if scope.owner is not None else ()
+        if any(full_name(it) == "threading.Thread" for it in family):
+            found.update(*(context.runs(statement) for statement in scope.body))
+    for node in list(program.nodes.values()):
+        if isinstance(node, ast.With) and any(
+            is_call_of(context, it.context_expr, "torch.cuda.device") for it in node.items
+        ):
+            found.update(*(context.runs(statement) for statement in node.body))
+    return found
+
+
+def _moves_to_a_name(node: ast.AST) -> bool:
+    """Whether something is put on a device that was chosen elsewhere."""
+    if not isinstance(node, ast.Call):
+        return False
+    named = [it.value for it in node.keywords if it.arg == "device"]
+    if isinstance(node.func, ast.Attribute) and node.func.attr == "to":
+        named += node.args[:1]
+    return any(isinstance(it, ast.Name | ast.Attribute) for it in named)
+
+
+def _only_names(context: Context, node: ast.AST | None) -> bool:
+    """Whether a device is only named, and nothing is put there yet."""
+    return node is not None and is_call_of(context, node, "torch.device")
+
+
+def _split(context: Context) -> Iterator[Obstacle]:
+    """Parts of a model placed on different GPUs by their numbers."""
+    numbers: dict[str, ast.AST] = {}
+    for node in context.program.nodes.values():
+        if not context.runs_in_training(node):
+            continue
+        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value[:5] == "cuda:":
+            numbers.setdefault(node.value[5:], node)
+        if _is_cuda(node) and node.args and isinstance(node.args[0], ast.Constant):
+            numbers.setdefault(str(node.args[0].value), node)
+    numbers = {number: node for number, node in numbers.items() if number.isdigit()}
+    if len(numbers) > 1:
+        node = list(numbers.values())[-1]
+        yield context.obstacle(
+            node,
+            f"several GPUs are used by their numbers ({', '.join(sorted(numbers))})",
+            "a model that is split over GPUs is not converted",
+        )
+
+
+def _is_cuda(node: ast.AST) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+
+
+def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
+    match node:
+        case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_cuda_format(node):
+            if not _given_as_device(context, node):
+                yield node, _device(context, node, "name")
+        case ast.Call():
+            call = context.program.call(node)
+            if call is not None:
+                yield from _call(context, call)
+        case ast.Constant(value=str()) if _numbered(node) and not _given_as_device(context, node):
+            yield node, _device(context, node, "name")
+
+
+def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
+    """The same, where a device is that of the rank, whichever it gets: ``torch.device("cuda")``."""
+    for place, device in _devices(context, node):
+        if device.kind != "device":
+            yield place, device
+            continue
+        given = place.args[0] if isinstance(place, ast.Call) else place
+        for part in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
+            if is_gpu(context, part) and ast.unparse(part) != "'cuda'":
+                yield part, _device(context, part, "name")
+
+
+def _numbered(node: ast.Constant) -> bool:
+    return node.value[:5] == "cuda:" and node.value[5:].isdigit()
+
+
+def _given_as_device(context: Context, node: ast.AST) -> bool:
+    """Whether a string is part of an expression that becomes this rank's device."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.stmt | ast.JoinedStr):
+            return isinstance(around, ast.JoinedStr)
+        if isinstance(around, ast.Call) and (call := context.program.call(around)) is not None:
+            return any(place is node or node in ast.walk(place) for place, _ in _call(context, call))
+    return False
+
+
+def _device(
+    context: Context,
+    node: ast.AST,
+    kind: str,
+    operand: ast.AST | None = None,
+    extra: ast.AST | None = None,
+    number: ast.AST | None = None,
+) -> Device:
+    program = context.program
+    return Device(
+        **context.place(node),
+        kind=kind,
+        operand=program.anchor(operand) if operand is not None else None,
+        extra=program.anchor(extra) if extra is not None else None,
+        number=program.anchor(number) if number is not None else None,
+    )
+
+
+def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
+    node = call.node
+    if "torch.device" in call.names and (asked := _asked_of_device(context, node)) is not None:
+        yield node, _device(context, context.program.parent(node), "type", asked)  # type: ignore[arg-type]
+    elif "torch.device" in call.names and node.args:
+        first = node.args[0]
+        if isinstance(first, ast.IfExp):
+            if is_gpu(context, first.body) and is_call_of(context, first.test, AVAILABLE):
+                yield node, _device(context, node, "device")
+            else:
+                gpus = [part for part in (first.body, first.orelse) if is_gpu(context, part)]
+                yield from ((part, _device(context, part, "name")) for part in gpus)
+        elif is_gpu(context, first):
+            yield node, _device(context, node, "device")
+    elif "torch.cuda.set_device" in call.names:
+        statement = context.program.statement(node)
+        if isinstance(statement, ast.Expr):
+            yield node, _device(context, statement, "current", call.argument("device", 0))
+    elif COUNT in call.names:
+        if _counts_replicas(context, node):
+            yield node, _device(context, node, "count")
+    elif "torch.load" in call.names:
+        if call.argument("map_location", 1) is None:
+            if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
+                yield node, _device(context, node, "load")
+        else:
+            yield from _arguments(context, call)
+    elif _is_cuda(node) and not _own_method(context, call):
+        blocking = call.argument("non_blocking", 1)
+        number = call.argument("device", 0)
+        yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
+    else:
+        yield from _arguments(context, call)
+
+
+def _asked_of_device(context: Context, node: ast.Call) -> ast.expr | None:
+    """The device that is compared with a GPU by its number: ``device`` of ``device == torch.device("cuda:0")``."""
+    match context.program.parent(node):
+        case ast.Compare(left=one, ops=[ast.Eq()], comparators=[other]) if node.args:
+            asked = one if other is node else other
+            numbered = is_gpu(context, node.args[0]) and not is_current(node)
+            return asked if numbered and is_device(context, asked) else None
+    return None
+
+
+def _is_data(context: Context, value: Value | None) -> bool:
+    """Whether something is a class of data sets."""
+    family = context.program.bases(value) if isinstance(value, Cls) else []
+    return any(full_name(it).startswith("torch.utils.data.") for it in family)
+
+
+def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
+    """``"cuda"`` and ``"cuda:0"`` given as a device."""
+    function = call.node.func
+    places = [keyword.value for keyword in call.node.keywords if keyword.arg in ("device", "map_location")]
+    if isinstance(function, ast.Attribute) and function.attr == "to":
+        places += call.node.args[:1]
+    if "torch.load" in call.names:
+        places += call.node.args[1:2]
+    for place in places:
+        numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
+        if numbered and not isinstance(place, ast.IfExp):
+            yield place, _device(context, place, "device")
+
+
+def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a name is the number of a GPU in every case: a literal, an option, or one of those of a wrap.
+
+    ``main = gpu_ids[0]``, also as a parameter.
+    """
+    if not isinstance(node, ast.Name) or depth > 4 or id(node) not in context.program.nodes:
+        return False
+    found = context.program.definitions(node)
+    if found and all(isinstance(it, ast.arg) for it in found):
+        given = [source for it in found for source in context.program.given(it)]  # type: ignore[arg-type]
+    else:
+        given = assigned(context, node)
+    return bool(given) and all(
+        _is_number(context, it) or _is_first_of_wrap(context, it, depth + 1) for it in given
+    )
+
+
+def _is_number(context: Context, node: ast.expr) -> bool:
+    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
+        wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+        return any(it is not None and ast.unparse(it) == ast.unparse(node.value) for it in wraps)
+    return not is_cuda_string(node) and not _is_cuda_format(node) and is_gpu(context, node)
+
+
+def is_gpu(context: Context, node: ast.AST) -> bool:
+    """An expression that names a GPU: ``"cuda"``, ``f"cuda:{args.gpu}"``, a literal or an option that is its number."""
+    if is_cuda_string(node) or _is_cuda_format(node):
+        return True
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int) and not isinstance(node.value, bool)
+    if isinstance(node, ast.Attribute):
+        parsed = any(full_name(value).endswith(".parse_args") for value in context.program.values(node.value))
+        return parsed and node.attr in context.integer_options
+    return False
+
+
+def _is_cuda_format(node: ast.AST) -> bool:
+    """``f"cuda:{args.gpu}"`` and ``"cuda:" + str(gpu)``."""
+    if isinstance(node, ast.JoinedStr) and node.values:
+        return is_cuda_string(node.values[0])
+    if isinstance(node, ast.BinOp):
+        return is_cuda_string(node.left)
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "format"
+        and is_cuda_string(node.func.value)
+    )
+
+
+def _own_method(context: Context, call: Call) -> bool:
+    """A ``cuda`` method of the project's own classes."""
+    return any(not isinstance(callee, Const) and hasattr(callee, "func") for callee in call.callees) or any(
+        isinstance(value, Inst | Cls) and not context.module_class(value)
+        for value in context.program.values(call.node.func.value)  # type: ignore[attr-defined]
+    )
+
+
+# What says something, or ends the program.
+_TELLING = ("builtins.print", "builtins.exit", "logging.", "os._exit", "sys.exit", "warnings.warn")
+
+
+def _counts_replicas(context: Context, node: ast.Call) -> bool:
+    """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
+    parent = context.program.parent(node)
+    if isinstance(parent, ast.Compare):
+        if _only_tells(context, parent):
+            return False
+        least = 2 if isinstance(parent.ops[0], ast.GtE) else 1  # `device_count() >= 1` asks for any
+        others = [parent.left, *parent.comparators]
+        return any(
+            isinstance(o, ast.Constant) and isinstance(o.value, int) and o.value >= least for o in others
+        )
+    if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
+        return False
+    return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)
+
+
+def _only_tells(context: Context, test: ast.expr) -> bool:
+    """Whether a condition decides no more than what is said of the machine: a warning, or an end with an error."""
+    inside: ast.AST = test
+    for around in context.program.ancestors(test):
+        if isinstance(around, ast.Assert):
+            return inside is around.test
+        if isinstance(around, ast.If):
+            return inside is around.test and all(_tells(context, it) for it in (*around.body, *around.orelse))
+        if not isinstance(around, ast.BoolOp | ast.UnaryOp):
+            return False
+        inside = around
+    return False
+
+
+def _tells(context: Context, statement: ast.stmt) -> bool:
+    match statement:
+        case ast.Raise() | ast.Pass():
+            return True
+        case ast.Expr(value=ast.Call() as call):
+            found = context.program.call(call)
+            names = found.names if found is not None else frozenset()
+            counts = any(is_call_of(context, it, COUNT) for it in ast.walk(call))
+            return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
+    return False

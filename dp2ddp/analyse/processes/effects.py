@@ -1,0 +1,1236 @@
+"""What one process must do alone: files, directories, logs, plots, downloads, questions to whoever sits there.
+
+What is printed is not among it: the other ranks are not heard. Nor is what is done with a writer: it is made on the
+main process, and elsewhere it is a stand-in.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Container, Iterator
+from dataclasses import dataclass, replace
+
+from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
+from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes.alike import works
+from dp2ddp.analyse.processes.conditions import returned
+from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
+from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
+
+# Calls that write, by full name or, with a dot at the end, by its beginning.
+WRITES = frozenset("""
+    os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
+    os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
+    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
+    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    torch.onnx.export torch.jit.save torch.export.save
+    cv2.imshow matplotlib.pyplot.show matplotlib.pyplot.draw matplotlib.pyplot.pause
+    requests.post requests.put smtplib.SMTP.sendmail smtplib.SMTP.send_message
+    """.split())
+# What the last part of the name of a call begins with that writes, if another library has it.
+VERBS = re.compile(
+    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
+    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
+)
+# Where such names have another meaning, or are in the list.
+OTHER_VERBS = (
+    "builtins.",
+    "sys.",
+    "io.",
+    "os.",
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "tqdm.",
+    "logging.",
+    "dp2ddp.",
+)
+# Methods that write, by the class or function that makes the object and the method's name.
+WRITING_METHODS = {
+    "pathlib.": frozenset(
+        "mkdir write_text write_bytes touch unlink rename replace rmdir symlink_to chmod".split()
+    ),
+    "matplotlib.": {"show"},
+    "plotly.": {"show"},
+    "torch.jit.": {"save"},
+}
+# Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
+WRITING_ANYWAY = frozenset("""
+    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
+    write_bytes write_html write_image write_videofile export_chrome_trace
+    """.split())
+# Modules that are trackers themselves.
+TRACKERS = frozenset("""
+    wandb mlflow swanlab clearml trackio neptune comet_ml tensorboard_logger aim dvclive pycrayon
+    """.split())
+# What makes an object that writes whenever it is used.
+WRITERS = frozenset("""
+    torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
+    tensorboardX.SummaryWriter tensorboardX.FileWriter
+    tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
+    visdom.Visdom torchnet.logger.VisdomLogger torchnet.logger.VisdomPlotLogger cox.store.Store
+    logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
+    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter subprocess.Popen
+    """.split())
+# What says how a program ended that was started so, and what it wrote.
+POPEN_ANSWERS = {f"subprocess.Popen.{it}" for it in ("communicate", "wait", "poll")}
+POPEN_ANSWERS |= {f"subprocess.Popen.stdout.{it}" for it in ("read", "readline", "readlines")}
+# What makes one where its mode says so, by the mode's position.
+OPENING = {
+    "codecs.open": 1,
+    "gzip.open": 1,
+    "bz2.open": 1,
+    "lzma.open": 1,
+    "h5py.File": 1,
+    "zipfile.ZipFile": 1,
+    "tarfile.open": 1,
+}
+ASKS = {
+    "subprocess.check_output",
+    "subprocess.getoutput",
+    "shutil.which",
+    "shutil.disk_usage",
+    "wandb.util.generate_id",
+}
+ASKING = (
+    "os.path.",
+    "builtins.len",
+    "builtins.isinstance",
+    "builtins.hasattr",
+    "builtins.bool",
+    "builtins.range",
+    "builtins.enumerate",
+    "builtins.zip",
+    "builtins.sorted",
+    "builtins.list",
+    "builtins.str",
+    "os.listdir",
+    "os.access",
+    "glob.",
+)
+# Methods of strings, lists, dicts and paths that only ask.
+ASKING_METHODS = frozenset("""
+    startswith endswith format join split strip lower upper replace items keys values get
+    exists is_file is_dir glob iterdir with_suffix joinpath
+    """.split())
+# What is given two places, and writes to the second or to both.
+BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
+# What makes a folder or file of a process's own.
+OWN = ("tempfile.", "io.BytesIO", "io.StringIO")
+# What makes a path that begins with the first thing it is given.
+PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", "builtins.open", "io.open")
+BUILTIN_OPEN = {"builtins.open", "io.open"}
+OPENERS = BUILTIN_OPEN | {"codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
+ALL_OPENERS = OPENERS | {"dp2ddp.runtime.open"}
+READS = {
+    "torch.load",
+    "numpy.load",
+    "numpy.loadtxt",
+    "pickle.load",
+    "json.load",
+    "joblib.load",
+    "yaml.safe_load",
+}
+# What reads a file, too, where the program writes one of that name.
+OTHER_READS = frozenset("""
+    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
+    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
+    """.split())
+SAVES = {"torch.save", "dp2ddp.runtime.save"}
+INPUT = "builtins.input"
+# What asks for files and folders begins so.
+FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
+FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
+# What looks at a class or function and does not call it.
+LOOKS = frozenset("""
+    builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
+    builtins.type builtins.print builtins.str builtins.repr
+    """.split())
+# What downloads weights into torch.hub's cache.
+HUB_FETCHES = {
+    "torch.hub.load_state_dict_from_url",
+    "torch.utils.model_zoo.load_url",
+    "torchvision._internally_replaced_utils.load_state_dict_from_url",
+    "torchvision.models.utils.load_state_dict_from_url",
+}
+FETCHES = HUB_FETCHES | {
+    "torch.hub.load",
+    "torch.hub.download_url_to_file",
+    "torchvision.datasets.utils.download_url",
+    "torchvision.datasets.utils.download_and_extract_archive",
+    "urllib.request.urlretrieve",
+    "gdown.download",
+    "huggingface_hub.hf_hub_download",
+    "huggingface_hub.snapshot_download",
+    "datasets.load_dataset",
+}
+FILE_FETCHES = {
+    "torch.hub.download_url_to_file",
+    "torchvision.datasets.utils.download_url",
+    "torchvision.datasets.utils.download_and_extract_archive",
+    "urllib.request.urlretrieve",
+    "gdown.download",
+}
+UNPACKS = {
+    f"{archive}.{extract}"
+    for archive in (
+        "zipfile.ZipFile",
+        "tarfile.open",
+        "tarfile.TarFile",
+        "tarfile.TarFile.open",
+        "py7zr.SevenZipFile",
+        "rarfile.RarFile",
+    )
+    for extract in ("extractall", "extract")
+}
+UNPACKS |= {
+    "shutil.unpack_archive",
+    "patoolib.extract_archive",
+    "torchvision.datasets.utils.extract_archive",
+}
+SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
+PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
+
+
+def is_write(name: str) -> bool:
+    """Whether a call of something outside the project, by its full name, writes or logs."""
+    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS) or name.rpartition(".")[2].isupper():
+        return False
+    if is_listed(name):
+        return True
+    owner, _, method = name.rpartition(".")
+    if any(owner.startswith(prefix) and method in methods for prefix, methods in WRITING_METHODS.items()):
+        return True
+    if owner and VERBS.match(method) and not name.startswith(OTHER_VERBS):
+        return True
+    return is_of_writer(name)
+
+
+def is_listed(name: str) -> bool:
+    """Whether what a name stands for writes, whatever it is given."""
+    return name in WRITES | UNPACKS or any(entry.endswith(".") and name.startswith(entry) for entry in WRITES)
+
+
+def opens_for_writing(call: Call) -> bool:
+    """Whether a call may open a file for writing: an unknown mode counts."""
+    if not call.names & ALL_OPENERS or _is_nowhere(call):
+        return False
+    mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
+    return _may_write(mode)
+
+
+def _is_nowhere(call: Call) -> bool:
+    """``open(os.devnull, "w")``."""
+    file = call.argument("file", 0)
+    return isinstance(file, ast.expr) and ast.unparse(file) in ("os.devnull", "'/dev/null'")
+
+
+def _is_writer(context: Context, call: Call) -> bool:
+    """Whether a call makes something that writes whenever it is used, if not by Python's own ``open``."""
+    if call.names & WRITERS:
+        return not _in_own_folder(context, call)
+    for name in call.names & OPENING.keys():
+        if _may_write(call.argument("mode", OPENING[name])):
+            return not _in_own_folder(context, call)
+    return False
+
+
+def _may_write(mode: ast.expr | None) -> bool:
+    """Whether a file is opened for writing by its mode: one that is not known counts."""
+    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
+        return any(letter in mode.value for letter in "wax+")
+    return mode is not None
+
+
+def _is_open(context: Context, call: Call) -> bool:
+    """Whether a call is Python's ``open``, or a path's, of a file that may be written to."""
+    plain = call.names & (BUILTIN_OPEN | {"pathlib.Path.open"})
+    return bool(plain) and opens_for_writing(call) and not _in_own_folder(context, call)
+
+
+def _writes(context: Context, node: ast.AST) -> bool:
+    """Whether a call writes, by itself: not into a file that is open already."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None:
+        return False
+    if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
+        return not any(isinstance(callee, Func | Bound) for callee in call.callees)
+    if call.names == {"logging.basicConfig"}:
+        return call.argument("filename", 0) is not None
+    if (
+        not call.names
+        or call.names & WRITERS
+        or _in_own_folder(context, call)
+        or _into_open_file(context, call)
+    ):
+        return False
+    written = any(_is_plain_write(name) for name in call.names)
+    return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
+
+
+def _hands_text_back(context: Context, call: Call) -> bool:
+    """``text = yaml.dump(settings)``: what is named like a write, and makes something that the program uses."""
+    named = all(VERBS.match(name.rpartition(".")[2]) and not is_listed(name) for name in call.names)
+    return named and not isinstance(context.program.parent(call.node), ast.Expr)
+
+
+def _writes_anyway(call: Call) -> bool:
+    """Whether a method writes, whoever has it: ``figure.savefig(…)``, ``picture.save("out.png")``."""
+    method = call.node.func.attr  # type: ignore[attr-defined]
+    known = call.names or not call.node.args
+    return method in WRITING_ANYWAY or (method == "save" and not known and _is_path(call.node.args[0]))
+
+
+def _is_path(node: ast.expr) -> bool:
+    """Whether an expression is, as it is written, the path of a file."""
+    words = [it.value for it in ast.walk(node) if isinstance(it, ast.Constant) and isinstance(it.value, str)]
+    joins = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("path.join", "Path"))
+    return joins or any(re.search(r"/|\.\w{2,4}$", word) for word in words)
+
+
+def _is_plain_write(name: str) -> bool:
+    """Whether a call writes that is neither a tracker's nor a writer's: these are stand-ins on the other ranks."""
+    return is_write(name) and not is_of_writer(name)
+
+
+def is_of_writer(name: str) -> bool:
+    """Whether a full name is a tracker's, or that of a writer's method: the main process alone has such a thing."""
+    return name.startswith(tuple(f"{it}." for it in (*TRACKERS, *WRITERS)))
+
+
+def _into_open_file(context: Context, call: Call) -> bool:
+    """Whether a call is of an open file, or is given one: on the other ranks that leads nowhere."""
+    if call.names & UNPACKS:
+        return False
+    owners = [getattr(callee, "owner", None) for callee in call.callees]
+    given = [value for argument in handed(call.node) for value in context.program.values(argument)]
+    opened = ALL_OPENERS | OPENING.keys()
+    return any(isinstance(it, Made) and it.name in opened for it in (*owners, *given))
+
+
+def _in_own_folder(context: Context, call: Call) -> bool:
+    """Whether a call writes into a temporary folder or file, which every process has one of."""
+    given = handed(call.node)
+    if isinstance(call.node.func, ast.Attribute):
+        given.append(call.node.func.value)
+    if any(name.startswith(BETWEEN) for name in call.names):
+        return all(is_own(context, it) for it in call.node.args[:2])
+    return any(is_own(context, it) for it in given)
+
+
+def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
+    program = context.program
+    if depth > 8:
+        return False
+    match node:
+        case ast.Call():
+            call = program.call(node)
+            if call is not None and any(name.startswith(OWN) for name in call.names):
+                return True
+            begins = returned(context, node) or _first_part(node, call)
+        case ast.Name() | ast.Attribute() if found := program.definitions(node):
+            sources = [source for it in found for source in _given_to(context, it)]
+            begins = [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
+        case ast.Attribute(value=inner) | ast.Subscript(value=inner):
+            begins = [inner]
+        case ast.BinOp(op=ast.Mod(), right=right):
+            begins = right.elts[:1] if isinstance(right, ast.Tuple) else [right]
+        case ast.BinOp(left=left):
+            begins = [left]
+        case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
+            begins = [first]
+        case _:
+            begins = []
+    return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
+
+
+def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
+    """What the path begins with that a call makes: of other paths, or of one that it is a method of."""
+    if call is not None and any(name.startswith(PATHS) for name in call.names) and node.args:
+        return node.args[:1]
+    return [node.func.value] if isinstance(node.func, ast.Attribute) else []
+
+
+def _given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
+    """What a name stands for where something gives it a value; a literal where that is not known."""
+    program = context.program
+    if isinstance(definition, ast.arg):
+        return program.given(definition)
+    around = program.parent(definition)
+    if isinstance(around, ast.withitem):
+        return [around.context_expr]
+    statement = program.statement(definition)
+    if isinstance(statement, ast.Assign) and definition in statement.targets:
+        return [statement.value]
+    return [ast.Constant(...)]
+
+
+def happens_once(context: Context, node: ast.AST) -> bool:
+    """Whether a call writes, fetches or asks for something that must not be done again by who starts the ranks."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None:
+        return False
+    opens = _is_open(context, call) or _is_writer(context, call) or any(map(_is_of_tracker, call.names))
+    return opens or _writes(context, node) or bool(call.names & {*SAVES, INPUT}) or _fetch(context, call)
+
+
+def _is_written(context: Context, statement: ast.AST) -> bool:
+    """A statement that only writes: it can be left out on other ranks, and nothing later misses it."""
+    only = isinstance(statement, ast.Expr) and _only_writing(context, statement.value)
+    return only and not _does_more(context, statement)
+
+
+def _only_writing(context: Context, node: ast.expr) -> bool:
+    """``os.mkdir(path)``, ``os.path.exists(path) or os.mkdir(path)``, ``[os.mkdir(path) for path in paths]``."""
+    match node:
+        case ast.Call():
+            return _writes(context, node)
+        case ast.ListComp(elt=element) | ast.SetComp(elt=element):
+            asked = [it for part in node.generators for it in (part.iter, *part.ifs)]
+            return _only_writing(context, element) and all(_only_asks(context, it) for it in asked)
+        case ast.BoolOp(values=[*asked, last]):
+            return _only_writing(context, last) and all(_only_asks(context, it) for it in asked)
+        case ast.IfExp(test=test, body=body, orelse=ast.Constant()):
+            return _only_writing(context, body) and _only_asks(context, test)
+    return False
+
+
+def _does_more(context: Context, statement: ast.stmt) -> bool:
+    """Whether a statement that writes works on the model, draws or takes something, too: all ranks must do that."""
+    program = context.program
+    for key in context.runs(statement):
+        node = program.nodes.get(key)
+        call = program.call(node) if isinstance(node, ast.Call) else None
+        if node is not None and works(context, node):
+            return True
+        if call is not None and (call.names & {"builtins.next"} or _takes(call.node)):
+            return True
+    return False
+
+
+def _takes(node: ast.Call) -> bool:
+    return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "popleft", "popitem")
+
+
+def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call], bool]) -> bool:
+    """Whether a statement only makes folders, with ``exist_ok=True``: all processes may."""
+    calls = [
+        context.program.call(it) for it in context.program.descendants(statement) if _writes(context, it)
+    ]
+    return bool(calls) and all(
+        call is not None
+        and call.names <= FOLDERS
+        and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+        and not is_own(call)
+        for call in calls
+    )
+
+
+def collect(
+    context: Context,
+    meetings: frozenset[int] = frozenset(),
+    is_own: Callable[[Call], bool] = lambda _: False,
+) -> tuple[Effect, ...]:
+    """Everything in programs that train with DataParallel which one process must do alone.
+
+    ``meetings``: statements in which all processes meet: what stands round them is for all.
+    ``is_own``: whether the path that a call makes is one that each process gives a name of its own, by the clock.
+    """
+    program = context.program
+    nodes = [
+        node
+        for node in program.nodes.values()
+        if (context.runs_in_training(node) or context.may_be_run_by(node))
+        and not is_inside(context, node, context.downloaders)
+    ]
+    first = _made_first(context)
+    nodes = [it for it in nodes if not first.holds(it)]
+    guarded = {id(node) for node in nodes if _is_written(context, node)}
+    guarded = {key for key in guarded if not already(context, program.nodes[key])}
+    guarded |= _around(context, guarded, meetings)
+    inner = {
+        key
+        for key in guarded
+        if any(id(around) in guarded for around in program.ancestors(program.nodes[key]))
+    }
+    spared = {key for key in guarded - inner if _makes_folders(context, program.nodes[key], is_own)}
+    found: list[Effect] = []
+    found += _tests(context, guarded - inner, meetings, spared)
+    found += _groups(context, guarded - inner, meetings, spared)
+    guards = list(found)
+    for node in nodes:
+        match node:
+            case ast.Call():
+                found += _calls(context, node, guarded, guards)
+                found += _handed(context, node)
+            case ast.Import() | ast.ImportFrom():
+                found += _trackers(context, node)
+            case ast.ClassDef():
+                found += _derived(context, node)
+    return tuple(sorted(found, key=lambda effect: (effect.path, effect.at.span, effect.kind)))
+
+
+def _around(context: Context, guarded: set[int], meetings: frozenset[int]) -> set[int]:
+    """Loops and choices of which nothing is left without the calls that write: one guard for all of it."""
+    program = context.program
+    found: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key], reverse=True):
+        node = program.parent(program.nodes[key])
+        while id(node) not in found and _only_writes(context, node, (guarded | found) - meetings):
+            found.add(id(node))
+            node = program.parent(node)
+    return found
+
+
+def _only_writes(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
+    match node:
+        case ast.For(iter=header):
+            if _is_needed(context, node):
+                return False
+        case ast.If(test=header, orelse=[_, *_]):
+            pass
+        case _:
+            return False
+    parts = [*node.body, *node.orelse]
+    return _only_asks(context, header) and all(
+        id(part) in guarded and isinstance(part, ast.Expr | ast.For | ast.If) for part in parts
+    )
+
+
+def _is_needed(context: Context, loop: ast.For) -> bool:
+    """Whether what a loop binds is used outside it, or is no plain name."""
+    program = context.program
+    inside = {id(node) for node in ast.walk(loop)}
+    bound = [node for node in ast.walk(loop.target) if isinstance(node, ast.Name)]
+    return any(isinstance(node, ast.Attribute | ast.Subscript) for node in ast.walk(loop.target)) or any(
+        definition in bound
+        for node in ast.walk(program.scope(loop).node)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and id(node) not in inside
+        for definition in program.definitions(node)
+    )
+
+
+def already(context: Context, statement: ast.AST) -> bool:
+    """Whether a statement stands under ``if ddp.is_main_process()`` already."""
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.If) and any(
+            isinstance(node, ast.Call)
+            and (call := context.program.call(node)) is not None
+            and "dp2ddp.runtime.is_main_process" in call.names
+            for node in ast.walk(around.test)
+        ):
+            return True
+    return False
+
+
+def _effect(context: Context, kind: str, node: ast.AST, what: str, **more: object) -> Effect:
+    scripts = context.run_by(node) or context.may_be_run_by(node)
+    return Effect(**{**context.place(node), "scripts": scripts}, kind=kind, what=what, **more)
+
+
+def _what(context: Context, statement: ast.AST) -> str:
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Call):
+            return f"{ast.unparse(node.func)}()"
+    return "this"
+
+
+def _tests(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Conditions whose whole body only writes: the guard joins the condition. None for what is ``spared`` alone."""
+    program = context.program
+    seen: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key]):
+        parent = program.parent(program.nodes[key])
+        if (
+            not isinstance(parent, ast.If)
+            or id(parent) in seen
+            or not _whole(context, parent, guarded - meetings)
+        ):
+            continue
+        seen.add(id(parent))
+        if {id(it) for it in parent.body} <= spared:
+            continue
+        last = program.anchor(parent.body[-1])
+        yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
+
+
+def _only_asks(context: Context, test: ast.expr) -> bool:
+    """Whether a condition changes nothing: the main process alone may evaluate it."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.NamedExpr | ast.Await | ast.Yield):
+            return False
+        if isinstance(node, ast.Call):
+            call = context.program.call(node)
+            names = call.names if call is not None else set()
+            asks = isinstance(node.func, ast.Attribute) and node.func.attr in ASKING_METHODS
+            own = call is not None and any(isinstance(it, Func | Bound | Cls) for it in call.callees)
+            if own or not (asks or (names and all(name.startswith(ASKING) for name in names))):
+                return False
+    return True
+
+
+def _whole(context: Context, node: ast.AST | None, guarded: set[int]) -> bool:
+    return (
+        isinstance(node, ast.If)
+        and not node.orelse
+        and not is_main_guard(node.test)
+        and _only_asks(context, node.test)
+        and all(id(statement) in guarded for statement in node.body)
+    )
+
+
+def _groups(
+    context: Context, guarded: set[int], meetings: frozenset[int], spared: set[int]
+) -> Iterator[Effect]:
+    """Neighbouring statements that only write: one guard for all of them. None for what is ``spared`` alone."""
+    program = context.program
+    seen: set[int] = set()
+    for key in sorted(guarded, key=lambda key: program.order[key]):
+        statement = program.nodes[key]
+        if key in seen or _whole(context, program.parent(statement), guarded - meetings):
+            continue
+        block = program.block(statement)  # type: ignore[arg-type]
+        index = block.index(statement)  # type: ignore[arg-type]
+        last = index
+        while last + 1 < len(block) and id(block[last + 1]) in guarded:
+            last += 1
+        group = {id(part) for part in block[index : last + 1]}
+        seen |= group
+        if group <= spared:
+            continue
+        yield _effect(
+            context,
+            "guard",
+            statement,
+            _what(context, statement),
+            last=program.anchor(block[last]),
+        )
+
+
+def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Effect]) -> Iterator[Effect]:
+    """What a call does that one process must do alone, where no guard stands round it."""
+    program = context.program
+    call = program.call(node)
+    if call is None:
+        return
+    if "torch.save" in call.names and not _in_own_folder(context, call):
+        yield _effect(context, "save", node.func, "torch.save()")
+        return
+    inside = id(program.statement(node)) in guarded
+    if inside or any(id(around) in guarded for around in program.ancestors(node)) or already(context, node):
+        return
+    what = f"{ast.unparse(node.func)}()"
+    if INPUT in call.names:
+        yield _effect(context, "input", node.func, what)
+    elif _is_open(context, call):
+        yield _open(context, call, what)
+    elif _is_writer(context, call):
+        if not _asked_at_once(context, node, guards):
+            yield _effect(context, "writer", node.func, what)
+    elif _answers(context, call) and _all_come(context, node, guards):
+        yield _effect(context, "answer", _whole_answer(context, node), what)
+    elif _writes(context, node):
+        yield _effect(context, "writer", node.func, what)
+
+
+def _answers(context: Context, call: Call) -> bool:
+    """Whether a call acts on files or starts a program, and what comes out of it is used."""
+    alone = isinstance(context.program.parent(call.node), ast.Expr)
+    acts = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
+    return not alone and acts and (bool(call.names & POPEN_ANSWERS) or _writes(context, call.node))
+
+
+def _asked_at_once(context: Context, node: ast.Call, guards: list[Effect]) -> bool:
+    """Whether ``Popen(…)`` is part of ``Popen(…).communicate()``, and so all of it is the main process's."""
+    inner, around = node, context.program.parent(node)
+    while isinstance(around, ast.Attribute):
+        inner, around = around, context.program.parent(around)
+    call = context.program.call(around) if isinstance(around, ast.Call) and around.func is inner else None
+    return call is not None and _answers(context, call) and _all_come(context, call.node, guards)
+
+
+def _whole_answer(context: Context, node: ast.expr) -> ast.expr:
+    """``os.path.exists(path) or os.system(command) == 0`` for the call in it: the main process answers all of it."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.BoolOp | ast.Compare | ast.UnaryOp):
+        others = [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr) and it is not node]
+        if all(_only_asks(context, it) for it in others):
+            return _whole_answer(context, around)
+    return node
+
+
+def _all_come(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    """Whether every rank evaluates an expression, and none goes on past an error in it."""
+    around = [it for it in context.program.ancestors(node) if isinstance(it, ast.Try) and it.handlers]
+    return not around and context.runs_in_training(node) and all_pass(context, node, guards)
+
+
+def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
+    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
+    program = context.program
+    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards) or already(context, node):
+        return False
+    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
+        return False
+    scope = program.scope(node).index
+    calls = context.callers.get(scope, ())
+    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))
+
+
+def _handed(context: Context, node: ast.Call) -> Iterator[Effect]:
+    """Functions that write and are called by what they are given to: ``map(os.mkdir, folders)``."""
+    call = context.program.call(node)
+    if call is None or not any(isinstance(it, Ext | Made | Member) for it in call.callees):
+        return
+    if call.names & LOOKS or is_runtime(call.names):
+        return
+    for given in handed(node):
+        names = {value.name for value in context.program.values(given) if isinstance(value, Ext)}
+        if "torch.save" in names:
+            yield _effect(context, "save", given, "torch.save()")
+        elif names and all(_is_plain_write(name) or name in WRITERS for name in names):
+            yield _effect(context, "writer", given, f"{ast.unparse(given)}()")
+
+
+def _derived(context: Context, node: ast.ClassDef) -> Iterator[Effect]:
+    """Classes that derive from what makes writers: what they inherit does nothing on the other ranks."""
+    for base in node.bases:
+        if any(isinstance(value, Ext) and value.name in WRITERS for value in context.program.values(base)):
+            yield _effect(context, "writer", base, ast.unparse(base))
+
+
+def _open(context: Context, call: Call, what: str) -> Effect:
+    """Python's ``open``, or a path's."""
+    owner = None
+    if "pathlib.Path.open" in call.names and isinstance(call.node.func, ast.Attribute):
+        owner = context.program.anchor(call.node.func.value)
+    given = tuple(
+        (f"{keyword.arg}=" if keyword.arg else "**", context.program.anchor(keyword.value))
+        for keyword in call.node.keywords
+    )
+    placed = tuple(
+        ("*" if isinstance(it, ast.Starred) else "", context.program.anchor(it)) for it in call.node.args
+    )
+    if owner is None:
+        return _effect(context, "open", call.node.func, what)
+    return _effect(context, "open", call.node, what, operand=owner, arguments=(*placed, *given))
+
+
+def _trackers(context: Context, statement: ast.Import | ast.ImportFrom) -> Iterator[Effect]:
+    """Modules that are trackers, and what is imported from them: one line after the import."""
+    program = context.program
+    for alias in statement.names:
+        if isinstance(statement, ast.Import) and "." in alias.name and not alias.asname:
+            continue  # binds the package, which another import does, too
+        name = alias.asname or alias.name
+        values = frozenset().union(*(program.values(it) for it in _uses(context, statement, name)))
+        if not _stands_in(context, statement, name) and any(
+            isinstance(it, Ext) and _is_of_tracker(f"{it.name}.") for it in values
+        ):
+            last = program.anchor(_last_import(context, statement))
+            yield _effect(context, "tracker", statement, name, last=last)
+
+
+def _stands_in(context: Context, statement: ast.stmt, name: str) -> bool:
+    """Whether a name is made ``ddp.on_main_process(name)`` after its import already."""
+    text = f"on_main_process({name})"
+    return any(
+        isinstance(it, ast.Assign) and text in ast.unparse(it) for it in context.program.block(statement)
+    )
+
+
+def _uses(context: Context, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
+    """Where a file reads a name that it imports."""
+    nodes = ast.walk(context.program.file(statement).tree)
+    yield from (
+        it for it in nodes if isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Load)
+    )
+
+
+def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:
+    """The last of the imports that follow one another."""
+    block = context.program.block(statement)
+    last = statement
+    for following in block[block.index(statement) + 1 :]:
+        if not isinstance(following, ast.Import | ast.ImportFrom):
+            break
+        last = following
+    return last
+
+
+def _is_of_tracker(name: str) -> bool:
+    """Whether a full name is a tracker's, or of one."""
+    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name.rstrip(".") not in ASKS
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """What a tracker would train, and what comes out of one and may be trained by: only the main process has it."""
+    program = context.program
+    yield from _swept(context)
+    names = {f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config")}
+    for node in program.nodes.values():
+        if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        used = isinstance(program.parent(node), ast.Attribute | ast.Subscript | ast.Assign | ast.keyword)
+        called = isinstance(program.parent(program.parent(node) or node), ast.Call)
+        if used and not called and context.runs_in_training(node) and not already(context, node):
+            if any(isinstance(value, Ext) and value.name in names for value in program.values(node)):
+                yield context.obstacle(
+                    node,
+                    f"`{ast.unparse(node)}` is there on the main process only",
+                    "where it is trained by, give all ranks its value: ddp.from_main_process(…)",
+                    NO_TIER,
+                )
+
+
+def _swept(context: Context) -> Iterator[Obstacle]:
+    """``wandb.agent(sweep, function=main)``."""
+    for call in context.program.calls:
+        if any(map(_is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() runs the training, on the main process only",
+                "start each run of the sweep as a program of its own: `wandb agent …` on the command line",
+            )
+
+
+def covered(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    return any(guard.covers(context.program.anchor(node)) for guard in guards)
+
+
+# Downloads and caches
+
+
+def fetches(context: Context, node: ast.AST) -> list[str]:
+    """What an expression or statement fetches or caches, by the names of the calls."""
+    found = []
+    for inner in context.program.descendants(node):
+        call = context.program.call(inner) if isinstance(inner, ast.Call) else None
+        if call is not None and _fetch(context, call, weights=False):
+            found.append(f"{ast.unparse(call.node.func)}()")
+    return found
+
+
+def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
+    """Whether a call fetches or caches something.
+
+    ``weights``: those that torch.hub keeps count, too, though the runtime has one process of a machine download them.
+    """
+    names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
+    if not weights:
+        names = {it for it in names - HUB_FETCHES if not it.startswith(("torchvision.models.", "timm."))}
+    loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
+    if names & FETCHES or loads:
+        return True
+    if call.names & UNPACKS and not _in_own_folder(context, call) and _only_missing(context, call.node):
+        return True
+    for name in names:
+        if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
+            given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
+            if {"download", *PRETRAINED} & set(given):
+                return True
+        if name.startswith("torchvision.datasets.") and _positional_download(call):
+            return True
+        if name.startswith("torchvision.models.") and call.node.args and not _is_off(call.node.args[0]):
+            return True
+    if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
+        return True
+    return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
+
+
+def _is_off(node: ast.expr) -> bool:
+    """A literal that asks for nothing: False, None, 0."""
+    return isinstance(node, ast.Constant) and not node.value
+
+
+def _positional_download(call: Call) -> bool:
+    """MNIST(root, train, transform, target_transform, download), and the data sets like it."""
+    return len(call.node.args) > 4 and not _is_off(call.node.args[4])
+
+
+def _caches(context: Context, cls: Cls, call: Call) -> bool:
+    """A class of the project whose ``__init__`` fetches or unpacks files, or a data set whose one writes some."""
+    program = context.program
+    made = Inst(cls, id(call.node))
+    if context.module_class(made) or context.runs(call.node) & context.trained_wraps:
+        return False
+    data = any(
+        program.derives(made, f"torch.utils.data.{base}")
+        or program.derives(made, f"torchvision.datasets.{base}")
+        for base in ("Dataset", "ImageFolder", "VisionDataset", "MNIST", "CIFAR10", "DatasetFolder")
+    )
+    for index in program.entered(call.node):
+        for part in program.scopes[index].body:
+            for node in program.descendants(part):
+                inner = program.call(node) if isinstance(node, ast.Call) else None
+                if inner is None:
+                    continue
+                if inner.names & (FILE_FETCHES | UNPACKS):
+                    return True
+                opens = _is_open(context, inner) or _is_writer(context, inner)
+                if data and (inner.names & SAVES or opens or _writes(context, node)):
+                    if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
+                        return True
+    return False
+
+
+@dataclass(frozen=True)
+class _First:
+    """What only runs in ``main_process_first()``: parts of the program, by their identities, and functions."""
+
+    context: Context
+    parts: frozenset[int]
+    scopes: frozenset[int]
+
+    def covers(self, node: ast.AST) -> bool:
+        around = (node, *self.context.program.ancestors(node))
+        return self.context.program.scope(node).index in self.scopes or any(
+            id(it) in self.parts for it in around
+        )
+
+    def holds(self, node: ast.AST) -> bool:
+        """Whether a node runs there, and only where files are not there yet: one process of each machine does it."""
+        return self.covers(node) and _only_missing(self.context, node)
+
+
+def _made_first(context: Context) -> _First:
+    """What one process of each machine does first: the statements that fetch, with all that only they run."""
+    program = context.program
+    cached = caching(context)
+    parts: set[int] = set()
+    for call in program.calls:
+        if context.runs_in_training(call.node) and _fetch(context, call, weights=False):
+            if not is_inside(context, call.node, cached):
+                parts |= {id(it) for it in _whole_questions(context, program.statement(call.node))}
+    found = _First(context, frozenset(parts), frozenset())
+    while parts:
+        scopes = {
+            scope
+            for scope, calls in context.callers.items()
+            if (trained := [it for it in calls if context.runs_in_training(it)])
+            and all(found.covers(it) for it in trained)
+        }
+        if scopes <= found.scopes:
+            break
+        found = replace(found, scopes=found.scopes | scopes)
+    return found
+
+
+def _only_missing(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is only come to where files that are asked for are not there, by whatever call."""
+    if depth > 6:
+        return False
+    calls = _trained_callers(context, node)
+    by_calls = bool(calls) and all(_only_missing(context, it, depth + 1) for it in calls)
+    return _is_missing(context, node) or by_calls
+
+
+def _trained_callers(context: Context, node: ast.AST) -> list[ast.Call]:
+    """The calls of the function that a node stands in, in programs that train."""
+    calls = context.callers.get(context.program.scope(node).index, ())
+    return [it for it in calls if context.runs_in_training(it)]
+
+
+def _is_missing(context: Context, node: ast.AST) -> bool:
+    """Whether a place in a function is only come to where something that is asked of the files is not so."""
+    program, inside = context.program, node
+    for around in program.ancestors(node):
+        if isinstance(around, ast.If) and inside is not around.test:
+            denied = isinstance(around.test, ast.UnaryOp) and isinstance(around.test.op, ast.Not)
+            if denied == (inside in around.body) and _asks_files(context, around.test):
+                return True
+        if isinstance(inside, ast.stmt):
+            block = program.block(inside)
+            before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
+            if any(isinstance(it.body[-1], ast.Return) and _asks_files(context, it.test) for it in before):
+                return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+        inside = around
+    return False
+
+
+def _asks_files(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for files, itself or in what it calls."""
+    nodes = (context.program.nodes.get(key) for key in context.runs(test))
+    calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
+    return any(name.startswith(FILES) for call in calls if call is not None for name in call.names)
+
+
+def caching(context: Context) -> set[int]:
+    """The classes whose objects one process makes first, with their bases, and the functions that it calls first."""
+    return context.downloaders | {
+        base.scope
+        for call in context.program.calls
+        for callee in call.callees
+        if isinstance(callee, Cls) and _caches(context, callee, call)
+        for base in context.program.bases(callee)
+        if isinstance(base, Cls)
+    }
+
+
+def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
+    """Statements that fetch or cache, neighbours together; ``hoisted`` expressions may get a statement of their own."""
+    program = context.program
+    cached = caching(context)
+    statements: dict[int, list[str]] = {}
+    found: list[Fetch] = []
+    for node in program.nodes.values():
+        if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
+            continue
+        call = program.call(node)
+        if call is None or not _fetch(context, call, weights=False):
+            continue
+        if is_inside(context, node, cached):
+            continue
+        what = f"{ast.unparse(node.func)}()"
+        dataset = next((it for it in (node, *program.ancestors(node)) if id(it) in hoisted), None)
+        for statement in _whole_questions(context, program.statement(node)):
+            if _under_main_first(context, statement):
+                continue
+            if dataset is None:
+                statements.setdefault(id(statement), []).append(what)
+            else:
+                place, last = context.place(statement), program.anchor(statement)
+                found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
+    seen: set[int] = set()
+    for key in sorted(statements, key=lambda key: program.order[key]):
+        if key in seen:
+            continue
+        first: ast.stmt = program.nodes[key]  # type: ignore[assignment]
+        block = program.block(first)
+        index = last = block.index(first)
+        while last + 1 < len(block) and id(block[last + 1]) in statements:
+            last += 1
+        seen.update(id(part) for part in block[index : last + 1])
+        place = context.place(first)
+        found.append(Fetch(**place, what=statements[key][0], last=program.anchor(block[last])))
+    return tuple(found)
+
+
+def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> list[ast.stmt]:
+    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
+    found = _whole_question(context, statement)
+    calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
+    training = context.trained_wraps | {id(it) for it in context.backwards}
+    leaves = _is_missing(context, statement)  # the others would leave the function before it
+    if (
+        depth > 6
+        or found is not statement
+        or not (leaves or all(_only_missing(context, it) for it in calls))
+        or any(context.runs(it) & training for it in calls)
+    ):
+        return [found]
+    asked = (_whole_questions(context, it, depth + 1) for it in calls)
+    return list({id(it): it for some in asked for it in some}.values()) or [found]
+
+
+def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
+    """The outermost ``if`` round a statement that asks for files: what it finds may differ between processes."""
+    found = statement
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+            break
+        if isinstance(around, ast.If):
+            calls = [
+                context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
+            ]
+            names = {name for call in calls if call is not None for name in call.names}
+            if any(name.startswith(FILES) for name in names):
+                found = around
+    return found
+
+
+def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:
+    """Whether a node stands in a class or function of these: the place that calls it waits, and it alone."""
+    around = (it for it in context.program.ancestors(node) if isinstance(it, ast.ClassDef | ast.FunctionDef))
+    return any(context.program.by_node[id(it)].index in cached for it in around)
+
+
+def _under_main_first(context: Context, statement: ast.stmt) -> bool:
+    for around in context.program.ancestors(statement):
+        if isinstance(around, ast.With) and any(
+            "main_process_first" in ast.dump(i.context_expr) for i in around.items
+        ):
+            return True
+    return False
+
+
+# Reading what was written
+
+
+def rereads(context: Context, whole: Context) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one.
+
+    ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
+    and read what is written before.
+    """
+    if whole is context:
+        return _rereads(context)
+    stay = {context.program.anchor(it) for it in _trained_statements(context)}
+    return tuple(it for it in _rereads(whole) if it.at in stay)
+
+
+def _trained_statements(context: Context) -> Iterator[ast.stmt]:
+    nodes = context.program.nodes.values()
+    yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
+
+
+def _rereads(context: Context) -> tuple[Reread, ...]:
+    program = context.program
+    saved, opened = (
+        {id(it.node): paths.written(context, it) for it in program.calls if _leaves(context, it, by_opening)}
+        for by_opening in (False, True)
+    )
+    alone = set().union(*(context.runs(call.node) for call in program.calls if _fetch(context, call)), set())
+    found: dict[int, Reread] = {}
+    unpacks = [
+        it
+        for it in program.calls
+        if it.names & UNPACKS and context.runs_in_training(it.node) and id(it.node) not in alone
+    ]
+    cached = caching(context) if unpacks else set()
+    for call in unpacks:
+        # What is unpacked is read by paths that nothing here names: all wait at once.
+        if not _in_own_folder(context, call) and not is_inside(context, call.node, cached):
+            for statement in _following(context, call.node, set()):
+                if not _is_barrier(context, statement):
+                    what = f"what follows {ast.unparse(call.node.func)}()"
+                    found[id(statement)] = Reread(**context.place(statement), what=what)
+    for call in program.calls:
+        loads = bool(call.names & READS)
+        # What runs in `main_process_first()` waits there, and nowhere inside.
+        if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        file = paths.read(context, call)
+        writes = {key for key, written in (saved | opened).items() if paths.are_same(file, written)}
+        if loads:
+            writes |= {key for key, written in saved.items() if paths.may_be_same(file, written)}
+        for statement in _places(context, call.node, writes, set()):
+            if id(statement) not in found and not _after_barrier(context, statement, writes, found):
+                what = f"{ast.unparse(call.node.func)}()"
+                found[id(statement)] = Reread(**context.place(statement), what=what)
+    return tuple(found.values())
+
+
+def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
+    """Whether a call writes a file: all at once, or one that it opens for that."""
+    if by_opening:
+        texts = call.names & {"pathlib.Path.write_text", "pathlib.Path.write_bytes"}
+        return bool(texts or opens_for_writing(call)) and not _in_own_folder(context, call)
+    saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
+    return bool(saves) and not _in_own_folder(context, call)
+
+
+def _reads(call: Call) -> bool:
+    """Whether a call reads a file, or opens one for that."""
+    opens = call.names & ALL_OPENERS and not opens_for_writing(call)
+    return bool(opens or call.names & OTHER_READS)
+
+
+def _writes_file(name: str) -> bool:
+    files = (
+        "numpy.",
+        "pickle.",
+        "json.",
+        "shutil.copy",
+        "shutil.move",
+        "joblib.",
+        "os.rename",
+        "os.replace",
+        "pandas.",
+    )
+    return is_write(name) and name.startswith(files)
+
+
+def _fetches_by_shell(call: Call) -> bool:
+    """``os.system("wget …")``."""
+    shell = any(name == "os.system" or name.startswith("subprocess.") for name in call.names)
+    return (
+        shell
+        and bool(call.node.args)
+        and any(word in ast.unparse(call.node.args[0]) for word in SHELL_FETCHES)
+    )
+
+
+def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements before which all processes must wait: after one that writes, outside conditions."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while True:
+        block = program.block(inside)
+        parent = program.parent(inside)
+        index = block.index(inside)
+        others = block[:index] + (block[index + 1 :] if isinstance(parent, LOOPS) else [])
+        if any(context.runs(other) & writes for other in others):
+            if not (_in_function(context, parent) and _any_before(context, parent, writes)):
+                yield inside
+                return
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = program.by_node[id(parent)].index
+            if scope not in seen:
+                seen.add(scope)
+                for call in context.callers.get(scope, ()):
+                    if context.runs_in_training(call):
+                        yield from _places(context, call, writes, seen)
+            return
+        if not isinstance(parent, ast.stmt):
+            return
+        inside = parent
+
+
+def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements that follow one, outside conditions, loops and blocks, in its function or in what calls that."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while not _is_body(program.parent(inside)):
+        inside = program.parent(inside)  # type: ignore[assignment]
+    block = program.block(inside)
+    rest = block[block.index(inside) + 1 :]
+    scope = program.scope(inside).index
+    if rest:
+        yield rest[0]
+    elif scope not in seen:
+        seen.add(scope)
+        for call in _trained_callers(context, inside):
+            yield from _following(context, call, seen)
+
+
+def _is_body(node: ast.AST | None) -> bool:
+    """Whether the statements in a node are those of a function, module or program."""
+    return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) or (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.If) and is_main_guard(node.test))
+    )
+
+
+def _in_function(context: Context, node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and not is_main_guard(node.test)
+
+
+def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool:
+    block = context.program.block(statement)
+    return any(context.runs(other) & writes for other in block[: block.index(statement)])
+
+
+def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
+    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
+    block = context.program.block(statement)
+    for before in reversed(block[: block.index(statement)]):
+        if _is_barrier(context, before):
+            return True
+        if context.runs(before) & writes:
+            return False
+        if id(before) in waiting:
+            return True
+    return False
+
+
+def _is_barrier(context: Context, statement: ast.stmt) -> bool:
+    """``ddp.barrier()``."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and "dp2ddp.runtime.barrier" in call.names

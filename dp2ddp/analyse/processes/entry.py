@@ -1,0 +1,964 @@
+"""Where a program's ranks start, and where it chooses their devices.
+
+They start at the call of its main function, or before its first side effect. What chooses the devices may come later:
+then all ranks start, and those without a device leave.
+"""
+
+from __future__ import annotations
+
+import ast
+import copy
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
+from dp2ddp.analyse.processes import entries
+from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
+from dp2ddp.analyse.processes.conditions import (
+    AVAILABLE,
+    COUNT,
+    asks_for_gpus,
+    assigned,
+    comes_from_file,
+    is_call_of,
+    is_choice,
+    is_cuda_string,
+    leaves_before,
+)
+from dp2ddp.analyse.processes.effects import happens_once
+from dp2ddp.analyse.processes.entries import Entry
+from dp2ddp.analyse.program.link import (
+    WRAP,
+    Bound,
+    Call,
+    Cls,
+    Coll,
+    Ext,
+    Func,
+    Inst,
+    Scope,
+    Values,
+    full_name,
+    handed,
+)
+from dp2ddp.facts import Late, Script
+from dp2ddp.plan import Anchor
+from dp2ddp.source import SourceFile
+
+# Calls that change nothing outside the process and draw no random numbers.
+PURE = (
+    "addict.",
+    "argparse.",
+    "box.",
+    "builtins.",
+    "collections.",
+    "colorama.",
+    "configparser.",
+    "dataclasses.",
+    "easydict.",
+    "enum.",
+    "functools.",
+    "inspect.",
+    "itertools.",
+    "json.load",
+    "logging.getLogger",
+    "math.",
+    "matplotlib.use",
+    "ml_collections.",
+    "multiprocessing.cpu_count",
+    "munch.",
+    "numpy.array",
+    "omegaconf.",
+    "os.chdir",
+    "os.cpu_count",
+    "os.environ",
+    "os.getcwd",
+    "os.getenv",
+    "os.path.",
+    "pathlib.",
+    "pyhocon.",
+    "re.",
+    "subprocess.check_output",
+    "sys.path.",
+    "time.",
+    "datetime.",
+    "torch.accelerator.",
+    "torch.cuda.is_available",
+    "torch.cuda.device_count",
+    "torch.device",
+    "torch.nn.functional.",
+    "torch.set_default_dtype",
+    "torchvision.transforms.",
+    "types.",
+    "typing.",
+    "warnings.",
+    "yacs.",
+    "yaml.",
+    "dp2ddp.runtime.device",
+    "dp2ddp.runtime.get_",
+    "dp2ddp.runtime.is_main_process",
+    "dp2ddp.runtime.on_main_process",
+)
+IMPURE = {
+    "builtins.print",
+    "builtins.input",
+    "builtins.exec",
+    "builtins.exit",
+}
+IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
+# Methods of strings, lists and dicts: ``args.gpus.split(",")``.
+PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
+# Methods that set the entries of configurations.
+CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
+# Methods that change a list.
+CHANGING_LISTS = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
+STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
+CHOSEN = "dp2ddp.runtime.use_devices"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+
+
+def collect(context: Context) -> tuple[Script, ...]:
+    """The start of every program that trains with DataParallel."""
+    return entries.shared(context, (_script(context, entry) for entry in entries.entries(context)))
+
+
+def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
+    """All nodes that programs run before their ranks know which of the chosen devices they have."""
+    found: set[int] = set()
+    for script in scripts:
+        if script.late is not None:
+            found |= _earlier(context, script.late.at, script.late.after)
+        elif script.devices is not None:
+            found |= _earlier(context, script.at, False)
+        if script.late is not None or script.devices is not None:
+            own = {script.path} if script.path == script.program else set()
+            for module in _imported_modules(context, script.reaches - own):
+                found |= {id(node) for node in context.program.body(module)}
+    return found
+
+
+def _imported_modules(context: Context, paths: Iterable) -> Iterator[Scope]:
+    yield from (context.program.modules[path] for path in paths if path in context.program.modules)
+
+
+def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
+    """All nodes that run before a statement, in its block and in those that lead to it; ``after``: or in it."""
+    program = context.program
+    found: set[int] = set()
+    node = program.node_at(at)
+    start = None if node is None else program.statement(node)
+    while start is not None:
+        block = program.block(start)
+        for statement in block[: block.index(start) + after]:
+            found |= context.runs(statement)
+        after = False
+        around = program.parent(start)
+        if isinstance(around, ast.FunctionDef):
+            scope = program.by_node[id(around)].index
+            around = next(iter(context.callers.get(scope, ())), None)
+        start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
+    return found
+
+
+@dataclass(frozen=True)
+class _Devices:
+    """The expression that chooses the devices, where a ``wrap`` has it, and the statements that it depends on."""
+
+    expression: ast.expr | None = None
+    wrap: ast.Call | None = None
+    deciders: tuple[ast.stmt, ...] = ()
+
+
+def _script(context: Context, entry: Entry) -> Script:
+    program, file, top = context.program, entry.file, entry.block
+    reaches = frozenset(program.project.reaches(file.path))
+
+    def fact(node: ast.AST, form: str, **more: object) -> Script:
+        place = {**context.place(node), "scripts": frozenset([file.path])}
+        return Script(**place, form=form, program=file.path, reaches=reaches, **more)  # type: ignore[arg-type]
+
+    for statement in top:
+        started = [it for it in program.descendants(statement) if is_call_of(context, it, *STARTED)]
+        if started:
+            given = program.call(started[0]).argument("devices")  # type: ignore[union-attr]
+            return fact(statement, "init", done=True, devices=_written(context, given, started[0]))
+    wanted = _wanted(context, file)
+    module = entry.scope
+    devices = _at(context, file, wanted, [module])
+    begin = _first(context, top, wanted)
+    call = _main_call(context, begin)
+    at_hand = _is_at_hand(context, devices, top, begin, [module])
+    if call is not None and not at_hand:
+        main = program.scopes[call[1]]
+        inner, first = _at(context, file, wanted, [main, module]), _first(context, main.body, wanted)
+        if _is_at_hand(context, inner, main.body, first, [main, module], begin):
+            devices, begin, call, at_hand = inner, first, None, True
+    if not at_hand and (literal := _literal(context, wanted)) is not None:
+        devices, at_hand = replace(wanted, expression=literal), True
+    late = None if at_hand else _late(context, entry, wanted)
+    chosen = _text(context, devices, begin) if at_hand else None
+    imports = _imports(context, devices.expression, program.file(begin)) if at_hand else ()
+    enabled = _enabled(context, file, top, begin)
+    if not enabled and call is not None and context.branches is not None:
+        inner_first = _first(context, program.scopes[call[1]].body, wanted)
+        enabled = _enabled(context, file, top, inner_first)
+        begin, call = (inner_first, None) if enabled else (begin, call)
+    aside = None if enabled else leaving(context, file)
+    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside}
+    if call is None or enabled:
+        return fact(begin, "init", enabled=enabled, **more)
+    function = call[0]
+    arguments = tuple(
+        [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
+        + [
+            (f"{keyword.arg}=" if keyword.arg else "**", program.anchor(keyword.value))
+            for keyword in function.keywords
+        ]
+    )
+    main_name = program.anchor(function.func)
+    return fact(function, "launch", function=main_name, arguments=arguments, **more)
+
+
+def _enabled(context: Context, file: SourceFile, top: list[ast.stmt], begin: ast.stmt) -> str:
+    """The condition under which ranks start before a statement; empty without one, and where it is known later."""
+    text = condition(context, begin)
+    program = context.program
+    block, order = program.block(begin), program.order
+    for decider in choosing(context, file) if text else ():
+        holder, leading = _holder(context, decider, block), _holder(context, decider, top)
+        late = order[id(begin)] if begin in top else order[id(_holder(context, begin, top) or begin)]
+        if holder is not None:
+            if order[id(holder)] >= order[id(begin)]:
+                return ""
+        elif leading is None or order[id(leading)] >= late:
+            return ""
+    return text or ""
+
+
+# Where the ranks start
+
+
+def _first(context: Context, block: list[ast.stmt], devices: _Devices) -> ast.stmt:
+    """The first statement of a block that only ranks may run."""
+    return next((it for it in block if _is_for_ranks(context, it, devices)), block[-1])
+
+
+def _is_for_ranks(context: Context, statement: ast.stmt, devices: _Devices) -> bool:
+    """Whether a statement does something, or names a device where some are chosen: a rank's own is not known yet."""
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return _acts_when_imported(context, statement, devices)
+    if is_start(context, statement) or (devices.expression is not None and _names_device(statement)):
+        return True
+    return not _pure(context, statement)
+
+
+def _names_device(statement: ast.AST) -> bool:
+    if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+        return False
+    return any(is_cuda_string(node) for node in ast.walk(statement))
+
+
+def _acts_when_imported(context: Context, statement: ast.Import | ast.ImportFrom, devices: _Devices) -> bool:
+    """Whether the project's modules that are imported here write, fetch or ask for something when they run."""
+    program = context.program
+    here = program.file(statement).path
+    names = [alias.name for alias in statement.names]
+    if isinstance(statement, ast.ImportFrom):
+        module = statement.module or ""
+        wanted = [module, *(f"{module}.{name}".lstrip(".") for name in names)]
+        level = statement.level
+    else:
+        wanted, level = names, 0
+    found = {program.project.resolve(here, name, level) for name in wanted}
+    reached = {it for path in found if path is not None for it in program.project.reaches(path)}
+    return any(
+        happens_once(context, node) or id(node) in context.agreed
+        for module in _imported_modules(context, reached - {here})
+        for node in context.imported_nodes(module.file.path)
+    )
+
+
+def _pure(context: Context, statement: ast.stmt | ast.expr) -> bool:
+    """Whether running a piece of code twice does no harm: nothing written, printed, drawn or fetched."""
+    if isinstance(
+        statement, ast.Import | ast.ImportFrom | ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+    ):
+        return True
+    return not any(_acts(context, node) for node in context.program.descendants(statement)) and not any(
+        _acts(context, node)
+        for index in context.program.entered(statement)
+        for part in context.program.scopes[index].body
+        for node in context.program.descendants(part)
+    )
+
+
+def _acts(context: Context, node: ast.AST) -> bool:
+    if id(node) in context.agreed:
+        return True  # where the processes agree, they must have met
+    if not isinstance(node, ast.Call):
+        return False
+    call = context.program.call(node)
+    if call is None or not call.callees:
+        return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN)
+    return any(_impure(context, callee, call) for callee in call.callees)
+
+
+def _impure(context: Context, callee: object, call: Call) -> bool:
+    if isinstance(callee, Func | Bound):
+        return False  # what it runs is looked at on its own
+    if isinstance(callee, Cls):
+        outside = [base for base in context.program.bases(callee) if isinstance(base, Ext)]
+        return any(not base.name.startswith(PURE) for base in outside)
+    name = full_name(callee)  # type: ignore[arg-type]
+    if name == "builtins.open":
+        return not _only_reads(call)
+    if name == "builtins.eval":
+        return not isinstance(callee, Ext)  # an expression may be anything, and what it makes may do anything
+    if not name:
+        function = call.node.func
+        return not (isinstance(function, ast.Attribute) and function.attr in PLAIN)
+    last = name.rpartition(".")[2]
+    if name in IMPURE or (name.startswith("pathlib.") and last in IMPURE_METHODS):
+        return True
+    return not name.startswith(PURE)
+
+
+def _only_reads(call: Call) -> bool:
+    mode = call.argument("mode", 1)
+    return mode is None or (isinstance(mode, ast.Constant) and mode.value in ("r", "rb", "rt"))
+
+
+def _main_call(context: Context, statement: ast.stmt) -> tuple[ast.Call, int] | None:
+    """The call that a statement consists of, ``main()`` or ``sys.exit(main())``, if it runs the training."""
+    match statement:
+        case ast.Expr(value=ast.Call() as call) | ast.Assign(value=ast.Call() as call):
+            pass
+        case _:
+            return None
+    if is_call_of(context, call, "sys.exit", "builtins.exit") and len(call.args) == 1:
+        if not isinstance(call.args[0], ast.Call):
+            return None
+        call = call.args[0]
+    found = context.program.call(call)
+    functions = [callee for callee in found.callees if isinstance(callee, Func)] if found else []
+    if len(functions) != 1 or len(found.callees) != 1:  # type: ignore[union-attr]
+        return None
+    runs = context.runs(call)
+    if not any(id(wrap.node) in runs for wrap in context.wraps):
+        return None
+    if not any(id(node) in runs for node in context.backwards):
+        return None  # it makes the model, and trains it later
+    if not all(_pure(context, argument) for argument in handed(call)):
+        return None
+    return call, functions[0].scope
+
+
+# Which devices
+
+
+def _wanted(context: Context, file: SourceFile) -> _Devices:
+    """The devices as a wrap is given them: its ``device_ids``, or one alone unless an option asks for several.
+
+    One alone only where nothing else is wrapped on all of them.
+    """
+    runs = context.program_runs(file)
+    chosen: list[_Devices] = []
+    for wrap in context.wraps:
+        if id(wrap.node) not in runs:
+            continue
+        given = context.program.wrap_argument(wrap, "device_ids", 1)
+        given = None if given is None or _all_devices(context, given) else given
+        expression = _by_option(context, wrap.node, given) or given
+        if given is not None:
+            return _Devices(expression, wrap.node)
+        chosen.append(_Devices(expression, wrap.node))
+    everywhere = any(it.expression is None for it in chosen)
+    return _Devices() if everywhere or not chosen else chosen[0]
+
+
+def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
+    """``device_ids`` where options of the program choose between DataParallel and a single device."""
+    if context.branches is not None:
+        return None
+    if given is not None:
+        return _where_chosen(context, wrap, given)
+    asked: list[ast.expr] = []
+    alone: ast.expr | None = None
+    flags: list[ast.expr] = []
+    for test, wraps, others in _choices(context, wrap):
+        if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
+            return None
+        alone = alone or _single(context, others)
+        for part, holds in _parts(test, wraps):
+            literal = part if holds else ast.UnaryOp(ast.Not(), part)
+            if _is_option(context, part):
+                asked.append(literal)
+            elif isinstance(part, ast.Attribute) and is_options(context, part.value):
+                flags.append(literal)
+    if not asked:
+        return None
+    return _where_all([*asked, *flags], alone or ast.Constant(1))
+
+
+def _where_all(tests: list[ast.expr], alone: ast.expr) -> ast.expr:
+    """All devices where all of some conditions hold, else those that are given for one process."""
+    several = ast.Constant(None)
+    match tests:
+        case [ast.UnaryOp(op=ast.Not(), operand=test)]:
+            return ast.IfExp(test, alone, several)
+        case [test]:
+            return ast.IfExp(test, several, alone)
+    return ast.IfExp(ast.BoolOp(ast.And(), tests), several, alone)
+
+
+def _goes_on_wrapped(context: Context, node: ast.AST, wrap: ast.Call) -> bool:
+    """Whether a branch beside a wrap has a wrapped model, too: by a wrap of its own, or as a file holds it."""
+    if is_call_of(context, node, WRAP):
+        return True
+    statement = context.program.statement(wrap)
+    if not isinstance(node, ast.Assign) or not isinstance(statement, ast.Assign):
+        return False
+    same = ast.unparse(node.targets[0]) == ast.unparse(statement.targets[0])
+    return same and comes_from_file(context, node.value)
+
+
+def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr | None:
+    """``device_ids`` that are given, where an option chooses DataParallel: without it they may not be known at all."""
+    runs = set().union(*(context.program_runs(it) for it in context.scripts))
+    inner = {it.value for it in ast.walk(given) if isinstance(it, ast.Attribute)}
+    asked_of = [it for it in ast.walk(given) if isinstance(it, ast.Attribute) and it not in inner]
+    sets = {it: _attribute_sets(context, it, runs) for it in asked_of}
+    made = [it for statements in sets.values() for it in statements]
+    if not made or not all(isinstance(context.program.parent(it), ast.If) for it in made):
+        return None
+    for test, wraps, others in _choices(context, wrap):
+        asked = any(
+            ast.dump(it) in map(ast.dump, ast.walk(test)) for it, statements in sets.items() if statements
+        )
+        options = any(_is_option(context, part) for part, _ in _parts(test, wraps))
+        if options and not asked and not any(isinstance(it, ast.Call) for it in ast.walk(test)):
+            alone: ast.expr = _single(context, others) or ast.Constant(1)
+            first, second = (given, alone) if wraps else (alone, given)
+            return ast.IfExp(test, first, second)
+    return None
+
+
+def _choices(context: Context, wrap: ast.Call) -> Iterator[tuple[ast.expr, bool, list[ast.AST]]]:
+    """The conditions under which a model is wrapped, whether they must hold, and what runs where it is not.
+
+    ``if several: model = nn.DataParallel(model)``, ``nn.DataParallel(model) if several else model``,
+    ``wrap = nn.DataParallel if several else same`` and ``if not several: return model`` before it.
+    """
+    for source in assigned(context, wrap.func) if isinstance(wrap.func, ast.Name | ast.Attribute) else ():
+        if isinstance(source, ast.IfExp):
+            both = [Ext(WRAP) in context.program.values(it) for it in (source.body, source.orelse)]
+            if both[0] != both[1]:
+                yield source.test, both[0], []
+    inside: ast.AST = wrap
+    for around in context.program.ancestors(wrap):
+        if isinstance(inside, ast.stmt):
+            for before in leaves_before(context, inside):
+                yield before.test, False, list(before.body)
+        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *LOOPS)):
+            return
+        if isinstance(around, ast.IfExp) and inside is not around.test:
+            wraps = inside is around.body
+            yield around.test, wraps, [around.orelse if wraps else around.body]
+        if isinstance(around, ast.If) and inside in (*around.body, *around.orelse):
+            if not is_main_guard(around.test):
+                wraps = inside in around.body
+                yield around.test, wraps, list(around.orelse if wraps else around.body)
+        inside = around
+
+
+def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
+    """The conditions that a condition is made of, all of which must hold, or must not, for it to ``holds``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from _parts(operand, not holds)
+        case ast.BoolOp(op=operator, values=values) if isinstance(operator, ast.And) is holds:
+            for value in values:
+                yield from _parts(value, holds)
+        case _:
+            yield test, holds
+
+
+def _is_option(context: Context, test: ast.expr) -> bool:
+    return is_choice(context, test) and not asks_for_gpus(context, test)
+
+
+def _single(context: Context, statements: list[ast.stmt]) -> ast.expr | None:
+    """The one device that a branch without DataParallel uses, in a list: ``model.cuda(args.gpu)``."""
+    for part in statements:
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and len(node.args) == 1:
+                named = is_call_of(context, node, "torch.cuda.set_device")
+                moved = isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
+                if (named or moved) and isinstance(node.args[0], ast.Name | ast.Attribute):
+                    return ast.List([node.args[0]], ast.Load())
+    return None
+
+
+def _all_devices(context: Context, given: ast.expr) -> bool:
+    """``None``, or every visible device: ``range(torch.cuda.device_count())``."""
+    if isinstance(given, ast.Constant) and given.value is None:
+        return True
+    inner = given
+    while isinstance(inner, ast.Call) and is_call_of(
+        context, inner, "builtins.list", "builtins.range", "builtins.tuple"
+    ):
+        if len(inner.args) != 1:
+            return False
+        inner = inner.args[0]
+    if isinstance(inner, ast.Name):
+        sources = assigned(context, inner)
+        return bool(sources) and all(
+            _all_devices(context, source) or is_call_of(context, source, COUNT) for source in sources
+        )
+    return inner is not given and is_call_of(context, inner, COUNT)
+
+
+def _at(context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope]) -> _Devices:
+    """The devices, in the names that some scopes have, with all that decides them."""
+    if wanted.expression is None:
+        return wanted
+    expression = _folded(_source(context, wanted.expression, scopes))
+    if _all_devices(context, expression):
+        return _Devices()
+    return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
+
+
+def _folded(expression: ast.expr) -> ast.expr:
+    """``1`` for ``None if 1 > 1 else 1``: what a parameter's default has decided."""
+    if not isinstance(expression, ast.IfExp):
+        return expression
+    match expression.test:
+        case ast.Constant(value=value):
+            holds = bool(value)
+        case ast.Compare(
+            left=ast.Constant(value=int(left)), ops=[operator], comparators=[ast.Constant(value=int(right))]
+        ):
+            answers = {
+                ast.Gt: left > right,
+                ast.GtE: left >= right,
+                ast.Lt: left < right,
+                ast.LtE: left <= right,
+            }
+            answers |= {ast.Eq: left == right, ast.NotEq: left != right}
+            if type(operator) not in answers:
+                return expression
+            holds = answers[type(operator)]
+        case _:
+            return expression
+    return expression.body if holds else expression.orelse
+
+
+def _literal(context: Context, wanted: _Devices) -> ast.expr | None:
+    """The devices, where they are the same in every run: ``range(2)`` for ``range(ngpu)`` after ``ngpu = 2``."""
+    if wanted.expression is None:
+        return None
+    expression = _source(context, wanted.expression, [])
+    nodes = [it for it in ast.walk(expression) if isinstance(it, ast.Name | ast.Attribute)]
+    known = all(isinstance(it, ast.Name) and id(it) in context.program.nodes for it in nodes)
+    return expression if known and not any(map(context.program.definitions, nodes)) else None
+
+
+def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Iterator[ast.stmt]:
+    """The statements after which an expression has its value."""
+    program, runs = context.program, context.program_runs(file)
+    nodes = list(ast.walk(expression))
+    for node in nodes:
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            known = program.definitions(node) if id(node) in program.nodes else []
+            yield from (program.statement(it) for it in known if _is_code(it) and it not in nodes)
+            yield from _attribute_sets(context, node, runs)
+            yield from _changes(context, node, runs)
+    if any(isinstance(node, ast.Attribute) for node in nodes):
+        for node in program.nodes.values():
+            if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
+                yield program.statement(node)
+
+
+def _is_code(node: ast.AST) -> bool:
+    return not isinstance(node, ast.arg | ast.alias | ast.FunctionDef | ast.ClassDef)
+
+
+def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[ast.stmt]:
+    """``args.gpus = …``, under whichever name the options have there."""
+    if not isinstance(node, ast.Attribute):
+        return []
+    program = context.program
+    values = program.values(node.value) if id(node.value) in program.nodes else frozenset()
+    return [
+        statement
+        for target, statement in context.attribute_assignments.get(node.attr, ())
+        if id(statement) in runs
+        and (ast.dump(target.value) == ast.dump(node.value) or program.values(target.value) & values)
+    ]
+
+
+def _changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) -> Iterator[ast.stmt]:
+    """The statements that change a list in place, and those that run them, under whichever name it has there.
+
+    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``.
+    """
+    program = context.program
+    values = _lists(context, held)
+    for node in list(program.nodes.values()):
+        changed = _changed_in_place(node) if id(node) in runs else None
+        if isinstance(changed, ast.Name | ast.Attribute) and (
+            _lists(context, changed) & values or _are_same(context, changed, held)
+        ):
+            yield program.statement(node)
+
+
+def _lists(context: Context, node: ast.expr) -> Values:
+    known = context.program.values(node) if id(node) in context.program.nodes else frozenset()
+    return frozenset(value for value in known if isinstance(value, Coll))
+
+
+def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
+    """Whether two expressions name the same thing: the same variable, or the same attribute of one object."""
+    program = context.program
+    if isinstance(one, ast.Attribute) and isinstance(other, ast.Attribute):
+        known = all(id(it.value) in program.nodes for it in (one, other))
+        same = known and program.values(one.value) & program.values(other.value)
+        return one.attr == other.attr and (bool(same) or ast.dump(one.value) == ast.dump(other.value))
+    if isinstance(one, ast.Name) and isinstance(other, ast.Name) and one.id == other.id:
+        found = [set(map(id, program.definitions(it))) for it in (one, other) if id(it) in program.nodes]
+        return len(found) == 2 and bool(found[0] & found[1])
+    return False
+
+
+def _changed_in_place(node: ast.AST) -> ast.expr | None:
+    """The list that a piece of code changes."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in CHANGING_LISTS:
+            return changed
+        case ast.AugAssign(target=changed) | ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
+            return changed
+    return None
+
+
+def _is_at_hand(
+    context: Context,
+    devices: _Devices,
+    block: list[ast.stmt],
+    begin: ast.stmt,
+    scopes: list[Scope],
+    main: ast.stmt | None = None,
+) -> bool:
+    """Whether the devices are chosen before a statement of a block; ``main`` is the one that leads to the block."""
+    if devices.expression is None:
+        return True
+    if _hidden(context, devices.expression, scopes) is not None:
+        return False
+    order = context.program.order
+    for decider in devices.deciders:
+        holder = _holder(context, decider, block)
+        if holder is not None and order[id(holder)] >= order[id(begin)]:
+            return False
+        if holder is None and main is None:
+            return False
+    return True
+
+
+def _holder(context: Context, part: ast.AST, block: list[ast.stmt]) -> ast.stmt | None:
+    """The statement of a block that another one is part of, or else the first that runs it; None if none does."""
+    for statement in block:
+        if any(part is node for node in context.program.descendants(statement)):
+            return statement
+    return next((it for it in block if id(part) in context.runs(it)), None)
+
+
+def _late(context: Context, entry: Entry, wanted: _Devices) -> Late | None:
+    """Where the devices are chosen after the ranks have started: as early as all that decides them has run."""
+    program = context.program
+    if wanted.expression is None or wanted.wrap is None:
+        return None
+    expression, scope = _climb(context, wanted.expression, program.scope(wanted.wrap))
+    if _all_devices(context, expression):
+        return None
+    block = entry.block if scope is entry.scope else scope.body
+    place = _place(context, block, list(_deciders(context, expression, entry.file)), wanted.wrap)
+    if place is None:
+        return _at_wrap(context, wanted)
+    statement, after = place
+    anchor = program.anchor(statement)
+    written = _with_condition(context, expression)
+    return Late(anchor, context.ddp(anchor.path), after, written, scripts=frozenset([entry.file.path]))
+
+
+def _at_wrap(context: Context, wanted: _Devices) -> Late:
+    """The devices are chosen where the model is wrapped, and by what stands there."""
+    program = context.program
+    statement = program.statement(wanted.wrap)
+    anchor = program.anchor(statement)
+    scripts = context.run_by(wanted.wrap)
+    return Late(anchor, context.ddp(anchor.path), False, ast.unparse(wanted.expression), scripts=scripts)
+
+
+def _climb(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
+    """An expression in the names of the outermost function that knows them, and that function."""
+    for _ in range(12):
+        above = _above(context, expression, scope)
+        if above is None:
+            break
+        expression, scope = above
+    return expression, scope
+
+
+def _above(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope] | None:
+    """The same expression one step nearer to the start: where an attribute is set, or parameters are given."""
+    program = context.program
+    definitions = program.definitions(expression) if id(expression) in program.nodes else []
+    statement = program.statement(definitions[0]) if len(definitions) == 1 else None
+    if isinstance(expression, ast.Attribute) and isinstance(statement, ast.Assign):
+        own = all(isinstance(it, Inst) for it in program.values(expression.value) or [None])
+        if own and statement.targets == definitions and _is_all(context, expression, statement.value):
+            return statement.value, program.scope(statement)
+    given = {id(name): _given(context, name) for name in _names(context, expression)}
+    if not given or None in given.values():
+        return None
+    nodes = [it for value in given.values() for it in ast.walk(value) if id(it) in program.nodes]  # type: ignore[arg-type]
+    scopes = {program.scope(it).index: program.scope(it) for it in nodes}
+    if len(scopes) > 1:
+        return None
+    return _replaced(expression, given), next(iter(scopes.values()), scope)  # type: ignore[arg-type]
+
+
+def _names(context: Context, expression: ast.expr) -> list[ast.Name]:
+    """The names in an expression that are given or assigned their values."""
+    program = context.program
+    names = [it for it in ast.walk(expression) if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Load)]
+    known = {id(it): program.definitions(it) for it in names if id(it) in program.nodes}
+    return [
+        it
+        for it in names
+        if known.get(id(it)) and all(_is_code(d) or isinstance(d, ast.arg) for d in known[id(it)])
+    ]
+
+
+def _given(context: Context, name: ast.Name) -> ast.expr | None:
+    """What a parameter is given, if that is one thing that can be written where it is given."""
+    found = {ast.dump(it): it for it in given(context, name)}
+    simple = ast.Name | ast.Attribute | ast.Constant | ast.List | ast.Tuple | ast.Subscript
+    alone = next(iter(found.values())) if len(found) == 1 else None
+    return alone if isinstance(alone, simple) else None
+
+
+def _replaced(expression: ast.expr, replaced: dict[int, ast.expr]) -> ast.expr:
+    """An expression with other nodes in the place of some."""
+    if id(expression) in replaced:
+        return replaced[id(expression)]
+    changed = copy.copy(expression)
+    for field, value in ast.iter_fields(expression):
+        if isinstance(value, ast.expr):
+            setattr(changed, field, _replaced(value, replaced))
+        elif isinstance(value, list):
+            parts = [_replaced(it, replaced) if isinstance(it, ast.expr) else it for it in value]
+            setattr(changed, field, parts)
+    return changed
+
+
+def _place(
+    context: Context, block: list[ast.stmt], deciders: list[ast.stmt], wrap: ast.Call
+) -> tuple[ast.stmt, bool] | None:
+    """The statement of a block before which, or after which, the devices are chosen; None if the wrap comes earlier."""
+    order = context.program.order
+    until = _holder(context, wrap, block)
+    if until is None:
+        return None
+    holders = [it for it in (_holder(context, decider, block) for decider in deciders) if it is not None]
+    if not holders:
+        first = next((it for it in block if not _is_docstring(it)), block[0])
+        return first, False
+    last = max(holders, key=lambda it: order[id(it)])
+    if order[id(last)] < order[id(until)]:
+        return last, True
+    if last is not until:
+        return until, False
+    for inner in (getattr(last, field, None) for field in ("body", "orelse", "finalbody")):
+        if isinstance(inner, list) and inner and not isinstance(last, (ast.ClassDef, *LOOPS)):
+            here = [it for it in deciders if _holder(context, it, inner) is not None]
+            if here and _holder(context, wrap, inner) is not None:
+                return _place(context, inner, here, wrap)
+    return None
+
+
+def _is_docstring(statement: ast.stmt) -> bool:
+    return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
+
+
+# The same, as it is written
+
+
+def written_in(context: Context, given: ast.expr, scopes: list[Scope]) -> ast.expr | None:
+    """An expression with the names that some scopes have; None where they lack one."""
+    source = _source(context, given, scopes)
+    return source if _hidden(context, source, scopes) is None else None
+
+
+def _source(context: Context, given: ast.expr, scopes: list[Scope], depth: int = 0) -> ast.expr:
+    """An expression with what is given for functions' parameters, or assigned to their names, in their place.
+
+    Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
+    """
+    behind = _behind(context, given, scopes) if depth < 9 else None
+    if behind is not None:
+        return _source(context, behind, scopes, depth + 1)
+    if isinstance(given, ast.Name):
+        return given
+    changed: ast.expr = copy.copy(given)
+    for field, value in ast.iter_fields(given):
+        if isinstance(value, ast.AST):
+            setattr(changed, field, _source(context, value, scopes, depth))  # type: ignore[arg-type]
+        elif isinstance(value, list):
+            parts = [_source(context, it, scopes, depth) if isinstance(it, ast.AST) else it for it in value]
+            setattr(changed, field, parts)
+    same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
+    return given if same else changed
+
+
+def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | None:
+    """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
+    program = context.program
+    if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
+        return None
+    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes)) is not None:
+        return argument
+    root: ast.expr = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    known = program.definitions(root) if isinstance(root, ast.Name) else []
+    if all(program.scope(it) in scopes for it in known):
+        return None
+    if isinstance(node, ast.Attribute) and not all(
+        isinstance(it, Inst) for it in program.values(node.value) or [None]
+    ):
+        return None  # others may set it, too
+    definitions = program.definitions(node)
+    statement = (
+        program.statement(definitions[0]) if len(definitions) == 1 and _is_code(definitions[0]) else None
+    )
+    known = isinstance(statement, ast.Assign) and definitions[0] in statement.targets
+    return statement.value if known and _is_all(context, node, statement.value) else None
+
+
+def _is_all(context: Context, name: ast.expr, value: ast.expr) -> bool:
+    """Whether an expression may stand for the name that it is assigned to: evaluated again, and changed by nothing."""
+    return _is_simple(context, value) and not any(_changes(context, name, context.trained))
+
+
+def _is_simple(context: Context, node: ast.expr) -> bool:
+    """Whether an expression may be evaluated once more elsewhere: its calls are of Python's own plain functions."""
+    calls = [context.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call)]
+    names = [full_name(callee) for it in calls if it is not None for callee in it.callees]
+    return all(name.startswith("builtins.") for name in names) and _pure(context, node)
+
+
+def _argument(context: Context, name: ast.Name, scopes: list[Scope]) -> ast.expr | None:
+    """What is given for a parameter, where that is one thing, or its default; None for other names."""
+    definitions = context.program.definitions(name)
+    alone = definitions[0] if len(definitions) == 1 else None
+    if not isinstance(alone, ast.arg):
+        return None
+    found = context.program.given(alone)
+    if len(found) > 1:
+        found = [_source(context, it, scopes, depth=6) for it in found]
+        same = len(set(map(ast.dump, found))) == 1
+        return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
+    return found[0] if found else None
+
+
+def given(context: Context, name: ast.Name) -> list[ast.expr]:
+    """What calls of the project give for a parameter; nothing for other names."""
+    definitions = context.program.definitions(name)
+    if len(definitions) != 1 or not isinstance(definitions[0], ast.arg):
+        return []
+    return context.program.given(definitions[0])
+
+
+def _text(context: Context, devices: _Devices, place: ast.AST) -> Anchor | str | None:
+    """The devices where the ranks start: as they are edited, or as they are written in another file."""
+    if devices.expression is None:
+        return None
+    if (test := _condition(context, devices.expression)) is not None:
+        return f"{ast.unparse(devices.expression)} if {ast.unparse(test)} else 0"
+    return _written(context, devices.expression, place)
+
+
+def _with_condition(context: Context, expression: ast.expr) -> str:
+    test = _condition(context, expression)
+    return ast.unparse(expression) + (f" if {ast.unparse(test)} else 0" if test is not None else "")
+
+
+def _written(context: Context, expression: ast.expr | None, place: ast.AST) -> Anchor | str | None:
+    """An expression at the place where the ranks start: as it is edited, or as it is written in another file."""
+    if expression is None:
+        return None
+    known = id(expression) in context.program.nodes and not is_inserted(expression)
+    written = known and context.program.file(expression) is context.program.file(place)
+    return context.program.anchor(expression) if written else ast.unparse(expression)
+
+
+def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) -> ast.Name | None:
+    """A name of an expression that none of some scopes binds."""
+    program = context.program
+    nodes = list(ast.walk(expression)) if expression is not None else []
+    for node in nodes:
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            outside = [definition for definition in program.definitions(node) if definition not in nodes]
+            unknown = any(program.scope(definition) not in scopes for definition in outside)
+            if unknown and not _import(context, node, scopes[0].file):
+                return node
+    return None
+
+
+def _import(context: Context, name: ast.Name, file: SourceFile) -> str:
+    """The import that gives a program a function of another file; nothing where there is none."""
+    program = context.program
+    found = program.definitions(name)
+    if len(found) != 1 or not isinstance(found[0], ast.FunctionDef) or name.id in context.names(file.path):
+        return ""
+    path = program.file(found[0]).path
+    if not program.scope(found[0]).is_module or file.path.parent not in path.parents:
+        return ""
+    module = ".".join(path.relative_to(file.path.parent).with_suffix("").parts)
+    there = program.project.resolve(file.path, module) == path
+    return f"from {module} import {name.id}" if there else ""
+
+
+def _imports(context: Context, expression: ast.expr | None, file: SourceFile) -> tuple[str, ...]:
+    """The imports that a program needs for an expression of other files."""
+    names = [it for it in ast.walk(expression) if isinstance(it, ast.Name)] if expression is not None else []
+    outside = [it for it in names if context.program.file(it) is not file]
+    return tuple(dict.fromkeys(found for it in outside if (found := _import(context, it, file))))
+
+
+def _condition(context: Context, expression: ast.expr) -> ast.expr | None:
+    """The condition under which devices are chosen, where it asks for GPUs and they are chosen nowhere else.
+
+    Without it they may be no list yet, and no GPU is used.
+    """
+    program = context.program
+    known = program.definitions(expression) if id(expression) in program.nodes else []
+    sets = [program.statement(it) for it in known if _is_code(it)]
+    if isinstance(expression, ast.Attribute):
+        places = context.attribute_assignments.get(expression.attr, ())
+        sets += [it for target, it in places if ast.dump(target.value) == ast.dump(expression.value)]
+    tests = [
+        around
+        for it in dict.fromkeys(sets)
+        for around in program.ancestors(it)
+        if isinstance(around, ast.If)
+        and asks_for_gpus(context, around.test)
+        and any(it is inner for part in around.body for inner in ast.walk(part))
+    ]
+    found = {ast.dump(it.test): it for it in tests}
+    if len(tests) < len(dict.fromkeys(sets)) or len(found) != 1:
+        return None
+    (around,) = found.values()
+    simple = not any(isinstance(it, ast.Call) for it in ast.walk(around.test))
+    return around.test if simple or is_call_of(context, around.test, AVAILABLE) else None

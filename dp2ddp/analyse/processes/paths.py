@@ -1,0 +1,152 @@
+"""How the paths end that a program reads and writes: two that end differently are not the same file."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.conditions import assigned, returned
+from dp2ddp.analyse.program.link import Call
+
+OPENS = {"builtins.open", "io.open", "dp2ddp.runtime.open", "gzip.open", "codecs.open", "bz2.open"}
+# What writes to what it is given second, and what copies there or into such a folder.
+SECOND = {"torch.save", "dp2ddp.runtime.save", "json.dump", "pickle.dump", "joblib.dump"}
+BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace")
+# What a format stands in place of, up to the last one.
+_UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)
+
+# What writes to what it is given first, and the ending that it may add to that.
+FIRST = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savetxt": "", "pandas.": ""}
+# A text that tells no file from others of its kind.
+_KIND = re.compile(r"\.?\w*")
+
+Endings = frozenset[str] | None
+
+
+@dataclass(frozen=True)
+class File:
+    """What is known of a file that is read or written: how its path ends, and the expressions that it is given by."""
+
+    endings: Endings = None
+    spelled: frozenset[str] = frozenset()
+
+
+def may_be_same(one: File, other: File) -> bool:
+    """Whether two files may be one; None: nothing is known of how a path ends."""
+    return one.endings is None or other.endings is None or any(_common(one.endings, other.endings))
+
+
+def are_same(one: File, other: File) -> bool:
+    """Whether two files are one by what is known of them: a name, or the same expression."""
+    if one.spelled & other.spelled:
+        return True
+    common = _common(one.endings or frozenset(), other.endings or frozenset())
+    return any(not _KIND.fullmatch(it) for it in common)
+
+
+def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
+    """The shorter one of each two endings that may be of one path."""
+    yield from (min(a, b, key=len) for a in one for b in other if a.endswith(b) or b.endswith(a))
+
+
+def read(context: Context, call: Call) -> File:
+    """The file that a call reads: the first thing it is given, or the path that it is a method of."""
+    return _file(context, _owner(call) or call.node.args[:1])
+
+
+def written(context: Context, call: Call) -> File:
+    """The file that a call writes."""
+    arguments = call.node.args
+    if owner := _owner(call):
+        return _file(context, owner)
+    if call.names and call.names <= OPENS:
+        return _file(context, arguments[:1])
+    if call.names <= SECOND:
+        return _file(context, arguments[1:2])
+    if call.names and all(name.startswith(BETWEEN) for name in call.names):
+        source, target = (_file(context, arguments[at : at + 1]) for at in (0, 1))
+        known = source.endings is not None and target.endings is not None
+        endings = source.endings | target.endings if known else None  # type: ignore[operator]
+        return File(endings, target.spelled)
+    for name, more in FIRST.items():
+        if call.names and all(it.startswith(name) for it in call.names):
+            found = _file(context, arguments[:1])
+            added = None if found.endings is None else found.endings | {it + more for it in found.endings}
+            return File(added, found.spelled)
+    return File()
+
+
+def _owner(call: Call) -> list[ast.expr]:
+    """The path of which a call is a method."""
+    of_path = any(name.startswith("pathlib.Path.") for name in call.names)
+    return [call.node.func.value] if of_path and isinstance(call.node.func, ast.Attribute) else []
+
+
+def _file(context: Context, given: list[ast.expr]) -> File:
+    if not given or isinstance(given[0], ast.Starred):
+        return File()
+    return File(_ending(context, given[0]), _spelled(context, given[0]))
+
+
+def _spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
+    """How a path, or that of an open file, is written where it is made of something."""
+    found: list[ast.expr] = []
+    if isinstance(node, ast.Name):
+        found = _named(context, node)
+        if not found:  # the same name is the same path where it has its value from one place
+            return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
+    elif isinstance(node, ast.Call) and node.args:
+        call = context.program.call(node)
+        found = node.args[:1] if call is not None and call.names & OPENS else []
+    if depth > 8 or not found:
+        return frozenset([ast.unparse(node)])
+    return frozenset().union(*(_spelled(context, it, depth + 1) for it in found))
+
+
+def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
+    """The texts that a path, or the path of an open file, may end with."""
+    found: list[ast.expr] = []
+    match node:
+        case ast.Constant(value=str(text)):
+            return frozenset([text])
+        case ast.JoinedStr(values=[*_, ast.Constant(value=str(text))]):
+            return frozenset([text])
+        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
+            return frozenset([_UP_TO_FORMAT.sub("", text)])
+        case ast.BinOp(op=ast.Add() | ast.Div(), right=right):
+            found = [right]
+        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
+            return frozenset([_UP_TO_FORMAT.sub("", text)])
+        case ast.Call(args=arguments):
+            call = context.program.call(node)
+            names = call.names if call is not None else set()
+            if names & OPENS and arguments:
+                found = arguments[:1]
+            elif names & {"os.path.join", "pathlib.Path"} and arguments:
+                found = arguments[-1:]
+            else:
+                found = returned(context, node)
+        case ast.Name() | ast.Attribute():
+            found = _named(context, node)
+        case ast.IfExp(body=body, orelse=other):
+            found = [body, other]
+    if depth > 8 or not found or any(isinstance(it, ast.Starred) for it in found):
+        return None
+    endings = [_ending(context, it, depth + 1) for it in found]
+    return None if None in endings else frozenset().union(*endings)  # type: ignore[arg-type]
+
+
+def _named(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:
+    """What a name may stand for; empty where something else may be it."""
+    program = context.program
+    definitions = program.definitions(node)
+    if definitions and all(isinstance(it, ast.arg) for it in definitions):
+        given = [program.given(it) for it in definitions]  # type: ignore[arg-type]
+        return [it for some in given for it in some] if all(given) else []
+    around = [program.parent(it) for it in definitions]
+    if around and all(isinstance(it, ast.withitem) for it in around):
+        return [it.context_expr for it in around]  # type: ignore[union-attr]
+    return assigned(context, node)

@@ -1,0 +1,129 @@
+"""Files beside a program that read its checkpoints by the keys of a wrapped model, and are not converted with it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes import checkpoints
+from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.processes.effects import SAVES
+from dp2ddp.analyse.program.link import Program, handed
+from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
+from dp2ddp.plan import Anchor
+from dp2ddp.source import Project
+
+# The facts that say that a checkpoint is written from now on without what a wrap adds.
+SAVED = {"save", "either", "other", "pickle"}
+
+
+def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> Iterator[Obstacle]:
+    """A note for the first place of every such file, where programs of its folder save models that are wrapped.
+
+    ``training``: the programs that train; what stands beside that in their files may read whole models.
+    """
+    pickling = frozenset(path for it in checkpoints.pickled(training) for path in training.run_by(it))
+    yield from _unwrapping(training, pickling)
+    saving = {path for state in states if state.kind in SAVED for path in state.scripts}
+    beside = {path: file for path, file in project.beside.items() if _folder(path, saving | pickling)}
+    if not beside:
+        return
+    program = Program(replace(project, files={**project.files, **beside}), beside.values())
+    context = Context(program)
+    yield from _unwrapping(context, pickling)
+    first: dict[Path, Anchor] = {}
+    for place in sorted(_places(context), key=lambda it: (it.path, it.span)):
+        first.setdefault(place.path, place)
+    for path, place in first.items():
+        scripts = frozenset(it for it in saving if path.is_relative_to(it.parent))
+        names = " and ".join(sorted(it.name for it in scripts))
+        problem = Problem(
+            f"this reads checkpoints by the keys of a wrapped model, and those that {names} saves from now on have no "
+            "`module.` before them",
+            f"where it reads these, convert {path.name} with it",
+            NO_TIER,
+            works=True,
+        )
+        yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
+
+
+def _unwrapping(context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]:
+    """Notes where ``.module`` is asked of what ``saving`` programs pickle bare now, in what they do not run."""
+    for node in checkpoints.unwrapped(context) if saving else ():
+        place = context.program.anchor(node)
+        if _folder(place.path, saving) and not context.runs_in_training(node):
+            problem = Problem(
+                f"`{ast.unparse(node)}` is of a wrapped model, and what "
+                f"{' and '.join(sorted(it.name for it in saving))} saves from now on is the bare one",
+                "leave `.module` out where it reads these",
+                NO_TIER,
+                works=True,
+            )
+            yield Obstacle(at=place, ddp="ddp", scripts=saving, problem=problem)
+
+
+def _folder(path: Path, saving: Iterable[Path]) -> bool:
+    return any(path.is_relative_to(it.parent) for it in saving)
+
+
+def _places(context: Context) -> Iterator[Anchor]:
+    """Where keys with a prefix are expected: cut by its length, asked for by name, loaded into a wrapped model."""
+    own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
+    found = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save")]
+    found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
+    resumed = {place.path for node, place in found if _resumes(context, node)}
+    for node, place in found:
+        # A program that trains reads its own where it goes on with an optimizer; elsewhere then another's.
+        if place.path not in own or (place.path in resumed and _loads(context, node)):
+            yield place
+
+
+def _saving(context: Context) -> Iterator[Path]:
+    """The files that save the state of a model, or one itself."""
+    for call in context.program.calls:
+        if call.names & SAVES and any(_is_model(context, it) for it in _parts(context, call.node)):
+            yield context.program.file(call.node).path
+
+
+def _parts(context: Context, call: ast.Call) -> Iterator[ast.AST]:
+    """What a call is given is made of, followed through names."""
+    for argument in handed(call):
+        yield from context.program.descendants(argument)
+        for name in context.program.definitions(argument):
+            held = context.program.given(name) if isinstance(name, ast.arg) else assigned(context, argument)
+            for it in held:
+                yield from context.program.descendants(it)
+
+
+def _is_model(context: Context, node: ast.AST) -> bool:
+    """Whether a node is a model, or its state: what is not known counts, optimizers do not."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "state_dict":
+        return not any(map(context.optimizes, context.program.values(node.func.value)))
+    whole = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    return whole and any(map(context.module_class, context.program.values(node)))
+
+
+def _resumes(context: Context, node: ast.AST) -> bool:
+    """Whether the state of an optimizer is loaded beside a place, too."""
+    block = context.program.block(context.program.statement(node))
+    calls = (it for statement in block for it in ast.walk(statement) if isinstance(it, ast.Call))
+    return any(
+        isinstance(it.func, ast.Attribute)
+        and it.func.attr == "load_state_dict"
+        and any(map(context.optimizes, context.program.values(it.func.value)))
+        for it in calls
+    )
+
+
+def _loads(context: Context, node: ast.AST) -> bool:
+    """Whether a place loads a state that the program does not go on with."""
+    inside = (it for it in context.program.ancestors(node) if isinstance(it, ast.Call))
+    loads = any(
+        getattr(it.func, "attr", "") == "load_state_dict"
+        for it in (node, *inside)
+        if isinstance(it, ast.Call)
+    )
+    return loads and not _resumes(context, node)

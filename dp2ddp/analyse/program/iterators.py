@@ -1,0 +1,129 @@
+"""Classes of the project whose objects hand out what an iterable does, one by one and as it is."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.program.link import Cls, Ext, Inst, Program
+
+PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr
+
+
+@dataclass(frozen=True)
+class Handing:
+    """What a class iterates over: the parameter of its ``__init__`` at ``position``, not counting the object.
+
+    ``calls``: identities of the calls by which it does so.
+    """
+
+    parameter: str
+    position: int
+    calls: frozenset[int]
+
+
+def handing(program: Program, cls: Cls) -> Handing | None:
+    """How the objects of a class iterate over an argument; None where they may do more than that."""
+    node: ast.ClassDef = program.scopes[cls.scope].node  # type: ignore[assignment]
+    if any(program.values(base) != {Ext("builtins.object")} for base in node.bases) or node.keywords:
+        return None
+    methods = {it.name: it for it in node.body if isinstance(it, ast.FunctionDef)}
+    if not {"__init__", "__iter__"} <= methods.keys() or node.decorator_list:
+        return None
+    return _Iterated(program, cls, methods).handing()
+
+
+class _Iterated:
+    """One class, looked at."""
+
+    def __init__(self, program: Program, cls: Cls, methods: dict[str, ast.FunctionDef]) -> None:
+        self.program, self.cls, self.methods = program, cls, methods
+
+    def handing(self) -> Handing | None:
+        """Its ``__iter__`` begins anew, or hands out the object itself, whose ``__next__`` takes one at a time."""
+        *before, last = _statements(self.methods["__iter__"])
+        if not isinstance(last, ast.Return) or not all(isinstance(it, PLAIN) for it in before):
+            return None
+        if self._is_own(last.value):
+            return self._taken()
+        return None if before else self._begun(last.value)
+
+    def _taken(self) -> Handing | None:
+        """What ``__next__`` takes from, where it is the one place that does."""
+        method = self.methods.get("__next__")
+        *before, last = _statements(method) if method is not None else [None]
+        if not isinstance(last, ast.Return) or not all(isinstance(it, PLAIN) for it in before):
+            return None
+        taking = last.value
+        if isinstance(taking, ast.Name):
+            uses = [it for it in ast.walk(method) if isinstance(it, ast.Name) and it.id == taking.id]  # type: ignore[arg-type]
+            made = [it for it in before if isinstance(it, ast.Assign) and it.targets == uses[:1]]
+            if len(uses) != 2 or not made:
+                return None
+            taking = made[0].value
+        held = self._argument(taking, "builtins.next", ("__next__", "next"))
+        if not isinstance(held, ast.Attribute) or not self._is_own(held.value):
+            return None
+        looks = [it for it in self._mentions(held.attr) if isinstance(it.ctx, ast.Load)]
+        begun = self._begun(self._assigned(held.attr, ("__init__", "__iter__"))) if looks == [held] else None
+        calls = frozenset({id(taking)})
+        return None if begun is None else Handing(begun.parameter, begun.position, begun.calls | calls)
+
+    def _begun(self, value: ast.expr | None) -> Handing | None:
+        """``iter(x)``, of a parameter of ``__init__`` or the attribute that it is kept in."""
+        source = self._argument(value, "builtins.iter", ("__iter__",))
+        if isinstance(source, ast.Attribute) and self._is_own(source.value):
+            source = self._assigned(source.attr, ("__init__",))
+        parameters = self.methods["__init__"].args.args[1:]
+        found = self.program.definitions(source) if isinstance(source, ast.Name) else []
+        if len(found) != 1 or found[0] not in parameters:
+            return None
+        parameter: ast.arg = found[0]  # type: ignore[assignment]
+        return Handing(parameter.arg, parameters.index(parameter), frozenset({id(value)}))
+
+    def _argument(self, node: ast.expr | None, function: str, methods: tuple[str, ...]) -> ast.expr | None:
+        """What a function is given, or what one of its methods in place of it is called of."""
+        call = self.program.call(node) if isinstance(node, ast.Call) else None
+        match call.node if call is not None else None:
+            case ast.Call(func=ast.Attribute(value=owner, attr=method), args=[], keywords=[]):
+                return owner if method in methods else None
+            case ast.Call(args=[given], keywords=[]):
+                return given if call.names == {function} else None  # type: ignore[union-attr]
+        return None
+
+    def _is_own(self, node: ast.AST | None) -> bool:
+        """Whether an expression is the object itself, in one of its methods."""
+        if not isinstance(node, ast.Name):
+            return False
+        method = self.program.scope(node).node
+        names = [it for it in ast.walk(method) if isinstance(it, ast.Name) and it.id == node.id]
+        return (
+            method in self.methods.values()
+            and self.program.scope(node).params[:1] == [node.id]
+            and all(isinstance(it.ctx, ast.Load) for it in names)
+        )
+
+    def _assigned(self, attribute: str, methods: tuple[str, ...]) -> ast.expr | None:
+        """What an attribute always is: one assignment makes it, a statement of one of some methods."""
+        stores = [it for it in self._mentions(attribute) if not isinstance(it.ctx, ast.Load)]
+        statements = [it for name in methods for it in _statements(self.methods[name])]
+        made = [it for it in statements if isinstance(it, ast.Assign) and it.targets == stores]
+        return made[0].value if made and self._is_own(stores[0].value) else None
+
+    def _mentions(self, attribute: str) -> Iterator[ast.Attribute]:
+        """The uses of an attribute of that name which may be one of the object's."""
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and node.attr == attribute:
+                values = self.program.values(node.value)
+                if not values or any(isinstance(it, Inst) and it.cls == self.cls for it in values):
+                    yield node
+
+
+def _statements(method: ast.FunctionDef | None) -> list[ast.stmt | None]:
+    """The statements of a method, without what documents it."""
+    body: list[ast.stmt | None] = [*method.body] if method is not None else []
+    match body:
+        case [ast.Expr(value=ast.Constant(value=str())), *rest]:
+            body = rest
+    return body or [None]

@@ -1,0 +1,265 @@
+"""Modules that are trained beside the wrapped model: where they can be given to ``sync_gradients``, and where not.
+
+nn.DataParallel leaves such a module on one device, with the whole batch. Given a part of it on each process, it does
+the same only if it computes every sample by itself, draws no random numbers and remembers nothing of what it was given.
+Whether the loss is a mean over the samples is looked at where all losses are (``metrics``).
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.context import Context, root_name
+from dp2ddp.analyse.dataflow import losses
+from dp2ddp.analyse.dataflow.samples import Samples, layer_does
+from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.program.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
+from dp2ddp.analyse.wrapping import models
+from dp2ddp.analyse.wrapping.models import MODULE_NAMES, PARAMETERS
+from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
+
+CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
+RANDOM = {name for name, row in operations.NAMES.items() if row.random}
+UNKNOWN = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
+PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+
+
+def find(context: Context) -> dict[ast.expr, Bare]:
+    """What the optimizers train that no wrapped model has, once for each name in a function, and what it stands for."""
+    found: dict[object, tuple[ast.expr, Bare]] = {}
+    samples = Samples(context)
+    for owner in models.untracked(context):
+        made = frozenset(map(id, context.program.definitions(owner)))
+        key = context.program.scope(owner).index, ast.unparse(owner), made
+        if key not in found:
+            found[key] = owner, _bare(context, samples, owner)
+    return dict(found.values())
+
+
+def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
+    program = context.program
+    statement = program.statement(owner)
+    named = _named(context, statement, owner)
+    place = {
+        **context.place(owner),
+        "statement": program.anchor(named or statement),
+        "after": named is not None,
+    }
+    reason = _reason(context, samples, owner)
+    if reason:
+        return Bare(**place, problem=_problem(context, owner, reason), syncs=reason != UNKNOWN)
+    forwards = tuple(
+        (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
+        for call in _method_calls(context, _inner(context, _parts(context, samples, program.values(owner))))
+        if call.func.attr == "forward"  # type: ignore[attr-defined]
+    )
+    return Bare(**place, forwards=forwards)
+
+
+def _problem(context: Context, owner: ast.expr, reason: str) -> Problem:
+    """Why a module can't be trained in parts, and what has to hold for it where that is not known."""
+    shown = ast.unparse(owner)
+    text = ""
+    if reason == UNKNOWN:
+        text = f"what is trained of `{shown}` belongs to a wrapped model, or gets the same gradients in all processes"
+    elif "can't be followed" in reason or "random numbers" in reason:
+        text = f"`{shown}` treats every sample by itself"
+    if "BatchNorm" in reason:
+        text = ""
+    assumed = (context.assumption(owner, text),) if text else ()
+    help = "wrap one module that holds all that is trained"
+    return Problem(f"`{shown}` is trained, {reason}", help, SHARDED_ONLY, assumes=assumed)
+
+
+def _named(context: Context, statement: ast.stmt, owner: ast.expr) -> ast.stmt | None:
+    """The statement before another one, in its block, by which a module has its name and its layers."""
+    block, text = context.program.block(statement), ast.unparse(owner)
+    last: ast.stmt | None = None
+    for before in reversed(block[: block.index(statement)]):
+        stored = (it for it in ast.walk(before) if isinstance(getattr(it, "ctx", None), ast.Store))
+        is_named = any(text == name or text.startswith(f"{name}.") for name in map(ast.unparse, stored))
+        if last is None and (is_named or _may_change(context, owner, before)):
+            last = before
+        if is_named:
+            return last if isinstance(last, ast.Assign | ast.AnnAssign | ast.Expr) else None
+    return None
+
+
+def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
+    """Whether more is done with a module than to ask for its parameters, or to move it: it may get other layers."""
+    program = context.program
+    values = program.values(owner)
+    for key in context.runs(statement):
+        node = program.nodes.get(key)
+        if isinstance(node, ast.Name | ast.Attribute) and program.values(node) & values:
+            around = program.parent(node)
+            asked = isinstance(around, ast.Attribute) and around.attr in models.MODULE_NAMES - {"apply"}
+            if not asked and isinstance(node.ctx, ast.Load):
+                return True
+    return False
+
+
+def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
+    """Why a module can't be trained in parts beside the wrapped model; empty where it can."""
+    program = context.program
+    values = program.values(owner)
+    if not values or not all(map(context.module_class, values)) or not samples.is_followed(owner):
+        return UNKNOWN
+    if not _is_name(owner) or not isinstance(program.statement(owner), PLACES):
+        return UNKNOWN
+    if any(isinstance(program.parent(it), ast.comprehension) for it in program.definitions(owner)):
+        return UNKNOWN
+    parts = _parts(context, samples, values)
+    for part in parts:
+        if reason := _unfit(context, samples, part):
+            return f"not wrapped, and {reason}"
+    for call in _method_calls(context, _inner(context, parts)):
+        if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
+            return f"not wrapped, and called as `{ast.unparse(call.func)}`, past its forward"
+    return ""
+
+
+def _is_name(node: ast.expr) -> bool:
+    return isinstance(node, ast.Name) or (isinstance(node, ast.Attribute) and _is_name(node.value))
+
+
+def _parts(context: Context, samples: Samples, values: Values) -> Values:
+    """Modules with all that they hold, but for what is wrapped."""
+    found: set[object] = set()
+    waiting = list(values)
+    while waiting:
+        value = waiting.pop()
+        if value in found or value in context.wrapped or context.is_wrapped(frozenset([value])):
+            continue
+        found.add(value)
+        if isinstance(value, Inst):
+            held = (it for _, inner in context.program.fields(value) for it in inner)
+            waiting += [it for it in held if context.module_class(it)]
+        elif isinstance(value, Made) and value.name in CONTAINERS:
+            waiting += (it for element in samples.held(value) or () for it in context.program.values(element))
+    return context.program.ordered(it for it in found if context.module_class(it))  # type: ignore[arg-type]
+
+
+def _inner(context: Context, parts: Values) -> Values:
+    """Those of some modules that hold nothing that is wrapped."""
+    return context.program.ordered(
+        part
+        for part in parts
+        if not isinstance(part, Inst)
+        or not any(context.is_wrapped(values) for _, values in context.program.fields(part))
+    )
+
+
+def _unfit(context: Context, samples: Samples, part: object) -> str:
+    """Why a module, or one that it holds, needs the whole batch or can't be followed."""
+    if part in samples.altered:
+        return "given layers or hooks that can't be followed"
+    if isinstance(part, Inst):
+        return _unfit_class(context, samples, part)
+    name = full_name(part)  # type: ignore[arg-type]
+    shown = f"`{name.removeprefix('torch.')}`"
+    call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
+    if call is None or name in PARAMETERS:
+        return "" if name in PARAMETERS else f"holds {shown}, which can't be followed"
+    if name in CONTAINERS:
+        held = samples.held(part)  # type: ignore[arg-type]
+        followed = held is not None and all(map(samples.is_followed, held))
+        return "" if followed else f"holds a {shown} of layers that can't be followed"
+    stateless = layer_does(context.program, part) is not None and name not in RANDOM  # type: ignore[arg-type]
+    if not stateless and name not in losses.CLASSES:
+        return f"holds a {shown}, which may look at several samples or draws random numbers"
+    sparse = call.argument("sparse")
+    if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
+        return f"holds a {shown} with sparse gradients"
+    return ""
+
+
+def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
+    program = context.program
+    fields = list(program.fields(part))
+    wraps = any(context.is_wrapped(values) for _, values in fields)
+    for base in program.bases(part.cls):
+        if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
+            return f"derived from `{full_name(base).removeprefix('torch.')}`"
+    for name, values in fields:
+        if wraps and any(full_name(value) in PARAMETERS for value in values):
+            return f"has a parameter `{name}` of its own beside a wrapped part"
+        given = [
+            it.value
+            for target, it in context.attribute_assignments.get(name, ())
+            if part in program.values(target.value)
+        ]
+        known = values and all(_is_known(context, value) for value in values)
+        if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
+            return f"calls `{name}`, which can't be followed"
+    for scope in _run(context, part):
+        own = scope.params[:1]
+        for node in program.body(scope):
+            if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+                if getattr(root_name(node), "id", None) in own:
+                    return f"changes `{ast.unparse(node)}` where it is called"
+            if isinstance(node, ast.Call):
+                call = program.call(node)
+                method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                if call is None:
+                    return f"calls `{ast.unparse(node.func)}`, which can't be followed"
+                if alike.draws(call) or call.names & RANDOM:
+                    return f"draws random numbers in `{ast.unparse(node.func)}`"
+                if call.names & {FUNCTION}:
+                    return "calls data_parallel()"
+                in_place = method.endswith("_") and not method.endswith("__")
+                if in_place and getattr(root_name(node.func), "id", None) in own:
+                    return f"changes `{ast.unparse(node.func)}` where it is called"
+    return ""
+
+
+def _is_known(context: Context, value: object) -> bool:
+    """Whether what is called is a module, whose kind is looked at, or a function."""
+    return isinstance(value, Func | Bound | Ext) or context.module_class(value)  # type: ignore[arg-type]
+
+
+def _run(context: Context, part: Inst) -> Iterator[object]:
+    """The functions of a module's class that its forward runs, and other functions of the project in it."""
+    program = context.program
+    node = program.node(part.site)
+    waiting = program.methods(part, "forward", node) | program.methods(part, "__call__", node)
+    seen: set[int] = set()
+    inside = (it for it in context.wrapped if isinstance(it, Inst))
+    wrapped = set().union(*(program.methods(it, "forward", program.node(it.site)) for it in inside))
+    while waiting:
+        index = waiting.pop()
+        if index in seen or index in wrapped:
+            continue
+        seen.add(index)
+        scope = program.scopes[index]
+        yield scope
+        for statement in scope.body:
+            waiting |= program.called_scopes(statement)
+
+
+def _runs_layers(context: Context, call: ast.Call) -> bool:
+    """Whether a call is one of a layer, or of a method that calls some or is not known."""
+    program = context.program
+    entered = program.entered(call)
+    nodes = (node for index in entered for node in program.body(program.scopes[index]))
+    inner = [program.call(node) for node in nodes if isinstance(node, ast.Call)]
+    return not entered or any(
+        isinstance(callee, Inst | Made) and context.module_class(callee)
+        for found in (program.call(call), *inner)
+        if found is not None
+        for callee in found.callees
+    )
+
+
+def _method_calls(context: Context, modules: Values) -> Iterator[ast.Call]:
+    """The calls of methods and layers of some modules in the training, but by these modules themselves."""
+    program = context.program
+    classes = {base for it in modules if isinstance(it, Inst) for base in program.bases(it.cls)}
+    for call in program.calls:
+        function = call.node.func
+        if isinstance(function, ast.Attribute) and context.runs_in_training(call.node):
+            own = program.scope(call.node).owner in classes
+            if not own and program.values(function.value) & modules:
+                yield call.node

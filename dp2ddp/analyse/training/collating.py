@@ -1,0 +1,721 @@
+"""What puts the batches of a training together: whether it treats every sample by itself.
+
+Each process has a part of every batch, put together of the part's samples alone. That is a part of the batch only if
+nothing looks at several samples: padding to the longest does, as do a mean over the batch, a filter, or a number drawn
+for all of them. What is not followed may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from enum import Enum, auto
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.program.link import Bound, Call, Const, Ext, Func, Inst, Made, Scope, Value, full_name
+from dp2ddp.analyse.training.loaders import given_for, hides_arguments
+from dp2ddp.facts import SHARDED_ONLY, Obstacle
+
+
+class Form(Enum):
+    """What a value is to the samples that are put together."""
+
+    FIXED = auto()
+    """No sample has a part in it."""
+    SAMPLE = auto()
+    """One sample, or what is made of one."""
+    SAMPLES = auto()
+    """A list with an entry for each sample."""
+    COLUMNS = auto()
+    """Several such lists: ``zip(*batch)``."""
+    ROWS = auto()
+    """A tensor with a row for each sample."""
+    COLLATED = auto()
+    """Such tensors, in a structure that the samples have."""
+    PLACE = auto()
+    """The number of a sample in the batch, or their number."""
+
+
+@dataclass(frozen=True)
+class Parts:
+    """A display of several values, or a collection whose entries are alike."""
+
+    entries: tuple[tuple[object, Found], ...]
+
+
+@dataclass(frozen=True)
+class Across:
+    """A value that may look at several samples at once, or that is not followed."""
+
+    place: ast.AST
+
+
+Found = Form | Parts | Across
+
+DEFAULTS = ("default_collate", "default_convert")
+COLLATES = {
+    f"torch.utils.data.{module}{name}"
+    for module in ("", "dataloader.", "_utils.collate.")
+    for name in DEFAULTS
+}
+# What makes a tensor or array of a list, entry by entry.
+STACKING = {
+    f"torch.{name}" for name in ("stack", "tensor", "as_tensor", "FloatTensor", "LongTensor", "BoolTensor")
+}
+STACKING |= {"torch.from_numpy", "torch.IntTensor", "torch.DoubleTensor", "torch.ByteTensor"}
+STACKING |= {f"numpy.{name}" for name in ("stack", "array", "asarray")}
+JOINING = {"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"}
+# What leaves each row where it is.
+BY_ROW = frozenset("""
+    to cuda cpu float long int bool half double type contiguous clone detach pin_memory share_memory_ astype numpy
+    mul div add sub mul_ div_ add_ sub_ abs exp log clamp sqrt neg
+    """.split())
+COPYING = {f"builtins.{name}" for name in ("list", "tuple", "iter")}
+ASKING = {f"builtins.{name}" for name in ("isinstance", "type", "hasattr", "callable", "print")}
+DRAWING = (
+    "random.",
+    "numpy.random.",
+    "torch.rand",
+    "torch.normal",
+    "torch.bernoulli",
+    "torch.multinomial",
+    "secrets.",
+)
+CHANGING = frozenset(
+    "sort reverse insert extend pop remove clear update setdefault popitem add discard".split()
+)
+DEPTH = 6
+
+
+def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
+    """What puts the samples of training batches together, and can't be shown to treat each by itself."""
+    for call in context.loaders:
+        if id(call.node) in training:
+            yield from _of_loader(context, call)
+
+
+def hand_lists(context: Context, training: set[int]) -> bool:
+    """Whether batches of the training may hold a list with an entry for each sample."""
+    return any(
+        _holds_lists(found)
+        for call in context.loaders
+        if id(call.node) in training
+        for given in given_for(context, call, "collate_fn")
+        for found in _collated(context, given)
+    )
+
+
+def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
+    for given in given_for(context, call, "collate_fn"):
+        for found in _collated(context, given):
+            across = _across(found)
+            if across is not None:
+                yield _obstacle(context, given, across)
+                break
+    if hides_arguments(context, call) and _is_named(context, "collate_fn"):
+        yield context.obstacle(
+            call.node,
+            "what puts the samples of a batch together is hidden in a collection that can't be followed",
+            "write `collate_fn=…` in this call",
+            SHARDED_ONLY,
+            assumes="the samples of a batch are put together one by one",
+        )
+    dataset = call.argument("dataset", 0)
+    for made in context.program.values(dataset) if dataset is not None else ():
+        if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
+            yield context.obstacle(
+                dataset,
+                "the data set gets all samples of a batch at once, by `__getitems__`: of a part it may make others",
+                "let it get them one by one, by `__getitem__`",
+                SHARDED_ONLY,
+                assumes="`__getitems__` of the data set makes every sample by itself",
+            )
+
+
+def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
+    message = f"`{ast.unparse(given)}` puts the batches together, and can't be shown to treat every sample by itself"
+    if place is not given and id(place) in context.program.file_of:
+        at = context.program.location(place)
+        shown = ast.unparse(place)
+        message += f", because of `{shown}` in {at.path.name}:{at.span.line}" if len(shown) < 80 else ""
+    return context.obstacle(
+        given,
+        message,
+        "pad to a fixed length, and let it stack the samples",
+        SHARDED_ONLY,
+        assumes=f"`{ast.unparse(given)}` puts every sample in a batch by itself (how far it is padded changes nothing)",
+    )
+
+
+def _is_named(context: Context, word: str) -> bool:
+    """Whether a program gives anything an argument or an entry of this name."""
+    nodes = context.program.nodes.values()
+    return any(
+        (isinstance(it, ast.keyword) and it.arg == word)
+        or (isinstance(it, ast.Constant) and it.value == word)
+        for it in nodes
+    )
+
+
+def _holds_lists(found: Found) -> bool:
+    if isinstance(found, Parts):
+        return any(_holds_lists(it) for _, it in found.entries)
+    return found in (Form.SAMPLES, Form.COLUMNS, Form.SAMPLE)
+
+
+def _counts(found: Found) -> bool:
+    """Whether the number of samples is handed out, or where one stands: a part's."""
+    if isinstance(found, Parts):
+        return any(_counts(it) for _, it in found.entries)
+    return found is Form.PLACE
+
+
+def _across(found: Found) -> ast.AST | None:
+    """What looks at several samples in a value."""
+    if isinstance(found, Across):
+        return found.place
+    inner = (_across(it) for _, it in found.entries) if isinstance(found, Parts) else ()
+    return next((it for it in inner if it is not None), None)
+
+
+def _collated(context: Context, given: ast.expr) -> Iterator[Found]:
+    """What a ``collate_fn`` makes of a list of samples."""
+    values = context.program.values(given)
+    if not values:
+        yield Across(given)
+    for value in values:
+        yield from _made_by(context, given, value)
+
+
+def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]:
+    program = context.program
+    match value:
+        case Const(None):
+            return
+        case Ext() if value.name in COLLATES:
+            yield Form.COLLATED
+        case Made(name="functools.partial"):
+            call = program.call(program.node(value.site))
+            if call is None or len(call.node.args) != 1:
+                yield Across(given)
+                return
+            yield from _collated(context, call.node.args[0])
+        case Func() | Bound() | Inst():
+            call = program.call(given) or Call(
+                ast.Call(func=given, args=[], keywords=[]), program.scope(given), frozenset()
+            )
+            owner = Inst(value.cls, value.site) if isinstance(value, Inst) else value
+            targets = (
+                [(scope, True) for scope in sorted(program.methods(owner, "__call__", given))]
+                if isinstance(owner, Inst)
+                else [(scope, bound) for scope, _, bound in program.targets(value, call)]
+            )
+            if not targets:
+                yield Across(given)
+            for index, bound in targets:
+                scope = program.scopes[index]
+                args = scope.node.args  # type: ignore[attr-defined]
+                every = [*args.posonlyargs, *args.args][bound:]
+                if not every or args.vararg is not None:
+                    yield Across(given)
+                else:
+                    found = _Collating(context, {id(every[0]): Form.SAMPLES}).returned(scope)
+                    yield Across(given) if _counts(found) else found
+        case _:
+            yield Across(given)
+
+
+@dataclass
+class _Collating:
+    """Follows the values of one function: ``given`` are those of its parameters that have to do with the samples."""
+
+    context: Context
+    given: dict[int, Found]
+    depth: int = 0
+    open: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self.program = self.context.program
+
+    def returned(self, scope: Scope) -> Found:
+        """What the function returns."""
+        results = []
+        for node in self.program.body(scope):
+            if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await) or self._keeps(node, scope):
+                return Across(node)
+            if isinstance(node, ast.Return) and node.value is not None:
+                tests = self._tests(node.value)
+                results += [Across(it) for it in tests if self.of(it) is not Form.FIXED]
+                results.append(self.of(node.value))
+        return _either(results, scope.node) if results else Across(scope.node)
+
+    def _keeps(self, node: ast.AST, scope: Scope) -> bool:
+        """Whether a statement leaves something for the next batch."""
+        if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
+            root = node
+            while isinstance(root, ast.Attribute | ast.Subscript):
+                root = root.value
+            own = isinstance(root, ast.Name) and root.id in scope.names
+            return not own or isinstance(node, ast.Attribute) or root.id in scope.params  # type: ignore[attr-defined]
+        return isinstance(node, ast.Global | ast.Nonlocal)
+
+    def _tests(self, node: ast.AST) -> list[ast.expr]:
+        """The conditions under which a place in the function is run."""
+        found = []
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                break
+            found += [around.test] if isinstance(around, ast.If | ast.While) else []
+        return found
+
+    # Expressions
+
+    def of(self, node: ast.AST) -> Found:
+        """What an expression is."""
+        if id(node) in self.open or self.depth > DEPTH:
+            return Across(node)
+        self.open.add(id(node))
+        found = self._of(node)
+        self.open.discard(id(node))
+        return found
+
+    def _of(self, node: ast.AST) -> Found:
+        match node:
+            case ast.Constant() | ast.Lambda() | ast.JoinedStr():
+                return Form.FIXED
+            case ast.Name():
+                return self._named(node)
+            case ast.Attribute(attr=name, value=value):
+                held = self.of(value)
+                if held in (Form.ROWS, Form.COLLATED):
+                    return (
+                        held
+                        if name == "data"
+                        else Form.FIXED if name in ("device", "dtype") else Across(node)
+                    )
+                return held if held in (Form.FIXED, Form.SAMPLE) else Across(node)
+            case ast.Subscript():
+                return self._entry(node)
+            case ast.BinOp(left=left, right=right):
+                return _together([self.of(left), self.of(right)], node)
+            case ast.UnaryOp(operand=operand):
+                return _together([self.of(operand)], node)
+            case ast.Compare(left=left, comparators=others):
+                return _together([self.of(it) for it in (left, *others)], node)
+            case ast.BoolOp(values=values):
+                return _together([self.of(it) for it in values], node)
+            case ast.IfExp(test=test, body=body, orelse=other):
+                asked = self.of(test)
+                if asked not in (Form.FIXED, Form.SAMPLE):
+                    return Across(test)
+                found = _either([self.of(body), self.of(other)], node)
+                return found if asked is Form.FIXED else _together([asked, found], node)
+            case ast.Tuple(elts=parts) | ast.List(elts=parts):
+                if any(isinstance(it, ast.Starred) for it in parts):
+                    return Across(node)
+                found = [self.of(it) for it in parts]
+                if found and all(it in (Form.FIXED, Form.SAMPLE) for it in found):
+                    return _together(found, node)
+                return Parts(tuple(enumerate(found)))
+            case ast.Dict(keys=keys, values=values):
+                if any(it is None or self.of(it) is not Form.FIXED for it in keys):
+                    return Across(node)
+                names = [it.value if isinstance(it, ast.Constant) else it for it in keys]
+                return Parts(tuple(zip(names, (self.of(it) for it in values), strict=True)))
+            case ast.ListComp(elt=made, generators=[part]) | ast.GeneratorExp(elt=made, generators=[part]):
+                return self._mapped(self._drawn(part.iter), self.of(made), part.ifs, node)
+            case ast.DictComp(key=key, value=made, generators=[part]):
+                drawn = self._drawn(part.iter)
+                if drawn is Form.FIXED and self.of(key) is Form.FIXED:
+                    return self._mapped(drawn, self.of(made), part.ifs, node)
+            case ast.Call():
+                return self._call(node)
+        return Across(node)
+
+    def _mapped(self, drawn: Found, made: Found, tests: list[ast.expr], node: ast.AST) -> Found:
+        """What is made of each entry of something."""
+        if any(self.of(it) is not Form.FIXED for it in tests):
+            return Across(tests[0])
+        if _is_sample(drawn):
+            return Form.SAMPLES if made in (Form.SAMPLE, Form.FIXED) and not tests else Across(node)
+        if drawn in (Form.FIXED, Form.SAMPLES, Form.ROWS, Form.COLLATED) and not isinstance(made, Across):
+            return Form.FIXED if made is Form.FIXED else Parts(((None, made),))
+        return made if isinstance(made, Across) else Across(node)
+
+    def _entry(self, node: ast.Subscript) -> Found:
+        held, index = self.of(node.value), node.slice
+        if isinstance(held, Across):
+            return held
+        at = self.of(index) if not isinstance(index, ast.Slice | ast.Tuple) else self._slice(index)
+        key = index.value if isinstance(index, ast.Constant) else None
+        match held:
+            case Form.FIXED | Form.SAMPLE:
+                return _together([held, at], node)
+            case Form.SAMPLES:
+                return Form.SAMPLE if at is Form.PLACE and isinstance(index, ast.Name) else Across(node)
+            case Form.COLUMNS if at is Form.FIXED:
+                return Form.SAMPLES
+            case Form.COLLATED if at is Form.FIXED and key is not None:
+                return held
+            case Form.ROWS | Form.COLLATED if isinstance(index, ast.Tuple) and at is Form.FIXED:
+                first = index.elts[0]
+                whole = isinstance(first, ast.Slice) and first.lower is first.upper is first.step is None
+                return held if whole else Across(node)
+            case Parts(entries=entries) if at is Form.FIXED:
+                known = dict(entries)
+                return known.get(key, known.get(None, Across(node)))
+        return Across(node)
+
+    def _slice(self, index: ast.Slice | ast.Tuple) -> Found:
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        bounds = [
+            it
+            for part in parts
+            for it in ((part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else (part,))
+        ]
+        return _together([self.of(it) for it in bounds if it is not None], index)
+
+    # Names
+
+    def _named(self, node: ast.Name) -> Found:
+        definitions = [it for it in self.program.definitions(node) if not isinstance(it, ast.arg)]
+        scope = self.program.scope(node)
+        found = [self._defined(it, node) for it in definitions]
+        if not any(self._is_before(it, node, scope) for it in definitions):
+            found.append(self._parameter(node.id, scope))
+        value = _either(found, node)
+        if value is Form.FIXED or isinstance(value, Across) or node.id not in scope.names:
+            return value
+        return self._changed(node, scope, value)
+
+    def _is_before(self, definition: ast.AST, use: ast.AST, scope: Scope) -> bool:
+        """Whether a definition comes before a use in any case; those of comprehensions are about nothing else."""
+        statement = self.program.statement(definition)
+        order = self.program.order
+        first = statement in scope.body and order[id(statement)] < order[id(self.program.statement(use))]
+        return first or isinstance(statement, ast.For) or not _binds(statement, definition)
+
+    def _parameter(self, name: str, scope: Scope) -> Found:
+        """What a parameter is, by its name; nothing to do with the samples where there is none."""
+        args = getattr(scope.node, "args", None)
+        every = [*args.posonlyargs, *args.args, *args.kwonlyargs] if args is not None else []
+        return next((self.given.get(id(it), Form.FIXED) for it in every if it.arg == name), Form.FIXED)
+
+    def _changed(self, name: ast.Name, scope: Scope, value: Found) -> Found:
+        """A value with what a function does to it: nothing but adding to a list, once for each sample."""
+        for use in self.program.body(scope):
+            if not isinstance(use, ast.Name) or use.id != name.id:
+                continue
+            around = self.program.parent(use)
+            call = self.program.parent(around) if around is not None else None
+            called = isinstance(call, ast.Call) and isinstance(around, ast.Attribute) and call.func is around
+            if called and (around.attr in CHANGING or (around.attr.endswith("_") and around.attr not in BY_ROW)):  # type: ignore[union-attr]
+                return Across(call)
+            if (
+                isinstance(around, ast.Subscript)
+                and around.value is use
+                and not isinstance(around.ctx, ast.Load)
+            ):
+                return Across(around)
+            shuffles = isinstance(around, ast.Call) and use in around.args and self._draws(around)
+            if shuffles:
+                return Across(around)
+        return value
+
+    def _collected(self, name: ast.Name) -> Found | None:
+        """What a list holds to which a function adds; None where it adds nothing."""
+        scope = self.program.scope(name)
+        found: list[Found] = []
+        for use in self.program.body(scope):
+            match use:
+                case ast.Call(func=ast.Attribute(attr="append", value=ast.Name(id=name.id)), args=[added]):
+                    around = self.program.parent(self.program.statement(use))
+                    alone = isinstance(around, ast.For) and not around.orelse and not self._leaves(around)
+                    outer = self.program.parent(around) if alone else None
+                    if alone and isinstance(outer, ast.FunctionDef) and _is_sample(self._drawn(around.iter)):
+                        found.append(self._mapped(Form.SAMPLE, self.of(added), [], use))
+                    else:
+                        found.append(Across(use))
+        return _either(found, name) if found else None
+
+    def _leaves(self, loop: ast.For) -> bool:
+        """Whether a loop may leave out some."""
+        return any(
+            isinstance(it, ast.Break | ast.Continue | ast.Return) for it in self.program.descendants(loop)
+        )
+
+    def _defined(self, definition: ast.AST, use: ast.Name) -> Found:
+        if isinstance(definition, ast.alias | ast.FunctionDef | ast.ClassDef):
+            return Form.FIXED
+        if self.program.scope(definition) is not self.program.scope(use):
+            return Form.FIXED  # of a module, or of an outer function: made before
+        if self._tests_differ(definition):
+            return Across(definition)
+        for around in self.program.ancestors(definition):
+            if isinstance(around, ast.comprehension):
+                return self._taken(around.target, definition, self._drawn(around.iter))
+            if isinstance(around, ast.stmt):
+                break
+        statement = self.program.statement(definition)
+        value = right_side(statement, definition)
+        if isinstance(statement, ast.AnnAssign):
+            value = statement.value
+        match statement:
+            case ast.Assign() | ast.AnnAssign() if value is not None:
+                is_empty = isinstance(value, ast.List) and not value.elts
+                return (self._collected(use) or Form.FIXED) if is_empty else self.of(value)
+            case ast.Assign(targets=targets, value=value):
+                target = next(it for it in targets if definition in ast.walk(it))
+                return self._taken(target, definition, self.of(value))
+            case ast.For(target=target, iter=source):
+                return self._taken(target, definition, self._drawn(source))
+        return Across(definition)
+
+    def _tests_differ(self, definition: ast.AST) -> bool:
+        return any(self.of(it) not in (Form.FIXED, Form.SAMPLE) for it in self._tests(definition))
+
+    def _taken(self, target: ast.AST, definition: ast.AST, value: Found) -> Found:
+        """What a definition gets where a value is unpacked to a target."""
+        if target is definition:
+            return value
+        if isinstance(target, ast.Tuple | ast.List) and not any(
+            isinstance(it, ast.Starred) for it in target.elts
+        ):
+            for index, part in enumerate(target.elts):
+                if definition in ast.walk(part):
+                    return self._taken(part, definition, _unpacked(value, index, definition))
+        return Across(definition)
+
+    def _drawn(self, source: ast.expr) -> Found:
+        """What a loop over an expression gets in each round."""
+        call = self.program.call(source) if isinstance(source, ast.Call) else None
+        names = call.names if call is not None else frozenset()
+        if call is not None and names == {"builtins.enumerate"} and source.args:  # type: ignore[attr-defined]
+            inner = self._drawn(source.args[0])  # type: ignore[attr-defined]
+            return Parts(((0, Form.PLACE if _is_sample(inner) else Form.FIXED), (1, inner)))
+        if call is not None and names == {"builtins.zip"} and not isinstance(source.args[0], ast.Starred):  # type: ignore[attr-defined]
+            return Parts(tuple(enumerate(self._drawn(it) for it in source.args)))  # type: ignore[attr-defined]
+        value = self.of(source)
+        match value:
+            case Form.SAMPLES:
+                return Form.SAMPLE
+            case Form.ROWS:
+                return Form.SAMPLE
+            case Form.COLUMNS:
+                return Form.SAMPLES
+            case Form.FIXED | Form.PLACE | Form.COLLATED | Across():
+                return value
+            case Parts(entries=entries):
+                return _either([it for _, it in entries], source)
+        return Across(source)
+
+    # Calls
+
+    def _draws(self, node: ast.Call) -> bool:
+        call = self.program.call(node)
+        return call is not None and any(it.startswith(DRAWING) for it in call.names)
+
+    def _call(self, node: ast.Call) -> Found:
+        call = self.program.call(node)
+        names = call.names if call is not None else frozenset()
+        if self._peeks(node, names):
+            return Form.FIXED
+        if names == {"builtins.zip"} or names <= COPYING and names or names == {"builtins.map"}:
+            return self._rearranged(node, next(iter(names)))
+        given = [self.of(it.value if isinstance(it, ast.Starred) else it) for it in node.args]
+        given += [self.of(it.value) for it in node.keywords]
+        if names == {"builtins.len"}:
+            return (
+                Form.PLACE if given[:1] and given[0] in (Form.SAMPLES, Form.ROWS) else _together(given, node)
+            )
+        if names == {"builtins.range"} and given == [Form.PLACE]:
+            return Form.PLACE
+        across = next((it for it in given if isinstance(it, Across)), None)
+        if across is not None:
+            return across
+        if names and names <= COLLATES:
+            return Form.COLLATED if given[0] in (Form.SAMPLES, Form.COLUMNS) else Across(node)
+        if names and names <= STACKING | JOINING and given:
+            return self._stacked(node, names, given)
+        held = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else Form.FIXED
+        if isinstance(held, Across):
+            return held
+        if self._draws(node) and Form.SAMPLE not in (*given, held):
+            return Across(node)
+        if held in (Form.ROWS, Form.COLLATED):
+            return self._of_rows(node, held, given)
+        targets = [it for callee in call.callees for it in self.program.targets(callee, call)] if call else []
+        plain = _together([held, *given], node)
+        if plain in (Form.FIXED, Form.SAMPLE) or not targets:
+            return (
+                plain if not isinstance(plain, Form) or plain in (Form.FIXED, Form.SAMPLE) else Across(node)
+            )
+        return _either([self._entered(call, *target) for target in targets], node)  # type: ignore[arg-type]
+
+    def _peeks(self, node: ast.Call, names: Iterable[str]) -> bool:
+        """``isinstance(batch[0], dict)`` and ``batch[0].keys()``: what all samples have in common."""
+        asked = node.args[0] if node.args and set(names) and set(names) <= ASKING else None
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
+            asked = node.func.value
+        if isinstance(asked, ast.Name):
+            held = [self.program.statement(it) for it in self.program.definitions(asked)]
+            alone = len(held) == 1 and isinstance(held[0], ast.Assign)
+            asked = held[0].value if alone else asked  # type: ignore[union-attr]
+        match asked:
+            case ast.Subscript(value=value, slice=ast.Constant()):
+                return self.of(value) in (Form.SAMPLES, Form.FIXED)
+        return asked is not None and self.of(asked) is not None and bool(set(names) & ASKING)
+
+    def _rearranged(self, node: ast.Call, name: str) -> Found:
+        """``zip(*batch)``, ``list(…)``, ``map(f, …)``."""
+        match name.rpartition(".")[2], node.args:
+            case "zip", [ast.Starred(value=value)]:
+                found = self.of(value)
+                return (
+                    Form.COLUMNS
+                    if found is Form.SAMPLES
+                    else found if isinstance(found, Across) else Across(node)
+                )
+            case "zip", given:
+                found = [self.of(it) for it in given]
+                return (
+                    Form.SAMPLES
+                    if found and all(it in (Form.SAMPLES, Form.ROWS) for it in found)
+                    else Across(node)
+                )
+            case "map", [function, source]:
+                drawn = self._drawn(source)
+                by_itself = ast.Call(func=function, args=[source], keywords=[])
+                names = {full_name(it) for it in self.program.values(function)}
+                if _is_sample(drawn):
+                    own = self.of(function)
+                    return Form.SAMPLES if own is Form.FIXED else Across(node)
+                if names <= COPYING and drawn is Form.SAMPLES:
+                    return Form.COLUMNS
+                if names <= COLLATES | {"torch.stack"} and drawn is Form.SAMPLES:
+                    return Parts(((None, Form.ROWS),))
+                return Across(by_itself.args[0])
+            case _, [given]:
+                return self.of(given)
+        return Form.FIXED if not node.args else Across(node)
+
+    def _stacked(self, node: ast.Call, names: Iterable[str], given: list[Found]) -> Found:
+        """One tensor, or array, of a list with an entry for each sample."""
+        rest = [
+            it.value
+            for it in (*node.args[1:2], *(it.value for it in node.keywords if it.arg in ("dim", "axis")))
+            if isinstance(it, ast.Constant)
+        ]
+        if any(it in (Form.SAMPLES, Form.ROWS) for it in given[1:]):
+            return Across(node)
+        first = given[0]
+        if first in (Form.FIXED, Form.SAMPLE) or first is Form.ROWS and not set(names) & JOINING:
+            return first
+        along = set(names) <= JOINING | {"torch.stack", "numpy.stack"} and any(
+            it not in (0, None) for it in rest
+        )
+        if first is not Form.SAMPLES or along:
+            return Across(node)
+        return Form.ROWS if not set(names) & JOINING or self._adds_dimension(node.args[0]) else Across(node)
+
+    def _adds_dimension(self, node: ast.expr) -> bool:
+        """Whether every entry of a list gets a first dimension of its own: ``[it.unsqueeze(0) for it in batch]``."""
+        match node:
+            case ast.ListComp(
+                elt=ast.Call(func=ast.Attribute(attr="unsqueeze"), args=[ast.Constant(value=0)])
+            ):
+                return True
+            case ast.ListComp(elt=ast.Subscript(slice=ast.Constant(value=None))):
+                return True
+        return False
+
+    def _of_rows(self, node: ast.Call, held: Form, given: list[Found]) -> Found:
+        """A method of a tensor with a row for each sample."""
+        name = node.func.attr  # type: ignore[attr-defined]
+        plain = all(it in (Form.FIXED, Form.ROWS) for it in given)
+        numbers = [it.value for it in node.args if isinstance(it, ast.Constant)]
+        if held is Form.COLLATED and name in ("items", "values", "get", "pop") and plain:
+            return held
+        if name in BY_ROW and plain:
+            return held
+        later = len(numbers) == len(node.args) > 0 and all(isinstance(it, int) and it > 0 for it in numbers)
+        if name in ("unsqueeze", "squeeze", "transpose", "flatten") and later:
+            return held
+        if name == "permute" and numbers[:1] == [0]:
+            return held
+        return Across(node)
+
+    def _entered(self, call: Call, index: int, owner: Value | None, bound: bool) -> Found:
+        """What a function of the project makes of samples."""
+        scope = self.program.scopes[index]
+        args = scope.node.args  # type: ignore[attr-defined]
+        every = [*args.posonlyargs, *args.args]
+        named = {it.arg: it for it in (*every, *args.kwonlyargs)}
+        if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
+            not it.arg for it in call.node.keywords
+        ):
+            return Across(call.node)
+        given = {id(arg): self.of(it) for arg, it in zip(every[bound:], call.node.args, strict=False)}
+        given |= {id(named[it.arg]): self.of(it.value) for it in call.node.keywords if it.arg in named}
+        return _Collating(self.context, given, self.depth + 1).returned(scope)
+
+
+def _binds(statement: ast.AST, definition: ast.AST) -> bool:
+    """Whether an assignment gives a name its value, no comprehension in it."""
+    targets = (
+        statement.targets if isinstance(statement, ast.Assign) else [getattr(statement, "target", statement)]
+    )
+    return any(it is definition for target in targets for it in ast.walk(target))
+
+
+def _is_sample(drawn: Found) -> bool:
+    """Whether a loop goes over the samples."""
+    if isinstance(drawn, Parts):
+        return any(_is_sample(it) for _, it in drawn.entries)
+    return drawn in (Form.SAMPLE, Form.PLACE)
+
+
+def _unpacked(value: Found, index: int, place: ast.AST) -> Found:
+    match value:
+        case Form.COLUMNS:
+            return Form.SAMPLES
+        case Form.FIXED | Form.SAMPLE | Form.COLLATED | Across():
+            return value
+        case Parts(entries=entries):
+            known = dict(entries)
+            return known.get(index, known.get(None, Across(place)))
+    return Across(place)
+
+
+def _together(values: list[Found], place: ast.AST) -> Found:
+    """What is computed of several values, each with the others' same sample."""
+    for value in values:
+        if isinstance(value, Across):
+            return value
+    kinds = set(values) - {Form.FIXED}
+    if not kinds:
+        return Form.FIXED
+    first, *others = kinds
+    return first if not others and first in (Form.SAMPLE, Form.ROWS, Form.COLLATED) else Across(place)
+
+
+def _either(values: list[Found], place: ast.AST) -> Found:
+    """What a value is that may be any of some."""
+    for value in values:
+        if isinstance(value, Across):
+            return value
+    known = list(dict.fromkeys(values))
+    if len(known) > 1 and all(not _across(it) for it in known):
+        known = [it for it in known if it is not Form.FIXED]
+    if len(known) == 1:
+        return known[0]
+    displays = [it for it in known if isinstance(it, Parts)]
+    if len(displays) < len(known):
+        return Across(place)
+    keys = {tuple(key for key, _ in it.entries) for it in displays}
+    if len(keys) > 1:
+        return Parts(((None, _either([it for one in displays for _, it in one.entries], place)),))
+    columns = zip(*(it.entries for it in displays), strict=True)
+    return Parts(tuple((column[0][0], _either([it for _, it in column], place)) for column in columns))

@@ -1,0 +1,129 @@
+"""Random numbers that the training loop draws for the samples of a batch: each rank needs its own for its part.
+
+All ranks draw alike from the global generators. That is right for what is one thing for the whole batch (a resolution,
+mixup's lambda, a decision), and stays so. What a wrapped model draws is each rank's own already.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from functools import cached_property
+
+from dp2ddp.analyse.context import LOOPS, Context
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, Kind, Unclear
+from dp2ddp.analyse.dataflow.samples import Samples, called
+from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.program.link import Call, Made
+from dp2ddp.analyse.training import bare
+from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.facts import SHARDED_ONLY, Draw, Gather, Obstacle
+
+GLOBAL = ("torch", "torch.nn.functional", "random", "numpy.random")
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+class Drawing:
+    """What the training loops of one program draw.
+
+    Args:
+        gathers: the rows that are joined to those of the whole batch: what is computed of them is alike on all ranks.
+    """
+
+    def __init__(self, context: Context, loops: Iterable[BatchLoop], gathers: Iterable[Gather]) -> None:
+        self.context = context
+        self.program = context.program
+        self._loops = [loop for loop in loops if loop.trains]
+        self._joining = {gather.call for gather in gathers}
+        self._samples = Samples(context)
+
+    def facts(self) -> Iterator[Draw]:
+        """The draws for samples from the global generators."""
+        for call in self._calls:
+            if self._is_for_samples(call) and self._is_global(call):
+                function = self.program.anchor(call.node.func)
+                yield Draw(**self.context.place(call.node), function=function, what=ast.unparse(call.node))
+
+    def obstacles(self) -> Iterator[Obstacle]:
+        """Draws that may be for samples, and can't be made each rank's own."""
+        for call in self._calls:
+            shown = f"`{ast.unparse(call.node)}`"
+            if self._is_for_samples(call):
+                if not self._is_global(call):
+                    message = (
+                        "draws for the samples, from a generator that is in the same state in all processes"
+                    )
+                    yield self.context.obstacle(call.node, f"{shown} {message}", "", SHARDED_ONLY)
+            elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
+                message = f"it can't be told whether {shown} draws for each sample"
+                assumes = f"{shown} draws no numbers of single samples"
+                yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
+
+    @cached_property
+    def _calls(self) -> list[Call]:
+        """The calls that draw, where a training loop runs them outside of wrapped models, on parts of the batches."""
+        found = {}
+        for loop in self._loops:
+            for node in self._run(getattr(loop.node, "body", [])):
+                call = self.program.call(node) if isinstance(node, ast.Call) else None
+                if call is not None and self._draws(call):
+                    found[id(node)] = call
+        return list(found.values())
+
+    def _run(self, statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
+        """All that running statements runs, without what wrapped models and losses of the whole batch do."""
+        waiting: list[ast.AST] = [*statements]
+        entered: set[int] = set()
+        while waiting:
+            node = waiting.pop()
+            yield node
+            waiting += ast.iter_child_nodes(node)
+            call = self.program.call(node) if isinstance(node, ast.Call) else None
+            if call is not None and not self._is_elsewhere(call):
+                scopes = {
+                    it for callee in call.callees for it, _, _ in self.program.targets(callee, call)
+                } - entered
+                entered |= scopes
+                waiting += [it for scope in scopes for it in self.program.scopes[scope].body]
+
+    def _is_elsewhere(self, call: Call) -> bool:
+        return self.context.is_wrapped(call.callees) or self.program.anchor(call.node) in self._joining
+
+    def _draws(self, call: Call) -> bool:
+        if alike.draws(call) or call.names & bare.RANDOM:
+            return True
+        layers = self.program.values(called(call.node))
+        return any(isinstance(it, Made) and it.name.startswith("torch.nn.Dropout") for it in layers)
+
+    def _in_place(self, call: Call) -> bool:
+        function = call.node.func
+        return (
+            isinstance(function, ast.Attribute) and function.attr in alike.DRAWING_METHODS and not call.names
+        )
+
+    def _is_for_samples(self, call: Call) -> bool:
+        """Whether a draw is for each sample: of as many numbers, or made once for each."""
+        drawn = [call.node, call.node.func.value] if self._in_place(call) else [call.node]  # type: ignore[attr-defined]
+        if any(self._samples.of(it) in BY_SAMPLE for it in drawn):
+            return True
+        return any(self._is_over_samples(around) for around in self._around(call.node))
+
+    def _around(self, node: ast.AST) -> Iterator[ast.AST]:
+        """The loops round a place, within its function and within the loop over batches."""
+        batches = {id(loop.node) for loop in self._loops}
+        for around in self.program.ancestors(node):
+            if isinstance(around, FUNCTIONS) or id(around) in batches:
+                return
+            yield around
+
+    def _is_over_samples(self, around: ast.AST) -> bool:
+        sources = [around] if isinstance(around, LOOPS) else getattr(around, "generators", [])
+        return any(self._samples.drawn(it.iter) is Kind.EACH for it in sources if hasattr(it, "iter"))
+
+    def _is_global(self, call: Call) -> bool:
+        """Whether a call draws from a generator that ``local_random`` looks after."""
+        if call.argument("generator") is not None:
+            return False
+        of_libraries = all(name.rpartition(".")[0] in GLOBAL for name in call.names)
+        layer = any(isinstance(it, Made) for it in self.program.values(called(call.node)))
+        return of_libraries or layer

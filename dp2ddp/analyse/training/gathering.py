@@ -1,0 +1,265 @@
+"""Losses that are no mean over the samples of the batch, made those of the whole batch.
+
+Sums, and means that count some samples more than others, need a factor. Any function of rows is the same where the rows
+of all processes are gathered before. So a loss that can't be shown to be a mean over the samples can still be trained
+with in parts, if it is one call in the training loop that is given nothing but rows, and numbers that every process
+has alike.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds, losses
+from dp2ddp.analyse.dataflow.forwards import Forwards
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.program.link import Bound, Call, Func, Inst, Made, handed
+from dp2ddp.analyse.training.loops import BatchLoop
+
+ROWS = (*DEALT, Kind.PICKED)
+ADDITIVE = (Kind.TOTAL, Kind.COUNT)
+
+
+class Gathering(Forwards):
+    """Follows the values of one loss, scaled or computed from the rows of all processes where that helps."""
+
+    def __init__(self, context: Context, loops: list[BatchLoop]) -> None:
+        super().__init__(context)
+        self.gathered: dict[int, tuple[ast.Call, list[ast.expr]]] = {}
+        """The calls that are given rows to be gathered, and these."""
+        self.scaled: dict[int, tuple[ast.Call, ast.expr | None]] = {}
+        """The calls whose numbers need a factor; the labels that it is made of, where it is a weighted mean's."""
+        self.asked: dict[int, ast.expr] = {}
+        """What conditions round these calls ask of a part, and are to ask of the whole batch: sums and counts."""
+        self._loops = loops
+        self._homes: dict[int, bool] = {}
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        value = super()._call(node, frame)
+        call = self.program.call(node)
+        if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
+            return value
+        self._refuel()  # these are questions of their own
+        if not self._is_alike(node, frame):
+            return value
+        labels = self._weighing(call, frame)
+        if value is Kind.TOTAL or labels is not None:
+            self.scaled[id(node)] = node, labels
+            self.asked |= {id(part): part for part in self._asked(node)}
+            return Kind.WHOLE
+        rows = self._rows(call, frame)
+        if not rows or not self._is_function(call):
+            return value
+        meetings = list(self._meetings(node, frame))
+        if None in meetings:
+            return value
+        for whole, given in [(node, rows), *filter(None, meetings)]:
+            self.gathered[id(whole)] = whole, given
+            self.asked |= {id(part): part for part in self._asked(whole)}
+        return Kind.WHOLE
+
+    def _needs_all(self, call: Call, value: Value) -> bool:
+        """Whether a call is a loss whose parts do not average to that of the whole batch."""
+        if losses.is_any_loss(self.context, call):
+            return isinstance(value, Unclear) or value is Kind.TOTAL
+        own = call.callees and all(
+            isinstance(callee, Func | Bound | Inst)
+            or (isinstance(callee, Made) and callee.name == "functools.partial")
+            for callee in call.callees
+        )
+        return bool(own) and (_is_unclear(value) or value is Kind.TOTAL)
+
+    def _weighing(self, call: Call, frame: Frame) -> ast.expr | None:
+        """The labels by which a criterion's mean counts some samples more than others, where they have a name."""
+        output, target = call.argument("input", 0), call.argument("target", 1)
+        if output is None or target is None or not losses.is_weighted(self.context, call):
+            return None
+        given = [kinds.tensor(self._value(it, frame), it) for it in (output, target)]
+        match target:
+            case ast.Call(func=ast.Attribute(attr="cuda", value=moved)):
+                target = moved  # they count the same where they were
+        names = _is_name(call.node.func) and _is_name(target)
+        return target if names and all(value in DEALT for value in given) else None
+
+    def _is_function(self, call: Call) -> bool:
+        """Whether a function of the project computes its result from what it is given, and in every process alike."""
+        for index in self.program.entered(call.node):
+            scope = self.program.scopes[index]
+            for node in self.program.body(scope):
+                if isinstance(node, ast.Call):
+                    inner = self.program.call(node)
+                    if inner is None or alike.works(self.context, node):
+                        return False
+                elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
+                    if ast.unparse(node.value) in scope.params[:1] and self._is_of_the_batch(node):
+                        return False
+                elif isinstance(node, ast.Global | ast.Nonlocal):
+                    return False
+        return True
+
+    def _is_of_the_batch(self, node: ast.Attribute) -> bool:
+        """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches."""
+        inside = any(id(it) in loop.runs for it in self.program.definitions(node) for loop in self._loops)
+        return inside and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
+
+    def _rows(self, call: Call, frame: Frame) -> list[ast.expr]:
+        """The rows that a call is given; none where it is given something else that differs between parts."""
+        rows = []
+        places = call.node.args
+        starred = next((place for place, it in enumerate(places) if isinstance(it, ast.Starred)), len(places))
+        for given in handed(call.node):
+            spread = isinstance(given, ast.Starred)
+            value = self._value(given.value if spread else given, frame)  # type: ignore[attr-defined]
+            leaf = kinds.tensor(value, given)
+            if leaf in ROWS:
+                if given in places[starred + 1 :]:
+                    return []  # at which position it is given can't be told
+                rows.append(given)
+            elif leaf not in (*PLAIN, Kind.WHOLE) and not (
+                isinstance(value, Held | Every) and leaf is Kind.UNKNOWN
+            ):
+                return []
+        if isinstance(call.node.func, ast.Attribute) and self._value(call.node.func.value, frame) in ROWS:
+            return []
+        return rows
+
+    def _meetings(self, node: ast.Call, frame: Frame) -> Iterator[tuple[ast.Call, list[ast.expr]] | None]:
+        """Where something else that a call returns, of the whole batch, meets rows of this process's part.
+
+        Those that are calls of functions which can be given the rows of all, too, with these rows; None for others.
+        """
+        statement = self.program.parent(node)
+        target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+        for name in target.elts if isinstance(target, ast.Tuple) else ():
+            for use in self.program.body(self.program.scope(node)):
+                if isinstance(use, ast.Name) and name in self.program.definitions(use):
+                    rows = [it for it in self._beside(use) if self._value(it, frame) in DEALT]
+                    if rows:
+                        yield self._joined_by(use, rows, frame)
+
+    def _joined_by(
+        self, use: ast.Name, rows: list[ast.expr], frame: Frame
+    ) -> tuple[ast.Call, list[ast.expr]] | None:
+        """The call of a function of the project that rows are given beside a name, if it may be given those of all."""
+        parent = self.program.parent(rows[0])
+        call = self.program.call(parent) if isinstance(parent, ast.Call) else None
+        if call is None or not self.program.entered(call.node) or not self._is_at_home(call.node):
+            return None
+        given = handed(call.node)
+        rest = [it for it in given if it not in rows and not any(inner is use for inner in ast.walk(it))]
+        fine = all(it in given for it in rows) and all(self._value(it, frame) in PLAIN for it in rest)
+        alike_ = self._is_alike(call.node, frame) and self._is_function(call)
+        return (call.node, rows) if fine and alike_ else None
+
+    def _beside(self, use: ast.AST) -> Iterator[ast.expr]:
+        """What is given to a call, or computed with, together with a name."""
+        inside = use
+        for around in self.program.ancestors(use):
+            if isinstance(around, ast.stmt):
+                return
+            if isinstance(around, ast.Call | ast.BinOp | ast.Compare):
+                parts = handed(around) if isinstance(around, ast.Call) else None
+                parts = parts or [it for it in ast.iter_child_nodes(around) if isinstance(it, ast.expr)]
+                yield from (it for it in parts if it is not inside)
+            inside = around
+
+    def _is_at_home(self, node: ast.Call) -> bool:
+        """Whether a call stands in the training alone: beside the model's forward or the backward pass."""
+        scope = self.program.scope(node)
+        if scope.index not in self._homes:
+            self._homes[scope.index] = any(
+                isinstance(other, ast.Call)
+                and (
+                    other in self.context.backwards
+                    or self.context.is_wrapped(self.program.values(other.func))
+                )
+                for other in self.program.body(scope)
+            )
+        if not self._homes[scope.index]:
+            return False
+        runs = [(loop.trains, id(node) in loop.runs) for loop in self._loops]
+        return (True, True) in runs and (False, True) not in runs
+
+    def _is_alike(self, node: ast.Call, frame: Frame) -> bool:
+        """Whether every process comes to a place, whatever its part of the batch is."""
+        inside: ast.AST = node
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.If | ast.IfExp | ast.While) and inside is not around.test:
+                if not self._is_settled(around.test, frame) or self.is_drawn(around.test):
+                    return False
+            if isinstance(around, ast.BoolOp | ast.Lambda | ast.Try | ast.ExceptHandler):
+                return False
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+            inside = around
+        return True
+
+    def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        """Whether a condition has the same answer in every process, or can be asked of the whole batch."""
+        return all(
+            self._value(part, frame) in PLAIN or self._value(part, OPEN) in ADDITIVE
+            for part in compared(test)
+        )
+
+    def _asked(self, node: ast.AST) -> Iterator[ast.expr]:
+        """The sums over a part of the batch that the conditions round a place ask for."""
+        for around in self.program.ancestors(node):
+            if isinstance(around, ast.If | ast.IfExp | ast.While):
+                yield from (it for it in compared(around.test) if self._value(it, OPEN) in ADDITIVE)
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+
+    def is_drawn(self, test: ast.expr) -> bool:
+        """Whether random numbers answer a condition."""
+        return any(
+            alike.draws(call)
+            for inner in ast.walk(test)
+            for source in (inner, *self._given_parts(inner))
+            if (call := self.program.call(source)) is not None
+        )
+
+    def _given_parts(self, node: ast.AST) -> list[ast.AST]:
+        """All parts of what a name may be given."""
+        held = [
+            self.program.statement(it) for it in self.program.definitions(node) if not isinstance(it, ast.arg)
+        ]
+        given = [
+            part
+            for statement in held
+            for part in ast.iter_child_nodes(statement)
+            if not isinstance(part, ast.stmt | ast.ExceptHandler)
+        ]
+        return [inner for part in given for inner in ast.walk(part)]
+
+
+def _is_name(node: ast.expr) -> bool:
+    """Whether an expression only names something: ``labels``, ``self.criterion``, ``batch["labels"]``."""
+    match node:
+        case ast.Attribute(value=value) | ast.Subscript(value=value, slice=ast.Constant()):
+            return _is_name(value)
+    return isinstance(node, ast.Name)
+
+
+def _is_unclear(value: Value) -> bool:
+    """Whether a value, or something that it holds, may look at several samples at once."""
+    match value:
+        case Held():
+            return any(_is_unclear(entry) for _, entry in value.entries)
+        case Every():
+            return _is_unclear(value.element)
+    return isinstance(value, Unclear)
+
+
+def compared(test: ast.expr) -> Iterator[ast.expr]:
+    """What a condition asks for."""
+    match test:
+        case ast.Compare(left=left, comparators=others):
+            yield from (left, *others)
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            yield from compared(operand)
+        case _:
+            yield test

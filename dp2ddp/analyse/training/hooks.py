@@ -1,0 +1,254 @@
+"""Functions that are given gradients before those of the processes are averaged, or return them.
+
+nn.DataParallel has added up what its replicas computed when the hook of a parameter is called. Now each process has the
+gradients of its part there. What is linear in them may come before their average as well as after it; nothing else may.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.forwards import Forwards
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
+from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.program.link import Bound, Func, Scope
+from dp2ddp.analyse.training.loops import BatchLoop
+from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
+
+OF_TENSORS = {"register_hook"}
+OF_PARAMETERS = {"register_post_accumulate_grad_hook"}
+OF_MODULES = {"register_full_backward_hook", "register_backward_hook"}
+KEEPING = {"append", "update", "add", "extend", "setdefault", "__setitem__", "print"}
+SCALING = {"mul", "div", "mul_", "div_", "multiply", "divide"}
+HANDING_ON = {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
+GRAD = "torch.autograd.grad"
+COLLECTING = {f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted")}
+TELLING = {"device", "dtype", "shape", "size", "type"}
+
+
+def returned(context: Context) -> Iterator[Obstacle]:
+    """Gradients of parameters that ``torch.autograd.grad`` returns: nothing averages them."""
+    for call in context.program.calls:
+        inputs = call.argument("inputs", 1) if call.names == {GRAD} else None
+        if inputs is not None and context.runs_in_training(call.node) and _are_parameters(context, inputs):
+            yield context.obstacle(
+                call.node,
+                "autograd.grad() returns the gradients of this process's part: only those of backward() are averaged",
+                "train with backward(), and read .grad after it",
+            )
+
+
+def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether an expression is made of parameters, or is a name that was given some."""
+    program = context.program
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Attribute(attr="weight" | "bias") | ast.Call(
+            func=ast.Attribute(attr="parameters" | "named_parameters")
+        ):
+            return True
+        case ast.Call(args=given) if program.call(node) and program.call(node).names & COLLECTING:  # type: ignore[union-attr]
+            parts = given
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            pass
+        case ast.Starred(value=value) | ast.Subscript(value=value):
+            parts = [value]
+        case ast.ListComp(generators=[*rounds]) | ast.GeneratorExp(generators=[*rounds]):
+            parts = [it.iter for it in rounds]
+        case ast.Name() if depth < 8:
+            for definition in program.definitions(node):
+                if isinstance(definition, ast.arg):
+                    parts += program.given(definition)
+                else:
+                    value = right_side(program.statement(definition), definition)
+                    parts += [] if value is None else [value]
+    return any(_are_parameters(context, part, depth + 1) for part in parts)
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Hooks that change gradients otherwise than in proportion, and those that look at them."""
+    samples = Forwards(context)
+    for call in context.program.calls:
+        function = call.node.func
+        method = function.attr if isinstance(function, ast.Attribute) else ""
+        hooks = OF_TENSORS | OF_PARAMETERS | OF_MODULES
+        own = any(isinstance(callee, Func | Bound) for callee in call.callees)
+        if method not in hooks or own or not call.node.args or not context.runs_in_training(call.node):
+            continue
+        given = ast.unparse(call.node.args[0])
+        shown = f"`{ast.unparse(function)}({given if len(given) < 60 else '…'})`"
+        scopes = _functions(context, call.node.args[0])
+        if scopes and method in OF_TENSORS and all(_is_linear(samples, it) for it in scopes):
+            continue
+        if scopes and method not in OF_PARAMETERS and all(_only_looks(it) for it in scopes):
+            yield context.obstacle(
+                call.node,
+                f"{shown} sees the gradients of the main process's part of each batch",
+                "look at .grad after backward(): there it is the whole batch's",
+                NO_TIER,
+            )
+            continue
+        owner = kinds.tensor(samples.of(function.value), function)  # type: ignore[attr-defined]
+        of_rows = method in OF_TENSORS and owner in (*BY_SAMPLE, *AVERAGED)
+        yield context.obstacle(
+            call.node,
+            f"{shown} is given gradients before those of the processes are averaged, and is not linear in them",
+            "change .grad between backward() and step(): there it is the whole batch's",
+            SHARDED_ONLY if of_rows else ANY_TIER,
+            assumes="" if scopes or not of_rows else f"{shown} changes gradients in proportion",
+        )
+
+
+def of_inputs(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Gradients of what a model is given, or computes: those of a part's mean are larger than of the whole batch's."""
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Forwards(context)
+    told: set[ast.stmt] = set()
+    for node in context.program.nodes.values():
+        asked = isinstance(node, ast.Attribute) and node.attr == "grad" and isinstance(node.ctx, ast.Load)
+        if not asked or id(node) not in training or (statement := context.program.statement(node)) in told:
+            continue
+        if not _is_sign(context, node) and _is_of_rows(samples, node.value):  # type: ignore[attr-defined]
+            told.add(statement)
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` is as many times larger on a part of the batch as there are processes: "
+                "the mean is over fewer samples",
+                "use its sign, or divide by its norm for every sample",
+                SHARDED_ONLY,
+            )
+
+
+def _is_of_rows(samples: Forwards, node: ast.expr) -> bool:
+    """Whether a tensor is of the samples of a batch."""
+    value = kinds.tensor(samples.of(node), node)
+    if isinstance(value, Unclear):
+        name = ast.unparse(node)
+        scope = samples.program.scope(node)
+        return any(name == made for made in _leaves(samples.program.body(scope)))
+    return value in (*BY_SAMPLE, *AVERAGED, Kind.EACH, Kind.PICKED, Kind.HANDED)
+
+
+def _leaves(nodes: Iterable[ast.AST]) -> Iterator[str]:
+    """The names of tensors that a function makes leaves of its own: ``x.requires_grad = True``, ``x.retain_grad()``."""
+    for node in nodes:
+        match node:
+            case ast.Assign(targets=[ast.Attribute(attr="requires_grad", value=made)]):
+                yield ast.unparse(made)
+            case ast.Call(func=ast.Attribute(attr="requires_grad_" | "retain_grad", value=made)):
+                yield ast.unparse(made)
+            case ast.Assign(targets=[made], value=ast.Call(keywords=[*given])):
+                yield from (ast.unparse(made) for it in given if it.arg == "requires_grad")
+
+
+def _is_sign(context: Context, node: ast.AST) -> bool:
+    """Whether all that is asked of a gradient is its sign, or whether it is there."""
+    parent = context.program.parent(node)
+    match parent:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
+            return True
+        case ast.Attribute(attr="sign" | "sign_" | "zero_" | "device" | "dtype" | "shape"):
+            return True
+        case ast.Attribute(attr="data"):
+            return _is_sign(context, parent)
+        case ast.Attribute(attr="detach" | "clone" | "cpu" | "float" | "to"):
+            around = context.program.parent(parent)
+            return isinstance(around, ast.Call) and _is_sign(context, around)
+        case ast.Call():
+            call = context.program.call(parent)
+            return call is not None and call.names == {"torch.sign"}
+    return False
+
+
+def _functions(context: Context, hook: ast.expr) -> list[Scope]:
+    """The functions that a hook may be; none where one of them is not followed."""
+    values = context.program.values(hook)
+    functions = [value.func if isinstance(value, Bound) else value for value in values]
+    found = [context.program.scopes[it.scope] for it in functions if isinstance(it, Func)]
+    return found if len(found) == len(values) else []
+
+
+def _only_looks(scope: Scope) -> bool:
+    """Whether a function returns nothing, and changes nothing that it is given."""
+    if isinstance(scope.node, ast.Lambda):
+        body = scope.node.body
+        name = getattr(body.func, "attr", getattr(body.func, "id", "")) if isinstance(body, ast.Call) else ""
+        return name in KEEPING
+    for node in (inner for statement in scope.body for inner in ast.walk(statement)):
+        match node:
+            case ast.Return(value=ast.expr()) | ast.Yield() | ast.YieldFrom():
+                return False
+            case ast.Call(func=ast.Attribute(attr=method)) if method.endswith("_") and method not in KEEPING:
+                return False
+            case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in scope.params:
+                return False
+            case ast.AugAssign():
+                return False
+    return True
+
+
+def _is_linear(samples: Forwards, scope: Scope) -> bool:
+    """Whether a function returns its last argument in proportion, by the same numbers in every process."""
+    hook = _Hook(samples, set(scope.params[-1:]))
+    if isinstance(scope.node, ast.Lambda):
+        return hook.is_linear(scope.node.body)
+    *first, last = scope.body
+    return all(map(hook.keeps, first)) and isinstance(last, ast.Return) and hook.is_linear(last.value)
+
+
+class _Hook:
+    """The statements of a hook; ``names`` are those of the gradient."""
+
+    def __init__(self, samples: Forwards, names: set[str]) -> None:
+        self._samples = samples
+        self._names = names
+
+    def keeps(self, statement: ast.stmt) -> bool:
+        """Whether the gradient is linear after a statement if it is before."""
+        match statement:
+            case ast.Expr(value=ast.Constant()):
+                return True
+            case ast.Expr(value=ast.Call() as call):
+                return self.is_linear(call)
+            case ast.Assign(targets=[ast.Name(id=name)], value=value) if self.is_linear(value):
+                self._names.add(name)
+                return True
+            case ast.Assign(targets=[ast.Subscript(value=held, slice=place)], value=ast.Constant(value=0)):
+                return self._is_gradient(held) and self._is_fixed(place)
+            case ast.AugAssign(target=target, op=ast.Mult() | ast.Div(), value=value):
+                return self._is_gradient(target) and self._is_fixed(value)
+        return False
+
+    def is_linear(self, node: ast.expr | None) -> bool:
+        """Whether an expression is the gradient, in proportion."""
+        match node:
+            case ast.Name():
+                return self._is_gradient(node)
+            case ast.UnaryOp(op=ast.USub(), operand=inner):
+                return self.is_linear(inner)
+            case ast.BinOp(op=ast.Mult(), left=left, right=right):
+                return (self.is_linear(left) and self._is_fixed(right)) or (
+                    self._is_fixed(left) and self.is_linear(right)
+                )
+            case ast.BinOp(op=ast.Div(), left=left, right=right):
+                return self.is_linear(left) and self._is_fixed(right)
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args) if method in SCALING:
+                return self.is_linear(inner) and all(map(self._is_fixed, args))
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in HANDING_ON:
+                return self.is_linear(inner)
+        return False
+
+    def _is_gradient(self, node: ast.expr) -> bool:
+        return isinstance(node, ast.Name) and node.id in self._names
+
+    def _is_fixed(self, node: ast.expr) -> bool:
+        """Whether something is the same in every process, whatever the gradient is."""
+        told = {id(it.value) for it in ast.walk(node) if isinstance(it, ast.Attribute) and it.attr in TELLING}
+        names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and id(it) not in told]
+        if any(it.id in self._names for it in names):
+            return False
+        return isinstance(node, ast.Slice) or kinds.tensor(self._samples.of(node), node) in PLAIN

@@ -1,0 +1,386 @@
+"""Which DataLoaders feed the training, and with what arguments."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+from typing import Any
+
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes.branches import is_shared
+from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.processes.effects import fetches
+from dp2ddp.analyse.program.link import LOADER, Call, Ext, Inst
+from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
+from dp2ddp.plan import Anchor
+
+SAMPLERS = "torch.utils.data.distributed"
+DEPTH = 12
+POSITIONS = {
+    "dataset": 0,
+    "batch_size": 1,
+    "shuffle": 2,
+    "sampler": 3,
+    "batch_sampler": 4,
+    "num_workers": 5,
+    "collate_fn": 6,
+    "drop_last": 8,
+}
+
+# What a loader says of the batches that it draws.
+SAID = {"batch_size", "sampler", "batch_sampler", "drop_last", "_index_sampler"}
+
+
+def collect(
+    context: Context, training: set[int], together: dict[int, list[int]], whole: dict[int, str]
+) -> tuple[Loader, ...]:
+    """The loaders of training loops: those that a loop draws from at once, and why some need the very batches."""
+    found = []
+    read = _read(context, training)
+    for call in context.loaders:
+        if id(call.node) in training:
+            first, *others = together.get(id(call.node), [0])
+            loader = replace(_loader(context, call), number=first)
+            shard = loader.shard or ("several made here are drawn from at once" if others else "")
+            shard = shard or whole.get(id(call.node), "") or read.get(id(call.node), "")
+            found.append(replace(loader, shard=shard))
+    return tuple(found)
+
+
+def _read(context: Context, training: set[int]) -> dict[int, str]:
+    """The loaders of which the program asks what speaks of the batches they draw, and what it is.
+
+    A rate, a schedule or an average made of it must be that of whole batches, as what ``shard`` makes says of itself.
+    """
+    found: dict[int, str] = {}
+    for node in context.program.nodes.values():
+        asked = _asked(context, node)
+        if asked is not None and context.runs_in_training(node):
+            for site in context.made(context.program.values(asked), LOADER) & training:
+                found.setdefault(
+                    site, f"`{ast.unparse(node)}` is asked of it, and is to speak of whole batches"
+                )
+    return found
+
+
+def _asked(context: Context, node: ast.AST) -> ast.expr | None:
+    """The loader that an expression asks for what it draws, if it is one."""
+    match node:
+        case ast.Attribute(attr=name, value=asked, ctx=ast.Load()) if name in SAID:
+            return asked
+        case ast.Call(func=ast.Name(id="getattr"), args=[asked, name, *_]):
+            known = isinstance(name, ast.Constant)
+            return asked if not known or name.value in SAID else None  # type: ignore[attr-defined]
+        case ast.Call(func=ast.Name(id="vars"), args=[asked]) | ast.Attribute(attr="__dict__", value=asked):
+            return asked
+    return None
+
+
+def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
+    """The loaders of the training that are sharded where it draws from them."""
+    return tuple(_as_made(context, draw, shard="elsewhere its whole batches are needed") for draw in draws)
+
+
+def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
+    """A loader that keeps its arguments."""
+    return Loader(
+        **context.place(node),
+        statement=context.program.anchor(context.program.statement(node)),
+        dataset=context.program.anchor(node),
+        hoist=None,
+        fetches=False,
+        batch_size=None,
+        shuffle=False,
+        drop_last=None,
+        sampler="",
+        sampler_class="",
+        sampler_import=None,
+        **more,
+    )
+
+
+def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
+    """The loaders with workers, of those that all processes draw from."""
+    found = []
+    for call in context.loaders:
+        if (
+            id(call.node) in drawn
+            and context.runs_in_training(call.node)
+            and _may_have_workers(context, call)
+        ):
+            statement = context.program.statement(call.node)
+            target = _target(context, statement, call)
+            place = context.place(call.node)
+            found.append(Loading(**place, statement=context.program.anchor(statement), target=target))
+    return tuple(found)
+
+
+def _may_have_workers(context: Context, call: Call) -> bool:
+    given = given_for(context, call, "num_workers")
+    some = any(not (isinstance(value, ast.Constant) and not value.value) for value in given)
+    return some or (not given and hides_arguments(context, call))
+
+
+def workers(context: Context) -> tuple[Workers, ...]:
+    """Numbers of worker processes that are not 0, of all loaders that a training program makes.
+
+    Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is.
+    """
+    found: dict[Anchor, Workers] = {}
+    for call in context.loaders:
+        if not context.runs_in_training(call.node) or _is_stream(context, call.argument("dataset", 0)):
+            continue
+        for value in given_for(context, call, "num_workers"):
+            if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
+                fact = Workers(**context.place(value))
+                found[fact.at] = fact
+    return tuple(found.values())
+
+
+def _is_local(context: Context, value: ast.expr) -> bool:
+    call = context.program.call(value) if isinstance(value, ast.Call) else None
+    return call is not None and "dp2ddp.runtime.local_workers" in call.names
+
+
+def given_for(context: Context, call: Call, name: str) -> list[ast.expr]:
+    """What a loader's argument may be: written in the call, or in a dict that is passed as ``**kwargs``."""
+    argument = call.argument(name, POSITIONS[name])
+    if argument is not None:
+        return [argument]
+    return [value for display in _displays(context, call) or () for key, value in display if key == name]
+
+
+def hides_arguments(context: Context, call: Call) -> bool:
+    """Whether a loader is given arguments that can't be seen."""
+    starred = any(isinstance(it, ast.Starred) for it in call.node.args)
+    return starred or _displays(context, call) is None
+
+
+def _displays(context: Context, call: Call) -> list[list[tuple[str, ast.expr]]] | None:
+    """The entries of the dicts passed as ``**kwargs``; None where one can't be followed."""
+    found = []
+    for keyword in call.node.keywords:
+        if keyword.arg is not None:
+            continue
+        sources = _sources(context, keyword.value)
+        if not sources:
+            return None
+        for source in sources:
+            entries = _entries(context, source)
+            if entries is None:
+                return None
+            found.append(entries)
+    return found
+
+
+def _sources(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
+    if isinstance(node, ast.Dict | ast.Call):
+        return [node]
+    if isinstance(node, ast.IfExp):
+        return _sources(context, node.body, depth) + _sources(context, node.orelse, depth)
+    found: list[ast.expr] = []
+    for definition in context.program.definitions(node):
+        statement = context.program.statement(definition) if not isinstance(definition, ast.arg) else None
+        if not isinstance(statement, ast.Assign) or _is_updated(context, node) or depth > DEPTH:
+            return []
+        found += _sources(context, statement.value, depth + 1)
+    return found
+
+
+def _is_updated(context: Context, node: ast.expr) -> bool:
+    """``kwargs["shuffle"] = …`` and ``kwargs.update(…)``."""
+    text = ast.unparse(node)
+    for other in ast.walk(context.program.file(node).tree):
+        if (
+            isinstance(other, ast.Subscript)
+            and isinstance(other.ctx, ast.Store)
+            and ast.unparse(other.value) == text
+        ):
+            return True
+        if isinstance(other, ast.Attribute) and other.attr in ("update", "setdefault", "pop"):
+            if ast.unparse(other.value) == text:
+                return True
+    return False
+
+
+def _entries(context: Context, node: ast.expr) -> list[tuple[str, ast.expr]] | None:
+    if isinstance(node, ast.Dict):
+        entries = []
+        for key, value in zip(node.keys, node.values, strict=True):
+            if not (isinstance(key, ast.Constant) and isinstance(key.value, str)):
+                return None
+            entries.append((key.value, value))
+        return entries
+    if isinstance(node, ast.Call):
+        call = context.program.call(node)
+        if call and call.names == {"builtins.dict"} and not node.args and all(k.arg for k in node.keywords):
+            return [(str(keyword.arg), keyword.value) for keyword in node.keywords]
+    return None
+
+
+def _loader(context: Context, call: Call) -> Loader:
+    program = context.program
+    path = program.file(call.node).path
+    statement = program.statement(call.node)
+    dataset = call.argument("dataset", 0)
+    name = _name(context, call.node)
+    place = {**context.place(call.node), "statement": program.anchor(statement)}
+    problem = _problem(context, call)
+    shard = _unsampled(context, call, dataset, statement)
+    if problem is not None or dataset is None or shard:
+        target = _target(context, statement, call)
+        return _as_made(context, call.node, shard=shard, target=target, problem=problem)
+    hoist = None
+    if not isinstance(dataset, ast.Name | ast.Attribute):
+        hoist = context.fresh(path, _beside(name, "set" if name.endswith("loader") else "dataset"))
+    spelled, statement_import = _sampler_class(context, call)
+    batch_size = call.argument("batch_size", 1)
+    empty = _empty_sampler(context, call)
+    drop_last = call.argument("drop_last", 8)
+    if isinstance(drop_last, ast.Constant) and drop_last.value is False:
+        drop_last = None
+    return Loader(
+        **place,
+        dataset=program.anchor(dataset),
+        hoist=hoist,
+        fetches=bool(fetches(context, dataset)),
+        batch_size=program.anchor(batch_size) if batch_size is not None else None,
+        shuffle=_flag(context, call.argument("shuffle", 2), empty),
+        drop_last=program.anchor(drop_last) if drop_last is not None else None,
+        sampler=empty.targets[0].id if empty else context.fresh(path, _beside(name, "sampler")),  # type: ignore[attr-defined]
+        sampler_class=spelled,
+        sampler_import=statement_import,
+        target=_target(context, statement, call),
+        empty=program.anchor(empty) if empty else None,
+    )
+
+
+def _empty_sampler(context: Context, call: Call) -> ast.Assign | None:
+    """``sampler = None``, where this loader's call is all that reads the name."""
+    program = context.program
+    given = call.argument("sampler", 3)
+    found = program.definitions(given) if isinstance(given, ast.Name) else []
+    empty = program.statement(found[0]) if len(found) == 1 and not isinstance(found[0], ast.arg) else None
+    if not isinstance(empty, ast.Assign) or not _is_none(context, empty.value) or len(empty.targets) != 1:
+        return None
+    inside = {id(node) for node in ast.walk(call.node)} | {id(empty.targets[0])}
+    uses = [it for it in ast.walk(program.file(empty).tree) if isinstance(it, ast.Name) and it.id == given.id]  # type: ignore[union-attr]
+    return empty if all(id(it) in inside for it in uses) else None
+
+
+def _target(context: Context, statement: ast.stmt, call: Call) -> Anchor | None:
+    """The name that a loader is assigned to, where its call has several lines: there it is sharded in the next one."""
+    if call.node.lineno == call.node.end_lineno or not isinstance(statement, ast.Assign):
+        return None
+    if statement.value is not call.node or len(statement.targets) != 1:
+        return None
+    target = statement.targets[0]
+    plain = isinstance(target, ast.Name | ast.Attribute)
+    return context.program.anchor(target) if plain else None
+
+
+def _flag(context: Context, node: ast.expr | None, empty: ast.Assign | None) -> Anchor | bool:
+    """Whether a loader shuffles; an expression may ask whether its sampler is ``empty``."""
+    if node is None:
+        return False
+    match node:
+        case ast.Compare(left=ast.Name(id=name), ops=[ast.Is()], comparators=[ast.Constant(value=None)]):
+            if empty is not None and ast.unparse(empty.targets[0]) == name:
+                return True
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool | None):
+        return bool(node.value)
+    return context.program.anchor(node)
+
+
+def _name(context: Context, node: ast.expr) -> str:
+    """What the loader is called: the name or attribute that it is assigned to, else the function that returns it."""
+    parent = context.program.parent(node)
+    if isinstance(parent, ast.Assign):
+        target = parent.targets[0]
+        if isinstance(target, ast.Name):
+            return target.id
+        if isinstance(target, ast.Attribute):
+            return target.attr
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef):
+            return "train_loader" if "train" in around.name else "loader"
+    return "train_loader"
+
+
+def _beside(name: str, word: str) -> str:
+    """``train_loader`` → ``train_sampler``, ``trainloader`` → ``train_sampler``, ``dl`` → ``dl_sampler``."""
+    for ending in ("data_loader", "dataloader", "loader"):
+        if name.lower().endswith(ending):
+            stem = name[: len(name) - len(ending)].rstrip("_")
+            return f"{stem}_{word}" if stem else (word if word != "set" else "dataset")
+    return f"{name}_{word}"
+
+
+def _sampler_class(context: Context, call: Call) -> tuple[str, str | None]:
+    """``DistributedSampler`` in the spelling of the loader beside it, and the import that this needs."""
+    function = call.node.func
+    if isinstance(function, ast.Attribute):
+        owners = context.program.values(function.value)
+        if owners == {Ext("torch.utils.data")}:
+            return f"{ast.unparse(function.value)}.DistributedSampler", None
+    return "DistributedSampler", f"from {SAMPLERS} import DistributedSampler"
+
+
+def _is_none(context: Context, node: ast.expr) -> bool:
+    sources = [node] if isinstance(node, ast.Constant) else assigned(context, node)
+    return bool(sources) and all(
+        isinstance(source, ast.Constant) and source.value is None for source in sources
+    )
+
+
+def _problem(context: Context, call: Call) -> Problem | None:
+    """Why a loader can't be sharded at all."""
+    batch_size = call.argument("batch_size", 1)
+    if isinstance(batch_size, ast.Constant) and batch_size.value is None:
+        return Problem("the data set makes the batches itself", "", SHARDED_ONLY)
+    return None
+
+
+def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> str:
+    """Why no DistributedSampler can take the place of a loader's sampler."""
+    program = context.program
+    if is_shared(context, call.node):
+        return "the distributed branch beside uses it, too"
+    if dataset is None:
+        return "its data set can't be seen in its call"
+    for name in ("sampler", "batch_sampler"):
+        for value in given_for(context, call, name):
+            if not _is_none(context, value):
+                return f"it has a {name} of its own"
+    displays = _displays(context, call)
+    if displays is None:
+        return "its arguments come from a collection that can't be followed"
+    hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {
+        "num_workers",
+        "collate_fn",
+    }
+    if hidden:
+        return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
+    if any(isinstance(argument, ast.Starred) for argument in call.node.args):
+        return "its arguments come from a collection"
+    if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
+        return "it is made inside a larger statement"
+    for around in program.ancestors(call.node):
+        if isinstance(around, ast.ListComp | ast.DictComp | ast.GeneratorExp | ast.Lambda | ast.IfExp):
+            return "it is made inside a larger expression"
+        if isinstance(around, ast.stmt):
+            break
+    return "an IterableDataset has no sampler" if _is_stream(context, dataset) else ""
+
+
+def _is_stream(context: Context, dataset: ast.expr | None) -> bool:
+    """Whether a data set may be an IterableDataset."""
+    values = () if dataset is None else context.program.values(dataset)
+    base = "torch.utils.data.IterableDataset"
+    return any(isinstance(it, Inst) and context.program.derives(it, base) for it in values)
+
+
+def hoisted(context: Context, training: set[int]) -> set[int]:
+    """Identities of data sets written inside a training loader's call: they may get a statement of their own."""
+    given = [call.argument("dataset", 0) for call in context.loaders if id(call.node) in training]
+    return {id(node) for node in given if node is not None and not isinstance(node, ast.Name | ast.Attribute)}

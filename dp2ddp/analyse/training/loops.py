@@ -1,0 +1,740 @@
+"""Which loops train: the loop over batches, and the loop over epochs round it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
+from dp2ddp.analyse.dataflow.samples import HANDED_ON
+from dp2ddp.analyse.processes.conditions import COUNT, assigned, is_call_of
+from dp2ddp.analyse.program.link import (
+    ASKING,
+    DICTIONARIES,
+    IMPORTING,
+    LOADER,
+    Call,
+    Inst,
+    Made,
+    Values,
+    full_name,
+    handed,
+    is_runtime,
+)
+from dp2ddp.analyse.program.updates import updated
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
+from dp2ddp.plan import Anchor
+
+DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
+# What is given a loader, and keeps it or asks for it: any other function from outside may draw from it.
+HOLDING = (
+    *ASKING,
+    "builtins.dict",
+    "builtins.enumerate",
+    "builtins.reversed",
+    "builtins.setattr",
+    "builtins.vars",
+    "collections.",
+    "copy.",
+    "functools.partial",
+    "logging.",
+    "types.",
+)
+FILLING = {
+    f"torch.{name}"
+    for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
+}
+SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"}
+COPYING = {"repeat", "expand", "tile", "repeat_interleave"}
+JOINING = {"torch.stack", "torch.cat", "torch.concat"}
+# What makes a picture of a tensor, or saves one, and what only hands it on to that.
+PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
+PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
+COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
+
+
+@dataclass(frozen=True)
+class BatchLoop:
+    """A ``for`` over batches, in a statement or a comprehension, and the loaders that it may draw from.
+
+    ``runs``: identities of all nodes that it may run. ``draws``: the expressions whose elements it gets, behind
+    ``enumerate``, ``tqdm`` and the like; empty where they are not followed. ``passing``: identities of those calls.
+    ``pulls``: the ``next(…)`` by which it takes a batch, where it is no loop over a loader itself.
+    """
+
+    node: ast.AST
+    source: ast.expr
+    loaders: frozenset[int]
+    trains: bool
+    runs: frozenset[int]
+    draws: tuple[ast.expr, ...]
+    passing: frozenset[int]
+    pulls: ast.Call | None = None
+
+
+def batch_loops(context: Context) -> list[BatchLoop]:
+    """Every loop over a DataLoader that a training program runs."""
+    program = context.program
+    backwards = {id(node) for node in context.backwards}
+    found = []
+    for node in list(program.nodes.values()):
+        if isinstance(node, ast.For | ast.comprehension) and context.runs_in_training(node):
+            loaders = context.made(context.iterated(program.values(node.iter)), LOADER)
+            if loaders and not _copies(context, node):
+                body = getattr(node, "body", [])
+                runs = set().union(*(context.runs(statement) for statement in body))
+                trains = bool(runs & backwards)
+                passing: set[int] = set()
+                draws = tuple(_draws(context, node.iter, passing) or ())
+                found.append(
+                    BatchLoop(
+                        node,
+                        node.iter,
+                        frozenset(loaders),
+                        trains,
+                        frozenset(context.runs(node)),
+                        draws,
+                        frozenset(passing),
+                    )
+                )
+    return [*found, *_pulling(context)]
+
+
+def _pulling(context: Context) -> Iterator[BatchLoop]:
+    """Loops that train with what they pull from an iterator over a loader, which nothing else pulls from."""
+    program = context.program
+    for call in program.calls:
+        loop = _pulled_by(context, call.node)
+        begun = [program.call(it) for it in assigned(context, call.node.args[0])] if loop is not None else []
+        drawn = [it.node.args[0] for it in begun if it is not None and it.names == {"builtins.iter"}]
+        sites = [context.made(program.values(it), LOADER) for it in drawn]
+        if loop is None or len(drawn) < len(begun) or not sites or not all(sites):
+            continue
+        iterator: ast.Name = call.node.args[0]  # type: ignore[assignment]
+        definitions = {id(it) for it in program.definitions(iterator)}
+        uses = [
+            node
+            for node in ast.walk(program.file(iterator).tree)
+            if isinstance(node, ast.Name)
+            and node.id == iterator.id
+            and isinstance(node.ctx, ast.Load)
+            and definitions & {id(it) for it in program.definitions(node)}
+        ]
+        if all(_pulled_by(context, program.parent(use)) is not None for use in uses):
+            yield BatchLoop(
+                loop,
+                iterator,
+                frozenset().union(*sites),
+                True,
+                frozenset(context.runs(loop)),
+                tuple(drawn),
+                frozenset({id(call.node), *(id(it.node) for it in begun if it is not None)}),
+                call.node,
+            )
+
+
+def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
+    """The innermost loop with a backward pass that calls ``next(name)``."""
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is None or call.names != {"builtins.next"} or not context.runs_in_training(call.node):
+        return None
+    if len(call.node.args) != 1 or not isinstance(call.node.args[0], ast.Name):
+        return None
+    backwards = {id(it) for it in context.backwards}
+    for around in context.program.ancestors(call.node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        if isinstance(around, ast.For | ast.While) and context.runs(around) & backwards:
+            return around
+    return None
+
+
+def _copies(context: Context, node: ast.AST) -> bool:
+    """Whether a loop only puts the batches in a list, whose elements another loop gets."""
+    around = context.program.parent(node)
+    return isinstance(around, ast.ListComp) and is_copy(around)
+
+
+def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0) -> list[ast.expr] | None:
+    """The expressions behind ``enumerate``, ``tqdm``, names for these and lists, that are loaders themselves."""
+    values = context.program.values(source)
+    behind = [it for value in values for it in context.sources(value)]
+    handings = [context.handing(value) for value in values if isinstance(value, Inst)]
+    passing |= {key for it in handings if it is not None for key in it.calls}
+    if not behind:
+        return [source]
+    written = isinstance(source, ast.Call | ast.ListComp)
+    sources = behind if written else assigned(context, source)
+    if depth > 6 or not sources or (written and len(values) > 1):
+        return None
+    if isinstance(source, ast.Call):
+        passing.add(id(source))
+    found = [_draws(context, it, passing, depth + 1) for it in sources]
+    return None if None in found else [draw for draws in found for draw in draws or ()]
+
+
+def training_loaders(loops: list[BatchLoop]) -> set[int]:
+    return {site for loop in loops if loop.trains for site in loop.loaders}
+
+
+def together(context: Context, loops: list[BatchLoop]) -> dict[int, list[int]]:
+    """The loaders of the training, with their places among those that a loop draws from at once, as ``zip`` does."""
+    found: dict[int, list[int]] = {}
+    for loop in loops:
+        for place, draw in enumerate(loop.draws if loop.trains else ()):
+            for site in context.made(context.program.values(draw), LOADER):
+                places = found.setdefault(site, [])
+                places += [place] if place not in places else []
+    return found
+
+
+def pulled(loops: list[BatchLoop]) -> set[int]:
+    """The loaders whose batches a loop pulls: no loop over epochs begins with them."""
+    return {site for loop in loops if loop.pulls is not None for site in loop.loaders}
+
+
+def evaluated(context: Context, loops: list[BatchLoop]) -> set[int]:
+    """The loaders of loops that train on some and only evaluate on others."""
+    return {site for loop in loops if _evaluates_too(context, loop) for site in loop.loaders}
+
+
+def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set[int]]:
+    """Where the training draws from loaders that something else draws from, too, and these loaders."""
+    training = training_loaders(loops)
+    others = {site for loop in loops if not loop.trains for site in loop.loaders}
+    others |= {site for call in _by_hand(context, loops, alone=True) for site in _drawn_by(context, call)}
+    dealt = training & others
+    while True:
+        waiting = [loop for loop in loops if loop.trains and loop.loaders & dealt]
+        more = dealt.union(*(loop.loaders for loop in waiting))
+        if more == dealt:
+            break
+        dealt = more
+    if not all(loop.draws for loop in waiting):
+        return [], set()
+    return list(dict.fromkeys(draw for loop in waiting for draw in loop.draws)), dealt
+
+
+def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
+    """The loaders from which only the main process draws somewhere."""
+    program = context.program
+    guards = [it for it in effects if it.kind in ("guard", "test")]
+    paths = {it.path for it in guards}
+    inside = [
+        it.node
+        for it in program.calls
+        if program.file(it.node).path in paths
+        and any(guard.covers(program.anchor(it.node)) for guard in guards)
+    ]
+    runs = set().union(*(context.runs(node) for node in inside))
+    loops = [
+        loop for loop in loops if id(loop.source) in runs or any(_covers(context, it, loop) for it in guards)
+    ]
+    calls = [it for it in _by_hand(context, []) if id(it.node) in runs]
+    return set().union(*(loop.loaders for loop in loops), *(_drawn_by(context, it) for it in calls))
+
+
+def _covers(context: Context, guard: Effect, loop: BatchLoop) -> bool:
+    return guard.covers(context.program.anchor(loop.source))
+
+
+def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:
+    """Calls that draw from a loader, and are not part of a loop's header; ``alone``: apart from the training loops."""
+    known = set().union(*(loop.passing for loop in loops))
+    training = [loop for loop in loops if loop.trains and alone]
+    known |= set().union(*(loop.runs for loop in training))
+    shared = set().union(*(_passed(context, loop.source) for loop in training))
+    return [
+        call
+        for call in context.program.calls
+        if _may_draw(call)
+        and context.runs_in_training(call.node)
+        and id(call.node) not in known
+        and _drawn_by(context, call)
+        and not any(_passed(context, argument) & shared for argument in handed(call.node))
+    ]
+
+
+def _passed(context: Context, source: ast.expr) -> Values:
+    """The iterators between an expression and the loaders that it draws from."""
+    behind = context.behind(context.program.values(source))
+    return frozenset(value for value in behind if context.sources(value))
+
+
+def _may_draw(call: Call) -> bool:
+    """Whether a call draws from a loader that it is given, or may: ``update_bn(loader, model)``."""
+    if call.names & DRAWING:
+        return True
+    outside = bool(call.names) and not call.names & (WRAPPERS | DICTIONARIES | {LOADER})
+    return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
+
+
+def modes_before(context: Context, node: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
+    """The calls of ``train`` and ``eval`` above a place in its function, in order, with the model as it is written."""
+    order = context.program.order
+    place = order[id(node)]
+    calls = (it for it in context.program.body(context.program.scope(node)) if isinstance(it, ast.Call))
+    above = (it for it in calls if order.get(id(it), place) < place)
+    for call in sorted(above, key=lambda it: order[id(it)]):
+        match call.func:
+            case ast.Attribute(value=model, attr="train" | "eval" as mode):
+                yield call, ast.unparse(model), mode
+
+
+def _run_in_training_mode(context: Context, loop: BatchLoop) -> ast.Call | None:
+    """The call of a wrapped model in a loop that trains nothing, after ``model.train()``."""
+    modes = {model: mode for call, model, mode in modes_before(context, loop.node) if not call.args}
+    for part in getattr(loop.node, "body", []):
+        for node in ast.walk(part):
+            if isinstance(node, ast.Call) and modes.get(ast.unparse(node.func)) == "train":
+                if _is_of_wrap(context, node.func):
+                    return node
+    return None
+
+
+def _is_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is a wrapped model, or something from outside that is made of one: its average."""
+    program = context.program
+    values = program.values(node)
+    if context.is_wrapped(values):
+        return True
+    made = (
+        program.call(program.node(it.site)) for it in values if isinstance(it, Made) and it.name != LOADER
+    )
+    given = (it for call in made if call is not None for it in handed(call.node))
+    return depth < 3 and any(_is_of_wrap(context, it, depth + 1) for it in given)
+
+
+def _drawn_by(context: Context, call: Call) -> set[int]:
+    """The loaders that a call draws from."""
+    found = [context.iterated(context.program.values(argument)) for argument in handed(call.node)]
+    return set().union(*(context.made(values, LOADER) for values in found))
+
+
+def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
+    """Steps that no loop over a DataLoader is found round, and loaders drawn from in other ways.
+
+    ``numbers`` are those of the training loops that are reported.
+    """
+    program = context.program
+    covered = set().union(*(loop.runs for loop in loops if loop.trains))
+    by_hand = _by_hand(context, loops)
+    told: set[int] = set()
+    for node in context.backwards:
+        place = program.scope(node).index
+        if context.runs_in_training(node) and id(node) not in covered and place not in told:
+            told.add(place)
+            at, message, help = _undrawn(context, by_hand, node)
+            yield context.obstacle(at, message, help, SHARDED_ONLY)
+    training = training_loaders(loops)
+    _, dealt = drawn(context, loops)
+    for loop in loops:
+        if not loop.trains and loop.loaders & (training - dealt):
+            yield context.obstacle(
+                loop.source,
+                "this loader serves training and evaluation",
+                "make a second loader for evaluation",
+                SHARDED_ONLY,
+            )
+        if _evaluates_too(context, loop):
+            yield from _counted(context, loop, numbers)
+        elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
+            yield context.obstacle(
+                run,
+                f"`{ast.unparse(run.func)}` runs in training mode here, without a step: its BatchNorm must see the "
+                "parts of these batches",
+                "use the bare model here, `model.module`, if its BatchNorm may see whole batches",
+                SHARDED_ONLY,
+            )
+    yield from _sized_by_batch(context, training)
+    yield from _copied_for_gpus(context)
+    apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
+    for call in by_hand:
+        if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
+            yield context.obstacle(
+                call.node,
+                f"{ast.unparse(call.node.func)}() gives the wrapped model batches of the training's loader, which it "
+                "must divide",
+                "give it the bare model, `model.module`",
+                SHARDED_ONLY,
+            )
+        if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
+            yield context.obstacle(
+                call.node,
+                "a training loader is drawn from by hand",
+                "iterate over it with one `for` loop",
+                SHARDED_ONLY,
+            )
+
+
+def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
+    """Tensors as large as the global batch: a rank's part of it is smaller."""
+    program = context.program
+    sizes = set()
+    for site in training:
+        call = program.call(program.node(site))
+        given = call.argument("batch_size", 1) if call is not None else None
+        if given is not None and not isinstance(given, ast.Constant):
+            sizes.add(ast.unparse(given))
+    for call in program.calls:
+        function = call.node.func
+        shapes = bool(call.names & FILLING) or (
+            isinstance(function, ast.Attribute) and function.attr in SHAPING
+        )
+        if not shapes or not context.runs_in_training(call.node):
+            continue
+        parts = _sizes(call)
+        if any(ast.unparse(part) in sizes for part in parts) and not _is_only_shown(context, call.node):
+            yield context.obstacle(
+                call.node,
+                "this tensor is as large as the global batch, of which each process has a part",
+                "take its size from the batch, `len(inputs)`",
+                SHARDED_ONLY,
+            )
+
+
+def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
+    """Tensors with a row for each GPU, of which nn.DataParallel gives every replica its own."""
+    for call in context.program.calls:
+        if not context.runs_in_training(call.node):
+            continue
+        name = getattr(call.node.func, "attr", "")
+        parts = _sizes(call)
+        if call.names & JOINING:
+            parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
+        elif name not in COPYING:
+            continue
+        if any(_counts_gpus(context, part) for part in parts):
+            yield context.obstacle(
+                call.node,
+                "this tensor has a row for each GPU, of which nn.DataParallel gives every replica its own",
+                "give the model one such row",
+                SHARDED_ONLY,
+            )
+
+
+def _sizes(call: Call) -> list[ast.expr]:
+    """What a call is given by place, those in tuples and lists too."""
+    return [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
+
+
+def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is the number of GPUs, or of a wrap's."""
+    match node:
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
+            return True
+        case ast.Call(func=ast.Name(id="len"), args=[held]):
+            wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+            return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
+        case ast.Call():
+            return is_call_of(context, node, COUNT)
+        case ast.Name() | ast.Attribute() if depth < 4:
+            return any(_counts_gpus(context, it, depth + 1) for it in assigned(context, node))
+    return False
+
+
+def _is_only_shown(context: Context, made: ast.expr) -> bool:
+    """Whether a tensor, and what models make of it, is only made pictures of: fixed noise, for one."""
+    program = context.program
+    waiting: list[ast.AST] = [made]
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        parent = program.parent(node)
+        if isinstance(parent, ast.Attribute):
+            around = program.parent(parent)
+            called = isinstance(around, ast.Call) and around.func is parent
+            if parent.attr not in HANDED_ON or (called and around.args and parent.attr != "to"):
+                return False
+            waiting.append(around if called else parent)  # type: ignore[arg-type]
+        elif isinstance(parent, ast.Call):
+            call = program.call(parent)
+            if call is None or not call.names:
+                return False
+            if all(name.endswith(PICTURES) for name in call.names):
+                continue
+            if not context.is_wrapped(call.callees) and not call.names <= PASSING:
+                return False
+            waiting.append(parent)
+        elif isinstance(parent, ast.Assign) and [type(it) for it in parent.targets] == [ast.Name]:
+            (target,) = parent.targets
+            if id(target) not in seen:
+                seen.add(id(target))
+                names = [
+                    it for it in program.nodes.values() if isinstance(it, ast.Name) and it.id == target.id
+                ]
+                uses = [it for it in names if isinstance(it.ctx, ast.Load)]
+                waiting += [it for it in uses if target in program.definitions(it)]
+        else:
+            return False
+    return bool(seen)
+
+
+def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
+    """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
+    help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
+    if (handed := _handed_out(context, backward)) is not None:
+        source, name = handed
+        message = (
+            f"this loop gets its batches from {name}, whose own `__iter__` is not followed to a DataLoader"
+        )
+        return source, message, "loop over the DataLoader itself"
+    around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
+    runs = context.runs(around) if around is not None else set()
+    taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
+    for call in (it for it in taken if id(it) in runs):
+        if _is_one_of_several(context, call):
+            message = (
+                "a batch is put together from those of several loaders: its parts would weigh differently"
+            )
+            return call, message, "draw it from one loader, with a batch sampler"
+        return call, "the batches of the training are taken by hand", help
+    trained = (it for it in context.program.calls if context.runs_in_training(it.node))
+    hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
+    if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
+        message = "no DataLoader is seen: which module this imports is not written here"
+        return hidden[0], message, "import it by its name"
+    return backward, "no loop over a DataLoader was found round this backward()", help
+
+
+def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """What a loop round a place is over, and the class of the project whose objects hand that out."""
+    program = context.program
+    for around in program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return None
+        for value in context.iterated(program.values(around.iter)) if isinstance(around, ast.For) else ():
+            if isinstance(value, Inst) and program.methods(value, "__iter__", around.iter):
+                return around.iter, program.scopes[value.cls.scope].node.name  # type: ignore[attr-defined]
+    return None
+
+
+def _is_one_of_several(context: Context, taken: ast.Call) -> bool:
+    """Whether a batch is taken for each round of a loop that goes over several iterators."""
+    names = [it for it in ast.walk(taken.args[0]) if isinstance(it, ast.Name)]
+    made = {id(it) for name in names for it in context.program.definitions(name)}
+    loops = (it for it in context.program.ancestors(taken) if isinstance(it, ast.For))
+    return any(made & {id(it) for it in ast.walk(loop.target)} for loop in loops)
+
+
+def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
+    """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
+    scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
+    for number in numbers:
+        in_place = number.kind == "rows" and number.call is None
+        if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
+            wrong = "be of a part only" if number.kind == "left" else "count samples twice"
+            yield context.obstacle(
+                loop.source,
+                f"one loop trains on one loader and evaluates on another, where `{number.what}` may {wrong}",
+                "write a loop for each",
+                SHARDED_ONLY,
+                assumes=f"`{number.what}` is a mean over the samples, or need not be that of the whole set",
+            )
+            return
+
+
+def _evaluates_too(context: Context, loop: BatchLoop) -> bool:
+    """Whether a loop trains, and may only evaluate what comes from another loader."""
+    several = len(loop.loaders) > 1 or any(_makes_several(context, site) for site in loop.loaders)
+    return loop.trains and several and _may_only_evaluate(context, loop)
+
+
+def _makes_several(context: Context, site: int) -> bool:
+    """Whether a call is repeated: in a loop, or in a function that is called in several places."""
+    node = context.program.node(site)
+    for around in context.program.ancestors(node):
+        if isinstance(around, (*LOOPS, ast.comprehension, ast.ListComp, ast.DictComp, ast.GeneratorExp)):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            break
+    return len(context.callers.get(context.program.scope(node).index, ())) > 1
+
+
+def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
+    """Whether all backward() calls of a loop stand under conditions."""
+    inside = context.runs(loop.node)
+    calls = [node for node in context.backwards if id(node) in inside]
+    return all(
+        any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
+        for node in calls
+    )
+
+
+def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...]) -> tuple[EpochLoop, ...]:
+    """Every loop over epochs, with the sampler that it must tell the epoch."""
+    anchors = {site: context.program.anchor(context.program.node(site)) for site in training_loaders(loops)}
+    made = {loader.at: loader for loader in loaders if not (loader.problem or loader.shard)}
+    sampled = {site: made[at] for site, at in anchors.items() if at in made}
+    untold: list[EpochLoop] = []
+    while True:
+        found = _told(context, loops, sampled)
+        problems = [loop for loop in found if loop.problem is not None]
+        if not problems:
+            return (*untold, *found)
+        untold += problems
+        left = {loop.loader for loop in problems}
+        sampled = {site: loader for site, loader in sampled.items() if loader.at not in left}
+
+
+def _told(context: Context, loops: list[BatchLoop], sampled: dict[int, Loader]) -> tuple[EpochLoop, ...]:
+    """The loops over epochs in which loaders with a DistributedSampler, by where they are made, are drawn from."""
+    facts: list[EpochLoop] = []
+    for site in sorted(sampled, key=lambda site: context.program.order[site]):
+        loader = sampled[site]
+        if loader.shuffle is False:
+            continue
+        starts = [
+            start
+            for loop in loops
+            if loop.trains and site in loop.loaders
+            for start in _starts(context, loop)
+        ]
+        for loop in _epoch_loops(context, starts):
+            fact = _epoch_loop(context, loop, sampled, site)
+            if fact not in facts:
+                facts.append(fact)
+    return tuple(facts)
+
+
+def _starts(context: Context, loop: BatchLoop) -> list[ast.AST]:
+    """Where a loop's batches are drawn: in its header, or where they are put in a list."""
+    if isinstance(loop.node, ast.comprehension):
+        return [loop.node]
+    apart = [draw for draw in loop.draws if context.program.statement(draw) is not loop.node]
+    return apart if loop.draws and len(apart) == len(loop.draws) else [loop.node]
+
+
+def _epoch_loops(context: Context, starts: list[ast.AST]) -> list[ast.stmt]:
+    """The nearest loops with a counter round the loops over batches, through the functions that hold them.
+
+    Where none has a counter, the nearest ones.
+    """
+    program = context.program
+    counted: list[ast.stmt] = []
+    others: list[ast.stmt] = []
+    waiting = list(starts)
+    seen: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in seen:
+            continue
+        seen.add(id(node))
+        for around in program.ancestors(node):
+            if isinstance(around, LOOPS):
+                if _counter(context, around) is not None:
+                    if around not in counted:
+                        counted.append(around)
+                    break
+                others.append(around)
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                scope = program.by_node[id(around)].index
+                waiting += filter(context.runs_in_training, context.callers.get(scope, ()))
+                break
+    return sorted(counted or others[:1], key=lambda node: program.order[id(node)])
+
+
+def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], site: int) -> EpochLoop:
+    loader = sampled[site]
+    place = {**context.place(loop.body[0]), "loader": loader.at}  # type: ignore[attr-defined]
+    variable, rename = _variable(context, loop)
+    if not variable:
+        problem = "a loop over epochs has no counter that a sampler could be told"
+        return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
+    sampler = _sampler(context, loop, sampled, site)
+    if not sampler:
+        problem = "it has no name in a loop over epochs"
+        return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
+    return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
+
+
+def _variable(context: Context, loop: ast.stmt) -> tuple[str, Anchor | None]:
+    """The epoch's number in a loop, and the place of a ``_`` that must be given a name for it."""
+    counter = _counter(context, loop)
+    if counter is None:
+        return "", None
+    if counter.id == "_":
+        return context.fresh(context.program.file(loop).path, "epoch"), context.program.anchor(counter)
+    return counter.id, None
+
+
+def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
+    """The name that counts a loop's rounds: of ``for i in range(…)``, or ``i += 1`` in a ``while`` that tests it."""
+    if isinstance(loop, ast.For):
+        target = loop.target
+        source: ast.AST = loop.iter
+        while (call := context.program.call(source) if isinstance(source, ast.Call) else None) is not None:
+            if call.names & COUNTERS:
+                return target if isinstance(target, ast.Name) else None
+            if "builtins.enumerate" in call.names:
+                first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
+                return first if isinstance(first, ast.Name) else None
+            if not call.names & WRAPPERS or not call.node.args:
+                return None
+            source = call.node.args[0]
+        if isinstance(source, ast.Name) and isinstance(target, ast.Name):
+            held = context.program.values(source)
+            if held and all(full_name(value) in COUNTERS | WRAPPERS for value in held):
+                return target
+    if isinstance(loop, ast.While):
+        tested = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}
+        for statement in loop.body:
+            change = updated(statement)
+            if change is not None and isinstance(change.target, ast.Name):
+                if change.target.id in tested and isinstance(change.op, ast.Add):
+                    return change.target
+    return None
+
+
+def _sampler(context: Context, loop: ast.stmt, sampled: dict[int, Loader], site: int) -> str:
+    """How the loader's sampler is called in a loop: by its own name, or through that of the loader."""
+    program, loader = context.program, sampled[site]
+    made = program.node(site)
+    scope = program.scope(loop)
+    path = program.file(loop).path
+    if program.file(made).path == path:
+        here = program.scope(made)
+        visible = here is scope or (here.is_module and loader.sampler not in scope.names)
+        if visible and not scope.is_class and _always_made(context, made, loop):
+            return loader.sampler
+    for node in program.descendants(loop):
+        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Load):
+            sites = context.made(program.values(node), LOADER)
+            if site in sites and sites <= sampled.keys() and _bound_outside(context, node, loop):
+                return f"{ast.unparse(node)}.sampler"
+    for name, values in _visible(context, scope):
+        if context.made(values, LOADER) == {site}:
+            return f"{name}.sampler"
+    return ""
+
+
+def _always_made(context: Context, made: ast.AST, loop: ast.stmt) -> bool:
+    """Not under a condition that the loop does not stand under too."""
+    around = {id(node) for node in context.program.ancestors(loop)}
+    return all(
+        id(node) in around or not isinstance(node, ast.If | ast.Try | ast.For | ast.While)
+        for node in context.program.ancestors(made)
+    )
+
+
+def _bound_outside(context: Context, node: ast.expr, loop: ast.stmt) -> bool:
+    """Whether all names of an expression have their values where a loop begins."""
+    inside = {id(inner) for inner in ast.walk(loop)}
+    made = (it for part in ast.walk(node) for it in context.program.definitions(part))
+    return not any(id(definition) in inside for definition in made)
+
+
+def _visible(context: Context, scope: object) -> Iterator[tuple[str, Values]]:
+    """Attributes of ``self`` and global names that a function can use, with their values."""
+    program = context.program
+    params = scope.params  # type: ignore[attr-defined]
+    parent = scope.parent  # type: ignore[attr-defined]
+    if params and parent is not None and parent.is_class:
+        for owner in program.parameter_values(scope, params[0]):
+            if isinstance(owner, Inst):
+                yield from ((f"{params[0]}.{name}", values) for name, values in program.fields(owner))
+    module = program.modules[scope.file.path]  # type: ignore[attr-defined]
+    for name, values in program.module_names(module):
+        if name not in scope.names:  # type: ignore[attr-defined]
+            yield name, values

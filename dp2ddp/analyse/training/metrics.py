@@ -1,0 +1,531 @@
+"""What a loss is made of, and which numbers of the training are reported."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Protocol
+
+from dp2ddp.analyse.api.operations import written
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.forwards import Forwards
+from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Unclear
+from dp2ddp.analyse.dataflow.samples import OF_TENSORS, Samples, right_side
+from dp2ddp.analyse.processes.conditions import assigned, is_rate
+from dp2ddp.analyse.processes.effects import is_write
+from dp2ddp.analyse.program.link import Scope, handed
+from dp2ddp.analyse.training import assuming
+from dp2ddp.analyse.training.gathering import Gathering
+from dp2ddp.analyse.training.loops import PICTURES, BatchLoop
+from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
+
+COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
+LISTING = ("append", "extend")
+ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
+
+
+@dataclass(frozen=True)
+class Judged:
+    """What the losses of the training are.
+
+    ``losses``: those that parts of a batch can't be trained with. ``gathers``: rows to be gathered for the others;
+    ``scaled``: those of them that get a factor.
+    ``asked``: what conditions round these ask of a part, and must ask of the whole batch then.
+    ``whole``: the expressions that are the whole batch's then, the same in every process, and the ``backward`` calls
+    on such. ``fed``: all that losses are made of.
+    """
+
+    losses: tuple[Loss, ...]
+    gathers: tuple[Gather, ...]
+    scaled: tuple[Scaled, ...]
+    asked: tuple[ast.expr, ...]
+    whole: frozenset[int]
+    fed: frozenset[int]
+
+
+def judge(context: Context, loops: list[BatchLoop]) -> Judged:
+    """Which losses are a mean over the samples of a batch, or can be computed from the rows of all processes."""
+    samples = Forwards(context)
+    found: list[Loss] = []
+    gathers: dict[int, Gather] = {}
+    scaled: dict[int, Scaled] = {}
+    asked: dict[int, ast.expr] = {}
+    whole: set[int] = set()
+    fed: set[int] = set()
+    for node in context.backwards:
+        if not context.runs_in_training(node):
+            continue
+        if not any(loop.trains and id(node) in loop.runs for loop in loops):
+            found.append(Loss(**context.place(node)))  # there are no parts: of what, the obstacle says
+            continue
+        average, problem = _average(context, samples, node)
+        if average or problem is None:
+            found.append(Loss(**context.place(node), average=average, problem=problem))
+            continue
+        gathering = Gathering(context, loops)
+        gathered, uneven = _average(context, gathering, node)
+        fed |= gathering.followed
+        assumed = False
+        if not gathered and uneven is not None:
+            problem = replace(problem, forbids=SHARDED_ONLY)
+            trial = assuming.trial(context, loops, node)
+            if trial is not None:
+                problem = replace(problem, assumes=trial.assumptions)
+            if trial is None or not context.assumes:
+                found.append(Loss(**context.place(node), problem=problem))
+                continue
+            context.taken.update(trial.samples.taken)
+            gathering, assumed = trial.samples, True
+            gathered, uneven = _average(context, gathering, node)[0], problem
+            fed |= gathering.followed
+        found.append(Loss(**context.place(node), average=gathered, problem=uneven, assumed=assumed))
+        for call, rows in gathering.gathered.values():
+            gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
+        scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
+        asked |= gathering.asked
+        whole |= gathering.gathered.keys() | gathering.scaled.keys()
+        if gathering.of(context.loss(node)) is Kind.WHOLE:
+            whole.add(id(node))
+    return Judged(
+        losses=tuple(found),
+        gathers=tuple(gathers.values()),
+        scaled=tuple(scaled.values()),
+        asked=tuple(asked.values()),
+        whole=frozenset(whole),
+        fed=frozenset(fed | samples.followed),
+    )
+
+
+def _scaled(context: Context, call: ast.Call, labels: ast.expr | None) -> Scaled:
+    criterion, target = (ast.unparse(call.func), ast.unparse(labels)) if labels is not None else ("", "")
+    return Scaled(**context.place(call), criterion=criterion, target=target)
+
+
+def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any]:
+    """Where an argument is, and how a call is given it: by keyword, at a position, or by neither all elements of it."""
+    anchor = context.program.anchor(call)
+    if isinstance(given, ast.Starred):
+        return {**context.place(given.value), "call": anchor, "keyword": "", "position": None}
+    keyword = next((str(it.arg) for it in call.keywords if it.value is given), "")
+    position = None if keyword else call.args.index(given)
+    return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
+
+
+def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[str, Problem | None]:
+    """How the losses of parts average to that of the whole batch, and what is in the way of it."""
+    loss = context.loss(backward)
+    shown = ast.unparse(_said(context, loss))
+    unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
+    uneven = Problem(
+        f"it can't be told how parts of different sizes weigh in the loss `{shown}`: a mean over samples weighs them "
+        "by these, the models' own losses weigh the same",
+        "use a loss of the one kind",
+        SHARDED_ONLY,
+        assumes=(context.assumption(loss, f"the loss `{shown}` of a batch is the mean over its samples"),),
+    )
+    given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
+    is_number = loss in given or not given
+    match samples.of(loss):
+        case Kind.WHOLE | Kind.SAME | Kind.ZERO:
+            return "", None
+        case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
+            return "even", Problem(
+                f"the loss `{shown}` has parameters that no forward of a wrapped model has: their gradients can't be "
+                "weighed where parts differ in size",
+                "use them in the model's forward",
+                SHARDED_ONLY,
+            )
+        case Kind.MEAN:
+            return "samples", None
+        case Kind.OWN:
+            return "parts", uneven
+        case Kind.OUTPUT | Kind.HANDED if is_number:
+            return "parts", uneven
+        case Kind.EITHER | Kind.EVEN:
+            return "even", uneven
+        case Kind.TOTAL:
+            return "", Problem(
+                f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
+                "use a mean (and scale the learning rate)",
+            )
+        case Unclear(problem=Problem() as problem):
+            return "", problem
+        case Unclear(place=place) if ast.unparse(place) not in shown and id(place) in context.program.file_of:
+            at = context.program.location(place)
+            unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
+        case Unclear() if (unseen := samples.unseen(loss)) is not None:
+            at = context.program.location(unseen)
+            unknown += (
+                f": it can't be seen what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
+            )
+    return "", Problem(unknown, "use a mean-reduced loss of torch.nn")
+
+
+def _said(context: Context, node: ast.expr) -> ast.expr:
+    """What a name was assigned, where that is one thing."""
+    held = assigned(context, node)
+    return held[0] if len(held) == 1 else node
+
+
+def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch mixed with each other while training."""
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    for call in context.program.calls:
+        if id(call.node) in training and call.names & {"torch.randperm", "numpy.random.permutation"}:
+            yield context.obstacle(
+                call.node,
+                "the samples of a batch are permuted: each rank would permute its own part only",
+                "",
+                SHARDED_ONLY,
+            )
+
+
+def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
+    """Samples of a batch that are taken by their number in it: a part has others there, or none.
+
+    The first is that of the main process's part, too.
+    """
+    training = set().union(*(loop.runs for loop in loops if loop.trains))
+    training -= set().union(*(loop.runs for loop in loops if not loop.trains))
+    samples = Samples(context)
+    for node in context.program.nodes.values():
+        if (
+            not isinstance(node, ast.Subscript)
+            or not isinstance(node.ctx, ast.Load)
+            or id(node) not in training
+        ):
+            continue
+        several = isinstance(node.slice, ast.Tuple) and len(node.slice.elts) > 1
+        place = node.slice.elts[0] if several else node.slice  # type: ignore[attr-defined]
+        if written(place) and _has_rows(samples, node.value, several):
+            yield context.obstacle(
+                node,
+                f"`{ast.unparse(node)}` takes a sample by its number in the batch: each process has a part of it",
+                "take the first, `[0]`: the main process has that",
+                SHARDED_ONLY,
+            )
+
+
+def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
+    """Whether an expression is a tensor with a row for each sample, and no list of such."""
+    value = samples.of(node)
+    if value is Kind.ROWS or (value in DEALT and is_tensor):
+        return True
+    if value not in DEALT or not isinstance(node, ast.Name):
+        return False
+    program = samples.program
+    made = samples.last(node, program.definitions(node))
+    names = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Name) and it.id == node.id)
+    asked = [program.parent(it) for it in names if made == samples.last(it, program.definitions(it))]
+    given = [right_side(program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
+    asked += [it.func for it in given if isinstance(it, ast.Call)]
+    return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
+
+
+# Numbers that are reported
+
+
+class Known(Protocol):
+    """What is known of the numbers of the training loop: ``reports.Reports``."""
+
+    is_whole: Callable[[ast.AST], bool]
+    is_settled: Callable[[ast.expr], bool]
+    values: Samples
+
+
+def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[Number, ...]:
+    """Reports of what the training loop measured: each rank's numbers speak of its own part of the batches.
+
+    ``reports`` says what is the whole batch's all the same, and which conditions all ranks answer alike.
+    """
+    program = context.program
+    follow, reporters = _Followed(context, reports), Reporters(context)
+    waiting: list[tuple[Scope, set[int]]] = []
+    for loop in loops:
+        if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
+            within = (it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
+            waiting += follow.measured(loop, loop.runs.difference(*within))
+    found: dict[int, Number] = {}
+    entered: set[int] = set()
+    while waiting:
+        scope, names = waiting.pop()
+        if names <= follow.known and scope.index in entered:
+            continue
+        entered.add(scope.index)
+        follow.known |= names
+        follow.spread(scope)
+        for node in program.body(scope):
+            if isinstance(node, ast.Call) and (what := follow.given(node)):
+                if reporters.has(node):
+                    statement = program.statement(node)
+                    found.setdefault(
+                        id(statement), Number(**context.place(statement), kind="left", what=what)
+                    )
+            elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
+                waiting += follow.receivers(scope.index, node.value)
+    return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
+
+
+def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
+    """The expressions by which a statement lets a loop end early, or sets the optimizer's state."""
+    if isinstance(node, ast.Return) and context.program.scope(node).index in context.closures:
+        return [] if node.value is None else [node.value]
+    if isinstance(node, ast.If | ast.While):
+        leaves = any(
+            isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
+            or is_rate(context, inner)
+            or (
+                isinstance(inner, ast.Call)
+                and _method(inner) in ("load_state_dict", "deepcopy", "step", "backward")
+            )
+            for part in node.body
+            for inner in context.program.descendants(part)
+        )
+        return [node.test] if leaves or isinstance(node, ast.While) else []
+    if isinstance(node, ast.Assert):
+        around = context.program.ancestors(node)
+        return [node.test] if any(isinstance(it, ast.Try) and it.handlers for it in around) else []
+    if isinstance(node, ast.Call) and _method(node) == "step":
+        return list(node.args)
+    if isinstance(node, ast.Assign | ast.AugAssign) and is_rate(context, node):
+        return [node.value]
+    return []
+
+
+def _indices(node: ast.expr) -> Iterator[ast.expr]:
+    """What a place in nested collections is taken by: ``counts[label][0]``."""
+    while isinstance(node, ast.Subscript):
+        yield node.slice
+        node = node.value
+
+
+def _sources(iterated: ast.expr) -> list[ast.expr]:
+    """What a loop takes its elements of, one after the other; not the entries that stand there: `(loss, other)`."""
+    if isinstance(iterated, ast.Call):
+        given = iterated.args if isinstance(iterated.func, ast.Name) else [iterated]
+        return [it for it in given if not isinstance(it, ast.Tuple | ast.List)]
+    return [] if isinstance(iterated, ast.Tuple | ast.List) else [iterated]
+
+
+def _method(node: ast.Call) -> str:
+    return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+
+def is_report(context: Context, node: ast.Call) -> bool:
+    """Whether a call prints, logs or writes. Pictures show some samples, and may be the main process's."""
+    call = context.program.call(node)
+    if call is None:
+        return False
+    return any(
+        name in ("builtins.print", "dp2ddp.runtime.print")
+        or name.startswith("logging.")
+        or (is_write(name) and not name.startswith(("os.", "shutil.")) and not name.endswith(PICTURES))
+        or name.endswith((".set_postfix", ".set_description"))
+        for name in call.names
+    )
+
+
+class Reporters:
+    """Which calls report: those that print, log or write, and those of the project's functions that do."""
+
+    def __init__(self, context: Context) -> None:
+        self._program = context.program
+        self._context = context
+        forwards = [
+            it.node for it in self._program.calls if context.is_wrapped(self._program.values(it.node.func))
+        ]
+        self._training = {self._program.scope(call).index for call in (*context.backwards, *forwards)}
+        self._reporting = {
+            self._program.scope(it.node).index for it in self._program.calls if is_report(context, it.node)
+        }
+
+    def has(self, node: ast.AST) -> bool:
+        """Whether a node is such a call; what runs the model reports for itself."""
+        if not isinstance(node, ast.Call):
+            return False
+        entered = self._program.entered(node)
+        return is_report(self._context, node) or (
+            bool(entered & self._reporting) and not entered & self._training
+        )
+
+
+class _Followed:
+    """What the training loop measured, followed from one assignment to the next.
+
+    ``known``: the definitions that hold such a number. ``whole``: what is the whole batch's. ``settled``: the
+    conditions that all ranks answer alike.
+    """
+
+    def __init__(self, context: Context, reports: Known) -> None:
+        self.program = context.program
+        self.context = context
+        self.whole = reports.is_whole
+        self.settled = reports.is_settled
+        self._values = reports.values
+        self.known: set[int] = set()
+        self.counted: set[int] = set()  # those of them that are counted sample by sample, or set if
+        self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
+
+    def measured(self, loop: BatchLoop, runs: frozenset[int]) -> list[tuple[Scope, set[int]]]:
+        """Where a training loop, and each function that it runs, is given its losses and outputs.
+
+        ``runs`` is what it runs itself, no evaluation within it.
+        """
+        if loop.pulls is None:
+            self.rows |= self._bound([self._taken(loop.node)])  # type: ignore[arg-type]
+        else:
+            self.rows |= self._bound(getattr(self.program.statement(loop.pulls), "targets", []))
+        found: dict[int, set[int]] = defaultdict(set, {self.program.scope(loop.node).index: set()})
+        for backward in self.context.backwards:
+            if id(backward) in runs and not self.whole(backward):
+                found[self.program.scope(backward).index] |= self._defined(self.context.loss(backward))
+        for it in self.program.calls:
+            statement = self.program.parent(it.node)
+            if id(it.node) in runs and isinstance(statement, ast.Assign) and statement.value is it.node:
+                if self.context.is_wrapped(self.program.values(it.node.func)):
+                    found[self.program.scope(it.node).index] |= self._bound(statement.targets)
+        return [(self.program.scopes[index], names) for index, names in found.items()]
+
+    def _taken(self, loop: ast.For) -> ast.expr:
+        """What a loop takes one after the other, without the number that ``enumerate`` gives it."""
+        call = self.program.call(loop.iter)
+        counted = call is not None and "builtins.enumerate" in call.names
+        return loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
+
+    def spread(self, scope: Scope) -> None:
+        """Follow measured values through the assignments of a function, and into the meters they are given to."""
+        while True:
+            before = len(self.known) + len(self.rows)
+            for node in self.program.body(scope):
+                if isinstance(node, ast.Assign) and self.mentioned(node.value):
+                    self.known |= self._bound(node.targets)
+                if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
+                    self.rows |= self._bound(node.targets)
+                if isinstance(node, ast.Assign):
+                    entries = [it for it in node.targets if isinstance(it, ast.Subscript)]
+                    if self._is_chosen(node) or any(self._is_by_sample(it.slice) for it in entries):
+                        self.counted |= self._bound(node.targets)
+                if isinstance(node, ast.AugAssign):
+                    if self.mentioned(node.value) or self._defined(node.target) & self.known:
+                        self.known |= self._bound([node.target])
+                    elif isinstance(node.target, ast.Subscript) and (
+                        any(map(self._is_by_sample, _indices(node.target))) or self._is_each(node)
+                    ):
+                        self.counted |= self._bound([node.target])
+                    elif self._is_chosen(node):
+                        self.counted |= self._bound([node.target])
+                    elif self._is_each(node) or self._keeps(node.value):
+                        self.known |= self._bound([node.target])
+                if isinstance(node, ast.For) and self._is_by_sample(node.iter):
+                    self.rows |= self._bound([self._taken(node)])
+                if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
+                    self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                if (
+                    isinstance(node, ast.Call)
+                    and _method(node) in COLLECTING
+                    and (
+                        self._is_chosen(node)
+                        or (_method(node) in LISTING and any(map(self._keeps, handed(node))))
+                    )
+                ):
+                    self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                if isinstance(node, ast.Call) and _method(node) in ADDING:
+                    if any(map(self._is_by_sample, node.args)):
+                        self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
+            self.known |= self.counted
+            if len(self.known) + len(self.rows) == before:
+                return
+
+    def _is_by_sample(self, node: ast.expr) -> bool:
+        """Whether an expression is another for each sample of a batch."""
+        return self._uses(node, self.rows | self.known)
+
+    def _is_each(self, statement: ast.AugAssign) -> bool:
+        """Whether something is added for each sample of a part, where a loop takes one after the other."""
+        if self.whole(statement.value):
+            return False
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+            if isinstance(around, ast.For) and any(map(self._is_by_sample, _sources(around.iter))):
+                return True
+        return False
+
+    def _keeps(self, node: ast.expr) -> bool:
+        """Whether what is collected are samples of a part, or something of them: names, labels that are no tensor."""
+        value = kinds.tensor(self._values.of(node), node) if self._uses(node, self.rows) else Kind.SAME
+        return value in (*DEALT, Kind.EACH)
+
+    def _is_chosen(self, statement: ast.AST) -> bool:
+        """Whether a condition that each rank answers by its part decides if something is counted."""
+        inside: ast.AST = statement
+        for around in self.program.ancestors(statement):
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                return False
+            if isinstance(around, ast.If) and inside is not around.test:
+                if self._is_by_sample(around.test) and not self.settled(around.test):
+                    return True
+            inside = around
+        return False
+
+    def _uses(self, node: ast.AST, definitions: set[int]) -> bool:
+        return any(self._defined(it) & definitions for it in ast.walk(node))
+
+    def mentioned(self, node: ast.AST) -> str:
+        """The first measured name that an expression uses for its value, not only for its size or for being there."""
+        own = self._defined(node) & self.known
+        if own & self.counted or own and not self.whole(node):
+            return ast.unparse(node)
+        if isinstance(node, ast.Name):
+            return ""
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
+            return ast.unparse(node) if self._uses(node, self.counted) else ""
+        is_asked_for = isinstance(node, ast.Compare) and all(
+            isinstance(it, ast.Is | ast.IsNot) for it in node.ops
+        )
+        if is_asked_for or isinstance(node, ast.expr) and self.whole(node):
+            if not self._uses(node, self.counted):
+                return ""
+        children = ast.iter_child_nodes(node)
+        return next((found for child in children if (found := self.mentioned(child))), "")
+
+    def given(self, node: ast.Call) -> str:
+        """The first measured name that a call is given."""
+        given = handed(node)
+        return next((found for part in given if (found := self.mentioned(part))), "")
+
+    def receivers(self, scope: int, returned: ast.expr) -> Iterator[tuple[Scope, set[int]]]:
+        """Where callers put measured return values."""
+        program = self.program
+        for call in self.context.callers.get(scope, ()):
+            parent = program.parent(call)
+            if not isinstance(parent, ast.Assign) or parent.value is not call:
+                continue
+            target = parent.targets[0]
+            if (
+                isinstance(target, ast.Tuple)
+                and isinstance(returned, ast.Tuple)
+                and len(target.elts) == len(returned.elts)
+            ):
+                pairs = zip(target.elts, returned.elts, strict=True)
+                names = self._bound([name for name, value in pairs if self.mentioned(value)])
+            else:
+                names = self._bound([target])
+            yield program.scope(parent), names
+
+    def _defined(self, node: ast.AST) -> set[int]:
+        """What gives a name, or an object's attribute, its value."""
+        if isinstance(node, ast.Name) and node.id != "self" or isinstance(node, ast.Attribute):
+            return {id(definition) for definition in self.program.definitions(node)}
+        return set()
+
+    def _bound(self, targets: list[ast.expr]) -> set[int]:
+        """What an assignment defines, with the objects that it changes."""
+        names = [
+            it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name | ast.Attribute)
+        ]
+        stored = {id(node) for node in names if isinstance(node.ctx, ast.Store)}
+        return stored.union(*(self._defined(node) for node in names if isinstance(node.ctx, ast.Load)))

@@ -1,0 +1,1 @@
+"""Which models DataParallel wraps, by whatever name it is called."""

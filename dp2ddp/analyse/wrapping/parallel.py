@@ -1,0 +1,323 @@
+"""DataParallel's work where torch's own class does not do it: classes that derive from it, copies of it, its functions.
+
+A class of the project stays, and derives from the runtime's: what it does at DataParallel's steps is done there. One
+that only adds to DataParallel, and changes none of its steps, may derive from DistributedDataParallel as well.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+
+from dp2ddp.analyse.context import Context, root_name
+from dp2ddp.analyse.program.link import (
+    STEP_FUNCTIONS,
+    STEPS,
+    WRAP,
+    Call,
+    Cls,
+    Ext,
+    Inst,
+    Scope,
+    full_name,
+    is_derived,
+)
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
+
+MODULE = "torch.nn.Module"
+PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
+# What a module that waits for others is made with.
+WAITING = {
+    f"{module}.{name}"
+    for module, names in {
+        "queue": ("Queue", "SimpleQueue"),
+        "Queue": ("Queue",),
+        "threading": ("Barrier", "Condition", "Event"),
+    }.items()
+    for name in names
+}
+# The method of a layer that is told of its replicas.
+CALLBACK = "__data_parallel_replicate__"
+# What has a DataParallel do so, where it is not of the project.
+PATCHES = (".patch_replication_callback",)
+# A package whose BatchNorm waits for that of other GPUs of the same process.
+SYNCHRONISED = "encoding.nn."
+# What a class may change of what a call of a model does.
+CALLS = ("__call__", "forward", *STEPS)
+# The steps that may name devices: the runtime has them name each rank's own.
+AT_HOME = ("scatter", "gather")
+
+
+def stays(context: Context, call: Call) -> bool:
+    """Whether a wrap is not a call of torch's own class."""
+    return WRAP not in call.names or any(map(_is_other, _own(context, call)))
+
+
+def wrap(context: Context, call: Call) -> Wrap:
+    """A wrap that stays."""
+    anchor = context.program.anchor(call.node)
+    module = context.module_of(call)
+    seen = module is not None and id(module) in context.program.nodes
+    return Wrap(
+        **context.place(call.node),
+        module=context.program.anchor(module) if seen else anchor,  # type: ignore[arg-type]
+        imported="",
+        call=anchor,
+        stays=True,
+        problem=_unsharded(context, call, seen),
+    )
+
+
+def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
+    """What keeps a wrap that stays from being sharded."""
+    others = _own(context, call)
+    if WRAP in call.names and not all(map(_is_other, others)):
+        return Problem(
+            "this may be nn.DataParallel itself, or a class that derives from it",
+            "wrap the model in two calls, one for each",
+        )
+    if WRAP not in call.names:
+        message, help = "replicas are made and run by hand", "wrap the model in nn.DataParallel instead"
+    elif not seen:
+        message, help = "the wrapped model can't be seen in this call", "name it first"
+    elif any(isinstance(it, Ext) for it in others):
+        names = sorted(full_name(it).rpartition(".")[2] for it in others if isinstance(it, Ext))
+        message, help = f"{names[0]} divides batches in its own way", "use nn.DataParallel itself"
+    else:
+        dim = context.program.wrap_argument(call, "dim", 3)
+        if dim is None or (isinstance(dim, ast.Constant) and dim.value == 0):
+            return None
+        message, help = "batches are split along another dimension than 0", ""
+    return Problem(message, help, SHARDED_ONLY)
+
+
+def collect(context: Context) -> tuple[Parallel, ...]:
+    """The names of torch's that become the runtime's, in programs that train with them."""
+    found: dict[int, Parallel] = {}
+    wraps = [call for call in context.wraps if context.runs_in_training(call.node)]
+    for call in wraps:
+        for callee in _own(context, call):
+            if isinstance(callee, Ext) and is_derived(callee.name):
+                found[id(call.node.func)] = _named(context, call.node.func, "class")
+        for cls in _family(context, call):
+            for base in (*_bases(context, cls), *_named_bases(context, cls)):
+                kind = "class" if any(map(is_derived, _names(context, base))) else "base"
+                fact = found.get(id(base)) or replace(
+                    _named(context, base, kind), scripts=frozenset(), problem=_changed(context, cls)
+                )
+                problem = fact.problem or _changed(context, cls)
+                scripts = fact.scripts | context.run_by(call.node)
+                found[id(base)] = replace(fact, scripts=scripts, problem=problem)
+    for call in context.program.calls:
+        steps = {STEP_FUNCTIONS.get(name, "") for name in call.names}
+        if len(steps) == 1 and (name := steps.pop()) and context.runs_in_training(call.node):
+            found[id(call.node.func)] = _named(context, call.node.func, name)
+    return tuple(sorted(found.values(), key=lambda fact: (fact.path, fact.at.span)))
+
+
+def obstacles(context: Context) -> Iterator[Obstacle]:
+    """Layers that wait for their likes in the other replicas of one process, where they are in other processes now.
+
+    Those that DataParallel calls back are told where to look for the others.
+    """
+    program = context.program
+    called_back = {it.owner for it in program.scopes if getattr(it.node, "name", "") == CALLBACK}
+    makers = {call.scope.owner for call in program.calls if call.names & WAITING}
+    for cls in sorted((it for it in makers if it is not None), key=lambda it: it.scope):
+        if context.module_class(Inst(cls, 0)) and not called_back & set(program.bases(cls)):
+            name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
+            named = _names_in_training(context, cls)
+            yield from (_waiting(context, it, name, len(named) - 1) for it in named[:1])
+    for call in program.calls:
+        apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
+        if apart and context.runs_in_training(call.node):
+            chosen = len(call.callees) > len(apart)
+            yield (_may_wait if chosen else _waiting)(context, call.node, apart[0])
+        if any(name.endswith(PATCHES) for name in call.names) and context.runs_in_training(call.node):
+            yield context.obstacle(
+                call.node,
+                "this has the layers of each replica called back",
+                "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
+                SHARDED_ONLY,
+            )
+    yield from _on_one_gpu(context)
+
+
+def _on_one_gpu(context: Context) -> Iterator[Obstacle]:
+    """Programs that train nothing with a class, and that get another one with it."""
+    trained = {
+        cls for call in context.wraps if context.runs_in_training(call.node) for cls in _family(context, call)
+    }
+    for call in context.wraps:
+        classes = [] if context.runs_in_training(call.node) else [*_family(context, call)]
+        if trained & set(classes):
+            name = context.program.scopes[classes[0].scope].node.name  # type: ignore[attr-defined]
+            yield context.obstacle(
+                call.node,
+                f"{name} is one of several processes now: where none are started, it computes on one GPU",
+                "",
+                NO_TIER,
+                works=True,
+            )
+
+
+def _names_in_training(context: Context, cls: Cls) -> list[ast.expr]:
+    """Where a program that trains names a class of which it makes objects; elsewhere than in the class's own file."""
+    program = context.program
+
+    def is_it(value: object) -> bool:
+        return isinstance(value, Cls) and cls in program.bases(value)
+
+    if not any(any(map(is_it, it.callees)) and context.runs_in_training(it.node) for it in program.calls):
+        return []
+    found = [
+        node
+        for node in program.nodes.values()
+        if isinstance(node, ast.Name | ast.Attribute)
+        and isinstance(node.ctx, ast.Load)
+        and any(map(is_it, program.values(node)))
+        and _is_imported(context, node)
+        and context.runs_in_training(node)
+    ]
+    own = program.scopes[cls.scope].file
+    return [it for it in found if program.file(it) is not own] or found[:1]
+
+
+def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
+    """Whether a name is that of a class or of its module, and no type check is made with it."""
+    root = root_name(node)
+    named = context.program.definitions(root) if root is not None else []
+    around = context.program.parent(node)
+    checks = isinstance(around, ast.Call) and ast.unparse(around.func) in ("isinstance", "issubclass")
+    return not checks and bool(named) and all(isinstance(it, ast.alias | ast.ClassDef) for it in named)
+
+
+def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obstacle:
+    where = f" (and in {more} places more)" if more > 1 else ""
+    return context.obstacle(
+        node,
+        f"{name}{where} waits for the other replicas of its process: in ranks there are none",
+        "use a layer of torch's instead, torch.nn.SyncBatchNorm where it is BatchNorm, then convert",
+    )
+
+
+def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
+    """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
+    return context.obstacle(
+        node,
+        f"where {name} is chosen here, training ends at the wrap: it waits for its likes in the same process",
+        "choose another layer, torch.nn.SyncBatchNorm where it is BatchNorm",
+        NO_TIER,
+        works=True,
+    )
+
+
+def at_home(context: Context) -> set[int]:
+    """What runs in the steps of classes whose devices the runtime looks after."""
+    program = context.program
+    functions = (it for it in program.scopes if it.owner in program.wrappers)
+    return {
+        id(node) for it in functions if getattr(it.node, "name", "") in AT_HOME for node in program.body(it)
+    }
+
+
+def _own(context: Context, call: Call) -> list[object]:
+    """The classes that a wrap may be a call of."""
+    return [it for it in context.program.values(call.node.func) if context.program.is_wrapper(it)]
+
+
+def _is_other(cls: object) -> bool:
+    return cls != Ext(WRAP)
+
+
+def _family(context: Context, call: Call) -> Iterator[Cls]:
+    """The classes of the project that a wrap is a call of, each before those that it derives from."""
+    for cls in _own(context, call):
+        for base in context.program.bases(cls) if isinstance(cls, Cls) else ():
+            if isinstance(base, Cls):
+                yield base
+
+
+def _bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
+    """What a class derives from that is DataParallel; what a copy of DataParallel derives from."""
+    bases: list[ast.expr] = context.program.scopes[cls.scope].node.bases  # type: ignore[attr-defined]
+    family = {full_name(it) for it in context.program.bases(cls)}
+    is_copy = WRAP not in family and not any(map(is_derived, family))
+    for base in bases:
+        names = _names(context, base)
+        if WRAP in names or any(map(is_derived, names)) or (is_copy and MODULE in names):
+            yield base
+
+
+def _named_bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
+    """``nn.DataParallel`` of ``nn.DataParallel.__init__(self, module)``, in the functions of a class."""
+    program = context.program
+    for function in program.scopes:
+        for node in program.body(function) if function.owner == cls else ():
+            if isinstance(node, ast.Attribute) and WRAP in _names(context, node.value):
+                if any(isinstance(it, Ext) for it in program.values(node.value)):
+                    yield node.value
+
+
+def _names(context: Context, node: ast.expr) -> set[str]:
+    return {full_name(it) for it in context.program.values(node)}
+
+
+def _changed(context: Context, cls: Cls) -> Problem | None:
+    """What a class changes of a DataParallel, so that batches have to be whole."""
+    program = context.program
+    name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
+    functions = [it for it in program.scopes if it.owner == cls]
+    changed = [
+        it.node.name  # type: ignore[attr-defined]
+        for it in functions
+        if getattr(it.node, "name", "") in CALLS
+        and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
+    ]
+    if changed:
+        return Problem(
+            f"{name} has {_listed(changed)} of its own",
+            "do that in the data set or in the loop",
+            SHARDED_ONLY,
+        )
+    for function in functions:
+        for node in program.body(function):
+            if isinstance(node, ast.Assign) and _holds_layers(context, node, function.params[:1]):
+                return Problem(f"{name} has layers of its own", "make them part of the model", SHARDED_ONLY)
+    return None
+
+
+def calls_back(context: Context, functions: Iterable[Scope]) -> bool:
+    """Whether each of some functions, with what it calls, has the layers of replicas called back."""
+    program = context.program
+
+    def names_it(scope: Scope) -> bool:
+        return any(
+            CALLBACK in (getattr(node, "attr", ""), getattr(node, "value", ""))
+            for node in program.body(scope)
+        )
+
+    found = [
+        [scope, *(program.scopes[it] for part in scope.body for it in program.entered(part))]
+        for scope in functions
+    ]
+    return bool(found) and all(any(map(names_it, scopes)) for scopes in found)
+
+
+def _holds_layers(context: Context, node: ast.Assign, me: list[str]) -> bool:
+    """``self.scale = nn.Parameter(…)``."""
+    values = context.program.values(node.value)
+    return any(
+        isinstance(it, ast.Attribute) and isinstance(it.value, ast.Name) and [it.value.id] == me
+        for it in node.targets
+    ) and any(context.module_class(it) or full_name(it) in PARAMETERS for it in values)
+
+
+def _listed(names: Iterable[str]) -> str:
+    *most, last = [f"a `{name}`" for name in dict.fromkeys(names)]
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def _named(context: Context, node: ast.expr, kind: str) -> Parallel:
+    return Parallel(**context.place(node), kind=kind, imported=node.id if isinstance(node, ast.Name) else "")
