@@ -20,6 +20,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     prepare    a Python file to run first
     module     the script's dotted name, if it is started by that
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
+    watched    places, [file, first line, last line] each: which of them are run is noted (see ``reached``)
 """
 
 from __future__ import annotations
@@ -46,6 +47,7 @@ from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.loaders import Loaders
 from dp2ddp.verify.notes import LOOP
 from dp2ddp.verify.outputs import Outputs
+from dp2ddp.verify.reached import Reached
 
 VARIABLE = "DP2DDP_RECORD"
 PLACE = "DP2DDP_PLACE"
@@ -367,6 +369,8 @@ def main() -> None:
     try:
         if settings.get("prepare"):  # it may import what the script can
             runpy.run_path(settings["prepare"], run_name="prepare")
+        if settings.get("watched"):
+            Reached(settings["watched"], recorder.out).watch()
         _start(script, module)
     except Done:
         pass

@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, noise, notes
+from dp2ddp.verify import compare, contents, noise, notes, reached
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
@@ -80,6 +80,7 @@ class Request:
         prepare: a Python file that runs before the scripts.
         patience: seconds of silence after which a run is taken to hang.
         wraps: where the original wraps its model, as far as it is known.
+        watched: places of the original, of which it is noted whether they are run: file, first line, last line.
     """
 
     before: Path
@@ -101,6 +102,7 @@ class Request:
     prepare: Path | None = None
     patience: float = 120.0
     wraps: tuple[str, ...] = ()
+    watched: tuple[tuple[Path, int, int], ...] = ()
 
 
 @dataclass
@@ -178,7 +180,7 @@ class Bench:
             settings["plan"] = str(plan)
         if noise is not None:
             settings["noise"] = str(noise)
-        settings |= {"seeds": seeds, "module": self.request.modules[0]}
+        settings |= {"seeds": seeds, "module": self.request.modules[0], "watched": self.request.watched}
         what = f"the original on {self.request.processes} replicas"
         overlay = {**self.request.originals, **self.request.mended}
         return self._run(self.request.before, what, 1, overlay, **settings)
@@ -207,6 +209,9 @@ class Bench:
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }
+        settings["watched"] = [
+            (str(work / path.relative_to(request.root)), *lines) for path, *lines in more.get("watched", ())
+        ]
         shown = request.device == "cuda" or not torch.cuda.is_available()  # else there is nothing to hide
         hidden = {} if shown else {"CUDA_VISIBLE_DEVICES": ""}
         if self.is_real:
@@ -293,12 +298,13 @@ def _aligned(bench: Bench) -> Result:
     tolerance = Tolerance.of(request.float64)
     after = bench.run_after()
     if reason := _cannot_be_run(after):
-        return Result(Verdict.INCONCLUSIVE, reason)
+        return Result(Verdict.INCONCLUSIVE, reason, indivisible=True)
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     given = {"noise": after.folder} if noise.joined(after.folder) else {}
     before = bench.run_before(plan, **given)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
+    result.reached = reached.read(before.folder)
     reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
