@@ -53,6 +53,7 @@ _NOT_THERE = (
     "OSError",
 )
 _APART = "the ranks train different models"  # as the runtime says
+_NO_RATES = "no optimizer of torch's: the program changes the parameters itself"
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
 
@@ -481,7 +482,7 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
     batches = sum(one.handed for one in before.training)
     rows.append(("global batches", f"{batches} in {len(before.training)} loops over training data"))
     rates = sorted({rate for step in before.steps for rate in step.rates}, reverse=True)
-    rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
+    rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6]) or _NO_RATES))
     evaluated = sum(flag for _, _, flag in before.lines)
     rows.append(("printed", f"{len(before.lines)} lines, {evaluated} of them after evaluations"))
     saved = {one.path: f"{one.path} ({len(one.values)} values)" for one in before.saves}
@@ -628,7 +629,7 @@ def _compared_as_is(befores: Sequence[Notes]) -> list[tuple[str, str]]:
             "global batches",
             ", ".join(map(str, sizes[:6])) + " samples" if sizes else "their samples have no numbers",
         ),
-        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])),
+        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6]) or _NO_RATES),
         (
             "also",
             "parameters before the first step, options of the optimizers, numbers of steps and losses, "
