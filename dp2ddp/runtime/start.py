@@ -182,7 +182,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     agent.die_with_agent()
     output.begin(place.rank)
     aside.when_standing_aside(output.end)
-    host, port = _address(place)
+    host, port = rendezvous.address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)
     _meet(place, limit)
@@ -227,19 +227,6 @@ def _report_sharing(gpus: list[tuple[int, str | None]]) -> None:
     different = len(set(gpus))
     if different < len(gpus):
         say(f"{len(gpus)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
-
-
-def _address(place: places.Place) -> tuple[str, int]:
-    """Where the job's store is."""
-    if not place.address or place.port is None:
-        missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
-        raise ValueError(
-            f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
-            "the machine of rank 0, and MASTER_PORT, a free port there"
-        )
-    if not 0 < place.port < 65536:
-        raise ValueError(f"MASTER_PORT={place.port}: ports are 1 to 65535")
-    return place.address, place.port
 
 
 def _meet(place: places.Place, limit: timedelta) -> None:
