@@ -63,7 +63,7 @@ def launch(
         main: any callable; it is not pickled.
         devices: which GPUs, one rank each: ``None`` for all that are visible, a number for the first so many, or a
             sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. 0, -1 and an
-            empty sequence are one rank: programs say so who then choose the CPU themselves. On a machine without CUDA
+            empty sequence are one rank on the CPU: programs say so that don't wrap then. On a machine without CUDA
             it is ignored. Programs that choose later call ``use_devices``.
         num_machines: on how many machines the same command is started by hand.
         machine_rank: which of them this is: 0 to ``num_machines - 1``.
