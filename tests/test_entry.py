@@ -386,11 +386,14 @@ def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str)
         "if not torch.cuda.device_count() > 1:\n    raise SystemExit('two are needed')\n",
         "if torch.cuda.device_count() < 2:\n    print('too few')\n    sys.exit(1)\n",
         "assert torch.cuda.device_count() > 1, 'two are needed'\n",
+        "print('one') if torch.cuda.device_count() == 1 else None\n",
+        "count = torch.cuda.device_count()\nif count == 1 and args.gpus != 0:\n    print('not supported')\n",
     ],
 )
 def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str) -> None:
     tail = f"args = parse()\n{judged}train(nn.DataParallel(nn.Linear(8, 8)))\n"
-    assert judged in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "torch.cuda.device_count()" in text and "get_world_size" not in text
     counted = tail.replace(
         judged, "if torch.cuda.device_count() > 1:\n    args.rate *= torch.cuda.device_count()\n"
     )

@@ -483,6 +483,11 @@ _TELLING = ("builtins.print", "builtins.exit", "logging.", "os._exit", "sys.exit
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
     """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
     parent = context.program.parent(node)
+    if isinstance(parent, ast.Assign):
+        uses = [use for name in _names_of(context, node) for use in _uses(context, name)]
+        tests = [context.program.parent(use) for use in uses]
+        judged = [isinstance(it, ast.Compare) and _only_tells(context, it) for it in tests]
+        return not judged or not all(judged)
     if isinstance(parent, ast.Compare):
         if _only_tells(context, parent):
             return False
@@ -504,6 +509,9 @@ def _only_tells(context: Context, test: ast.expr) -> bool:
             return inside is around.test
         if isinstance(around, ast.If):
             return inside is around.test and all(_tells(context, it) for it in (*around.body, *around.orelse))
+        if isinstance(around, ast.IfExp):
+            alone = inside is around.test and isinstance(context.program.parent(around), ast.Expr)
+            return alone and all(_says(context, it) for it in (around.body, around.orelse))
         if not isinstance(around, ast.BoolOp | ast.UnaryOp):
             return False
         inside = around
@@ -514,9 +522,16 @@ def _tells(context: Context, statement: ast.stmt) -> bool:
     match statement:
         case ast.Raise() | ast.Pass():
             return True
-        case ast.Expr(value=ast.Call() as call):
-            found = context.program.call(call)
-            names = found.names if found is not None else frozenset()
-            counts = any(is_call_of(context, it, COUNT) for it in ast.walk(call))
-            return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
+        case ast.Expr(value=value):
+            return _says(context, value)
     return False
+
+
+def _says(context: Context, value: ast.expr) -> bool:
+    """Whether an expression does no more than that, and says no number of GPUs."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Constant)
+    found = context.program.call(value)
+    names = found.names if found is not None else frozenset()
+    counts = any(is_call_of(context, it, COUNT) for it in ast.walk(value))
+    return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
