@@ -74,6 +74,7 @@ for epoch in range(3):
 """
 LOSS = "loss = F.cross_entropy(outputs, targets)"
 SAVE = 'torch.save(model.state_dict(), "model.pt")'
+SAVED = 'ddp.save(model.module.state_dict(), "model.pt")'
 WRAP = "model = ddp.DistributedDataParallel(net)"
 NET = "net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))"
 OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -361,6 +362,10 @@ RIGHT = {
             ("ddp." + PRINT, "if ddp.is_main_process():\n        " + WRITE.replace("\n", "\n    ")),
             ("model.module.state_dict()", '{"model": model.module.state_dict(), "accuracy": correct}'),
         ),
+    ),
+    "a wrapped model is saved as the bare one": Pair(
+        before=((SAVE, SAVE.replace("model.state_dict()", "model")),),
+        after=((SAVED, SAVED.replace("model.module.state_dict()", "model")),),
     ),
     "copies of checkpoints": Pair(both=KEPT, before=KEPT_BEFORE, after=KEPT_AFTER),
 }
@@ -662,6 +667,16 @@ WRONG = {
     "a checkpoint has other keys": Pair(
         before=((SAVE, SAVE.replace("model.", "model.module.", 1)),),
         after=(("model.module.state_dict()", "model.state_dict()"),),
+        step=4,
+        what="checkpoint",
+        cause="checkpoint keys",
+    ),
+    "a checkpoint needs its wrapper": Pair(
+        before=((SAVE, SAVE.replace("model.state_dict()", '{"model": model}')),),
+        after=(
+            (WRAP, TORCHS),
+            (SAVED, SAVED.replace("model.module.state_dict()", '{"model": model}')),
+        ),
         step=4,
         what="checkpoint",
         cause="checkpoint keys",

@@ -7,6 +7,7 @@ same files.
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from torch import nn
 
 from dp2ddp.changes import Conversion
 from dp2ddp.convert import convert, convert_paths
+from dp2ddp.emit.text import report as told
 from dp2ddp.source import Project
 
 HEAD = """\
@@ -295,7 +297,41 @@ def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
     )
     done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
     said = " ".join(it.message for it in done.findings)
-    assert "is saved as the bare one" in said and "can be loaded with dp2ddp only" in said
+    assert "is saved here without its wrapper" in said and "can be loaded with dp2ddp only" in said
+
+
+KEEPER = """\
+class Keeper:
+    def __init__(self, model):
+        self.parts = {"net": model}
+
+    def save(self, path):
+        torch.save(self, path)
+
+
+Keeper(model).save("all.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("saves", "loads"),
+    [
+        ("torch.save(model, 'all.pt')\n", ""),
+        ("import copy\ntorch.save(copy.deepcopy(model), 'all.pt')\n", ""),
+        ("torch.save({'net': model}, 'all.pt')\n", "['net']"),
+        ("torch.save([1, {'net': model}], 'all.pt')\n", None),
+        ("import pickle\npickle.dump(model, open('all.pt', 'wb'))\n", None),
+        (KEEPER, None),
+    ],
+)
+def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, loads: str | None) -> None:
+    """In the summary, and of the file beside it that takes the wrapper off what it loads."""
+    read = f"import torch\nnet = torch.load('all.pt', weights_only=False){loads}.module\nprint(net)\n"
+    program = {"train.py": HEAD + MODEL + STEPS + saves} | ({"read.py": read} if loads is not None else {})
+    done = converted(tmp_path, program)
+    said = told(done, written=True)
+    assert re.search(r"train.py:\d+: .* saved here without its wrapper, .* take `.module` off", said), said
+    assert loads is None or re.search(r"read.py:2: .*leave `.module` out", said), said
 
 
 READERS = {
@@ -484,6 +520,7 @@ def after(step):
 """,
     "a mode that is chosen": """\
 import gzip
+import re
 def opened(path, mode):
     return gzip.open(path, mode) if path.endswith("gz") else open(path, mode)
 def after(step):

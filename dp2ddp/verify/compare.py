@@ -537,6 +537,10 @@ def _other_keys(one: Save, other: Save) -> Difference | None:
         detail = f"{one.path}: the keys begin with module., before's do not"
     elif only := sorted({*map(_bare, one.keys)} ^ {*map(_bare, other.keys)}):
         detail = f"{one.path}: keys on one side only: {', '.join(only[:4])}"
+    elif other.wrapped:
+        detail = (
+            f"{one.path}: {other.wrapped[0]} is pickled with a wrapper that loads in a process group only"
+        )
     else:
         return None
     return Difference(one.step, "checkpoint", detail, "checkpoint keys")

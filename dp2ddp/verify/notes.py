@@ -96,6 +96,8 @@ class Save:
     keys: list[str]
     values: dict[str, Any]
     """What stands in it, by its path: numbers and words, tensors as their digests."""
+    wrapped: list[str] = field(default_factory=list)
+    """The models in it that are pickled with their wrapper."""
 
 
 @dataclass(frozen=True)
@@ -252,8 +254,8 @@ class _Reader:
     def file(self, path: str) -> None:
         self.notes.files.append((self._now, path))
 
-    def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
-        self.notes.saves.append(Save(self._now, path or "", keys, values))
+    def save(self, path: str | None, **saved: Any) -> None:
+        self.notes.saves.append(Save(self._now, path or "", **saved))
 
     def wrapped(self, module: str, trains: bool) -> None:
         if module not in self.notes.wrapped:

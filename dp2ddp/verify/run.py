@@ -508,6 +508,7 @@ def _remarks(
         for one in written
         if one.trains
     ]
+    found += _unwrapped(before, after)
     adaptive = any(optimizer.adaptive for optimizer in before.optimizers)
     if adaptive and not request.float64:
         found.append(
@@ -515,6 +516,17 @@ def _remarks(
             "learning rates for each step, their gradients strictly; --float64 holds both"
         )
     return found
+
+
+def _unwrapped(before: Notes, after: Sequence[Notes]) -> list[str]:
+    """That models are pickled bare which were with their wrapper: their states are compared all the same."""
+    paths = dict.fromkeys(
+        one.path
+        for one, other in contents.saves(before, after)
+        if one and other and one.wrapped and not other.wrapped
+    )
+    text = "the model is pickled without its wrapper, and with it before: their states were compared"
+    return [f"{', '.join(paths)}: {text}, and what loads it needs no .module"] if paths else []
 
 
 def _unnumbered(before: Notes) -> list[str]:
@@ -597,7 +609,7 @@ def _as_is(bench: Bench) -> Result:
     result.steps = min(map(len, [*curves, *theirs]))
     outside, result.compared = spread(curves, theirs)
     result.compared += _compared_as_is(befores)
-    result.notes = _unnumbered(befores[0])
+    result.notes = _unnumbered(befores[0]) + _unwrapped(befores[0], afters[0])
     by_seed = {
         it.what for other in befores[1:] for it in compare.law(befores[0], [other], tolerance)
     }  # the original's own runs differ in it
