@@ -137,6 +137,25 @@ NOISY_AFTER = (
     ("numpy.random.rand(len", "ddp.local_random(numpy.random.rand)(len"),
     ("more.uniform_(", "ddp.local_random(more.uniform_)("),
 )
+UNEVEN = (("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),)
+UNEVEN_AFTER = (
+    (
+        "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+        "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
+    ),
+    ("    sampler.set_epoch(epoch)\n", ""),
+)
+AGAIN = """\
+        second.zero_grad()
+        F.cross_entropy(model(inputs), targets).backward()
+        second.step()
+"""
+ACCUMULATED = (
+    ("in range(3)", "in range(6)"),
+    ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+    ("        optimizer.zero_grad()\n", ""),
+    (STEP, "        if place % 2:\n            optimizer.step()\n            optimizer.zero_grad()\n"),
+)
 DEALS = """
 
 class Deals:
@@ -267,15 +286,14 @@ RIGHT = {
     "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
     "noise in the loop, for parts that differ in size": Pair(
         both=NOISY,
-        before=(("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),),
-        after=(
-            *NOISY_AFTER,
-            (
-                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
-                "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
-            ),
-            ("    sampler.set_epoch(epoch)\n", ""),
-        ),
+        before=UNEVEN,
+        after=(*NOISY_AFTER, *UNEVEN_AFTER),
+    ),
+    "two losses of each batch, for parts that differ in size": Pair(
+        both=((OPTIMIZER, TWO_OPTIMIZERS), (STEP, STEP + AGAIN)), before=UNEVEN, after=UNEVEN_AFTER
+    ),
+    "gradients of two batches, for parts that differ in size": Pair(
+        both=ACCUMULATED, before=UNEVEN, after=UNEVEN_AFTER
     ),
     "noise in the loop, and an evaluation of which the processes have different numbers of batches": Pair(
         both=NOISY,

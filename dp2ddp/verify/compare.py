@@ -379,15 +379,38 @@ def _same_option(one: Any, other: Any) -> bool:
 
 
 def losses_of(after: Sequence[Notes], others: Sequence[Step], place: int) -> list[float]:
-    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain."""
+    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain.
+
+    The parts are those of the batch that the loss is about, or of all that were drawn for it.
+    """
     values = [other.losses[place] for other in others]
     if any(value is None for value in values):
         return []
-    sizes = [_samples(notes, other) for notes, other in zip(after, others, strict=True)]
-    plain = sum(values) / len(values)
-    if not all(sizes):
-        return [plain]
-    return [sum(v * size for v, size in zip(values, sizes, strict=True)) / sum(sizes), plain]
+    sources = [_sources(notes, other, place) for notes, other in zip(after, others, strict=True)]
+    means = [_weighed(values, sizes) for sizes in zip(*sources, strict=False)]
+    return [*(mean for mean in means if mean is not None), sum(values) / len(values)]
+
+
+def _weighed(values: Sequence[float], sizes: Sequence[int | None]) -> float | None:
+    """The mean of ``values``, each of so many samples; None where that is not known."""
+    if None in sizes or not sum(sizes):
+        return None
+    return sum(value * size for value, size in zip(values, sizes, strict=True) if size) / sum(sizes)
+
+
+def _sources(notes: Notes, step: Step, place: int) -> list[int | None]:
+    """How many samples of its own a rank's loss may be about, the likeliest first; None where that is not known."""
+    source = step.sources[place]
+    new, earlier = (
+        [
+            notes.passes[number].drawn[it] if it < len(notes.passes[number].drawn) else None
+            for number, it in batches
+            if notes.passes[number].trains
+        ]
+        for batches in (source.new, source.earlier)
+    )
+    each = [None if part is None else len(part) for part in [*new, *earlier]]
+    return [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
 
 
 def _samples(notes: Notes, step: Step) -> int:
