@@ -573,3 +573,48 @@ def test_a_wrapped_model_that_others_give_batches_divides_them(tmp_path: Path) -
         for part in ("", ".module")
     }
     assert tiers == {"": "whole batch", ".module": "sharded"}
+
+
+# Batches of one sample
+
+SINGLE = HEAD + MODEL + """\
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ONE = 1
+single = {loader}
+for epoch in range(2):
+    total, correct, count = 0.0, 0, 0
+    for x, y in single:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        correct += (out.argmax(1) == y).sum().item()
+        count += y.size(0)
+    print("%.8f" % (total / count), correct, count)
+"""
+
+
+@pytest.mark.parametrize(
+    "loader",
+    ["DataLoader(data, batch_size=1)", "DataLoader(data)", "DataLoader(data, ONE)", "DataLoader(data, **{})"],
+)
+def test_batches_of_one_sample_stay_whole(loader: str) -> None:
+    done = convert(Project.of({Path("/example/train.py"): SINGLE.format(loader=loader)}))
+    assert done.scripts[0].tier == "whole batch"
+    assert "train no faster than one" in told(done, written=True)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    ["DataLoader(data, batch_size=2)", "DataLoader(data, **{'batch_size': 4})", "DataLoader(data, 16 - 4)"],
+)
+def test_batches_of_more_samples_are_divided(loader: str) -> None:
+    done = convert(Project.of({Path("/example/train.py"): SINGLE.format(loader=loader)}))
+    assert done.scripts[0].tier == "sharded"
+
+
+def test_a_program_with_batches_of_one_sample_trains_as_before(lab: Lab, tmp_path: Path) -> None:
+    alike(lab, tmp_path, SINGLE.format(loader="DataLoader(data, shuffle=True)") + END)
