@@ -618,3 +618,47 @@ def test_batches_of_more_samples_are_divided(loader: str) -> None:
 
 def test_a_program_with_batches_of_one_sample_trains_as_before(lab: Lab, tmp_path: Path) -> None:
     alike(lab, tmp_path, SINGLE.format(loader="DataLoader(data, shuffle=True)") + END)
+
+
+# Losses of several outputs
+
+SEVERAL = HEAD + """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        hidden = self.body(x).relu()
+        return self.first(hidden), self.second(hidden)
+
+
+model = nn.DataParallel(Net())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        outputs = model(x)
+        {summed}
+        loss.backward()
+        optimizer.step()
+        total += {number}
+    print("%.8f" % total)
+"""
+SUMMED = {
+    "added in place": "loss = 0\n        for o in outputs:\n            loss += criterion(o, y)",
+    "added": "loss = 0.0\n        for o in outputs:\n            loss = loss + criterion(o, y)",
+    "weighted": "loss = 0\n        for o, w in zip(outputs, (1.0, 0.4)):\n            loss += w * criterion(o, y)",
+    "Python's sum": "loss = sum(criterion(o, y) for o in outputs)",
+}
+
+
+@pytest.mark.parametrize("summed", SUMMED)
+def test_losses_of_several_outputs_are_reported_of_the_whole_batch(
+    lab: Lab, tmp_path: Path, summed: str
+) -> None:
+    program = SEVERAL.format(summed=SUMMED[summed], number="loss.item() / len(outputs)")
+    assert "total += ddp.batch_loss(loss).item() / len(outputs)" in text_of(program)
+    alike(lab, tmp_path, program)
