@@ -74,6 +74,7 @@ for epoch in range(3):
 """
 LOSS = "loss = F.cross_entropy(outputs, targets)"
 SAVE = 'torch.save(model.state_dict(), "model.pt")'
+SAVED = 'ddp.save(model.module.state_dict(), "model.pt")'
 WRAP = "model = ddp.DistributedDataParallel(net)"
 NET = "net = nn.Sequential(nn.Linear(8, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 2))"
 OPTIMIZER = "optimizer = torch.optim.SGD(model.parameters(), lr=0.1)"
@@ -135,6 +136,25 @@ NOISY_AFTER = (
     ("torch.randn_like(inputs)", "ddp.local_random(torch.randn_like)(inputs)"),
     ("numpy.random.rand(len", "ddp.local_random(numpy.random.rand)(len"),
     ("more.uniform_(", "ddp.local_random(more.uniform_)("),
+)
+UNEVEN = (("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),)
+UNEVEN_AFTER = (
+    (
+        "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
+        "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
+    ),
+    ("    sampler.set_epoch(epoch)\n", ""),
+)
+AGAIN = """\
+        second.zero_grad()
+        F.cross_entropy(model(inputs), targets).backward()
+        second.step()
+"""
+ACCUMULATED = (
+    ("in range(3)", "in range(6)"),
+    ("for inputs, targets in loader:", "for place, (inputs, targets) in enumerate(loader):"),
+    ("        optimizer.zero_grad()\n", ""),
+    (STEP, "        if place % 2:\n            optimizer.step()\n            optimizer.zero_grad()\n"),
 )
 DEALS = """
 
@@ -275,15 +295,14 @@ RIGHT = {
     "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
     "noise in the loop, for parts that differ in size": Pair(
         both=NOISY,
-        before=(("batch_size=16, shuffle=True)", "batch_size=15, shuffle=True)"),),
-        after=(
-            *NOISY_AFTER,
-            (
-                "loader = DataLoader(data, batch_size=ddp.local_batch_size(16), " + SAMPLED,
-                "loader = ddp.shard(DataLoader(data, batch_size=15, shuffle=True))",
-            ),
-            ("    sampler.set_epoch(epoch)\n", ""),
-        ),
+        before=UNEVEN,
+        after=(*NOISY_AFTER, *UNEVEN_AFTER),
+    ),
+    "two losses of each batch, for parts that differ in size": Pair(
+        both=((OPTIMIZER, TWO_OPTIMIZERS), (STEP, STEP + AGAIN)), before=UNEVEN, after=UNEVEN_AFTER
+    ),
+    "gradients of two batches, for parts that differ in size": Pair(
+        both=ACCUMULATED, before=UNEVEN, after=UNEVEN_AFTER
     ),
     "noise in the loop, and an evaluation of which the processes have different numbers of batches": Pair(
         both=NOISY,
@@ -370,6 +389,10 @@ RIGHT = {
             ("ddp." + PRINT, "if ddp.is_main_process():\n        " + WRITE.replace("\n", "\n    ")),
             ("model.module.state_dict()", '{"model": model.module.state_dict(), "accuracy": correct}'),
         ),
+    ),
+    "a wrapped model is saved as the bare one": Pair(
+        before=((SAVE, SAVE.replace("model.state_dict()", "model")),),
+        after=((SAVED, SAVED.replace("model.module.state_dict()", "model")),),
     ),
     "copies of checkpoints": Pair(both=KEPT, before=KEPT_BEFORE, after=KEPT_AFTER),
 }
@@ -679,6 +702,16 @@ WRONG = {
     "a checkpoint has other keys": Pair(
         before=((SAVE, SAVE.replace("model.", "model.module.", 1)),),
         after=(("model.module.state_dict()", "model.state_dict()"),),
+        step=4,
+        what="checkpoint",
+        cause="checkpoint keys",
+    ),
+    "a checkpoint needs its wrapper": Pair(
+        before=((SAVE, SAVE.replace("model.state_dict()", '{"model": model}')),),
+        after=(
+            (WRAP, TORCHS),
+            (SAVED, SAVED.replace("model.module.state_dict()", '{"model": model}')),
+        ),
         step=4,
         what="checkpoint",
         cause="checkpoint keys",

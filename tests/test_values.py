@@ -7,6 +7,7 @@ same files.
 from __future__ import annotations
 
 import gzip
+import re
 import subprocess
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from torch import nn
 
 from dp2ddp.changes import Conversion
 from dp2ddp.convert import convert, convert_paths
+from dp2ddp.emit.text import report as told
 from dp2ddp.source import Project
 
 HEAD = """\
@@ -295,7 +297,41 @@ def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
     )
     done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
     said = " ".join(it.message for it in done.findings)
-    assert "is saved as the bare one" in said and "can be loaded with dp2ddp only" in said
+    assert "is saved here without its wrapper" in said and "can be loaded with dp2ddp only" in said
+
+
+KEEPER = """\
+class Keeper:
+    def __init__(self, model):
+        self.parts = {"net": model}
+
+    def save(self, path):
+        torch.save(self, path)
+
+
+Keeper(model).save("all.pt")
+"""
+
+
+@pytest.mark.parametrize(
+    ("saves", "loads"),
+    [
+        ("torch.save(model, 'all.pt')\n", ""),
+        ("import copy\ntorch.save(copy.deepcopy(model), 'all.pt')\n", ""),
+        ("torch.save({'net': model}, 'all.pt')\n", "['net']"),
+        ("torch.save([1, {'net': model}], 'all.pt')\n", None),
+        ("import pickle\npickle.dump(model, open('all.pt', 'wb'))\n", None),
+        (KEEPER, None),
+    ],
+)
+def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, loads: str | None) -> None:
+    """In the summary, and of the file beside it that takes the wrapper off what it loads."""
+    read = f"import torch\nnet = torch.load('all.pt', weights_only=False){loads}.module\nprint(net)\n"
+    program = {"train.py": HEAD + MODEL + STEPS + saves} | ({"read.py": read} if loads is not None else {})
+    done = converted(tmp_path, program)
+    said = told(done, written=True)
+    assert re.search(r"train.py:\d+: .* saved here without its wrapper, .* take `.module` off", said), said
+    assert loads is None or re.search(r"read.py:2: .*leave `.module` out", said), said
 
 
 READERS = {
@@ -484,6 +520,7 @@ def after(step):
 """,
     "a mode that is chosen": """\
 import gzip
+import re
 def opened(path, mode):
     return gzip.open(path, mode) if path.endswith("gz") else open(path, mode)
 def after(step):
@@ -536,3 +573,92 @@ def test_a_wrapped_model_that_others_give_batches_divides_them(tmp_path: Path) -
         for part in ("", ".module")
     }
     assert tiers == {"": "whole batch", ".module": "sharded"}
+
+
+# Batches of one sample
+
+SINGLE = HEAD + MODEL + """\
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+ONE = 1
+single = {loader}
+for epoch in range(2):
+    total, correct, count = 0.0, 0, 0
+    for x, y in single:
+        optimizer.zero_grad()
+        out = model(x)
+        loss = criterion(out, y)
+        loss.backward()
+        optimizer.step()
+        total += loss.item()
+        correct += (out.argmax(1) == y).sum().item()
+        count += y.size(0)
+    print("%.8f" % (total / count), correct, count)
+"""
+
+
+@pytest.mark.parametrize(
+    "loader",
+    ["DataLoader(data, batch_size=1)", "DataLoader(data)", "DataLoader(data, ONE)", "DataLoader(data, **{})"],
+)
+def test_batches_of_one_sample_stay_whole(loader: str) -> None:
+    done = convert(Project.of({Path("/example/train.py"): SINGLE.format(loader=loader)}))
+    assert done.scripts[0].tier == "whole batch"
+    assert "train no faster than one" in told(done, written=True)
+
+
+@pytest.mark.parametrize(
+    "loader",
+    ["DataLoader(data, batch_size=2)", "DataLoader(data, **{'batch_size': 4})", "DataLoader(data, 16 - 4)"],
+)
+def test_batches_of_more_samples_are_divided(loader: str) -> None:
+    done = convert(Project.of({Path("/example/train.py"): SINGLE.format(loader=loader)}))
+    assert done.scripts[0].tier == "sharded"
+
+
+def test_a_program_with_batches_of_one_sample_trains_as_before(lab: Lab, tmp_path: Path) -> None:
+    alike(lab, tmp_path, SINGLE.format(loader="DataLoader(data, shuffle=True)") + END)
+
+
+# Losses of several outputs
+
+SEVERAL = HEAD + """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.first, self.second = nn.Linear(8, 8), nn.Linear(8, 2), nn.Linear(8, 2)
+
+    def forward(self, x):
+        hidden = self.body(x).relu()
+        return self.first(hidden), self.second(hidden)
+
+
+model = nn.DataParallel(Net())
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = 0.0
+    for x, y in loader:
+        optimizer.zero_grad()
+        outputs = model(x)
+        {summed}
+        loss.backward()
+        optimizer.step()
+        total += {number}
+    print("%.8f" % total)
+"""
+SUMMED = {
+    "added in place": "loss = 0\n        for o in outputs:\n            loss += criterion(o, y)",
+    "added": "loss = 0.0\n        for o in outputs:\n            loss = loss + criterion(o, y)",
+    "weighted": "loss = 0\n        for o, w in zip(outputs, (1.0, 0.4)):\n            loss += w * criterion(o, y)",
+    "Python's sum": "loss = sum(criterion(o, y) for o in outputs)",
+}
+
+
+@pytest.mark.parametrize("summed", SUMMED)
+def test_losses_of_several_outputs_are_reported_of_the_whole_batch(
+    lab: Lab, tmp_path: Path, summed: str
+) -> None:
+    program = SEVERAL.format(summed=SUMMED[summed], number="loss.item() / len(outputs)")
+    assert "total += ddp.batch_loss(loss).item() / len(outputs)" in text_of(program)
+    alike(lab, tmp_path, program)

@@ -18,7 +18,7 @@ from xml.etree import ElementTree
 import pytest
 import torch
 from command import Done, here
-from pairs import AFTER, BEFORE, RIGHT, WRONG, Pair
+from pairs import AFTER, BEFORE, RIGHT, STEP, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
@@ -109,6 +109,55 @@ def test_planted_mistakes_are_found_and_named(ran: Callable[..., Result], name: 
     assert pair.step is None or first.step == pair.step, report(result)
     assert first.tensor == pair.tensor, report(result)
     assert CAUSES[first.cause].split()[0] in report(result)
+
+
+GROWS = (
+    ("torch.randn(64, 8), torch.randint(2, (64,))", "torch.randn(72, 8), torch.randint(2, (72,))"),
+    ("optim.SGD(model.parameters(), lr=0.1)", "optim.Adam(model.parameters(), lr=0.05, eps=1e-12)"),
+)
+"""A bias before BatchNorm has no true gradient, and Adam divides what rounding makes of it by its size."""
+GROWN = Pair(
+    both=GROWS,
+    before=(("batch_size=16", "batch_size=18"),),
+    after=(("local_batch_size(16)", "local_batch_size(18)"),),
+)
+
+
+def test_rounding_that_grows_is_no_difference(lab: Lab, tmp_path: Path) -> None:
+    """On three ranks, as sums of two are the same in any order."""
+    result = verified(lab, tmp_path, GROWN, processes=3, float64=True)
+    assert result.verdict is Verdict.MATCH, report(result)
+    (said,) = (text for name, text in result.compared if name == "rounding")
+    assert "more runs" in said
+    apart = (
+        one - other for one, other in zip(result.before[0].last[0], result.after[0][0].last[0], strict=True)
+    )
+    assert max(it.abs().max().item() for it in apart) > 1e-8
+
+
+SLIPS = {
+    "a loss is a millionth larger": ("loss.backward()", "(loss * (1 + 1e-6)).backward()"),
+    "steps are longer": (
+        STEP,
+        "        was = [it.detach().clone() for it in model.parameters()]\n"
+        + STEP
+        + "        with torch.no_grad():\n            for it, of in zip(model.parameters(), was):\n"
+        "                it.add_(it - of, alpha=1e-4)\n",
+    ),
+    "a parameter is larger from the third epoch on": (
+        STEP,
+        STEP + "        net[3].weight.data.mul_(1 + 1e-6 * (epoch > 1))\n",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", SLIPS)
+def test_slips_are_found_where_rounding_grows(lab: Lab, tmp_path: Path, name: str) -> None:
+    result = verified(
+        lab, tmp_path, replace(GROWN, after=(*GROWN.after, SLIPS[name])), processes=3, float64=True, steps=12
+    )
+    assert result.verdict is Verdict.DIFFERS, report(result)
+    assert ".0.bias" not in result.differences[0].tensor, report(result)
 
 
 def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:

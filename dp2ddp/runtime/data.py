@@ -56,9 +56,10 @@ def _choices(n: int, world: int) -> str:
         if n < world
         else "it leaves a rest, and it is not known how parts of different sizes weigh in the loss"
     )
+    alone = ". One process is as fast: start it with DP2DDP_PROCESSES=1" if n == 1 else ""
     return (
         f"a batch size of {n} can't be divided among {world} processes: {reason}. Choose a number of processes that "
-        f"divides it ({', '.join(divisors)}) or another batch size ({sizes})"
+        f"divides it ({', '.join(divisors)}) or another batch size ({sizes}){alone}"
     )
 
 

@@ -6,9 +6,10 @@ at one kind of thing and says what differs; the earliest counts, and within one 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -26,6 +27,7 @@ from dp2ddp.verify.notes import (
     global_batches,
     parts_of,
 )
+from dp2ddp.verify.rounding import bare_key
 from dp2ddp.verify.verdict import Difference, Tolerance
 
 ORDER = (
@@ -275,7 +277,8 @@ def _step(
         candidates = losses_of(after, others, place)
         if value is None or not candidates:
             continue
-        if not any(_close(value, found, tolerance.losses) for found in candidates):
+        moved = tolerance.moved.loss(at)
+        if not any(_close(value, it, tolerance.losses) or abs(value - it) <= moved for it in candidates):
             found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
             cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
             detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
@@ -288,7 +291,8 @@ def _step(
         yield Difference(at, "gradient", detail, cause, optimizer.names[place])
     yield from _settings(optimizer, one, others)
     for rank, other in enumerate(others):
-        far = _farthest(one.digests, other.digests, optimizer.sizes, allowed)
+        moved = functools.partial(tolerance.moved.parameter, at)
+        far = _farthest(one.digests, other.digests, optimizer.sizes, allowed, moved)
         if far is not None:
             place, apart = far
             name = optimizer.names[place]
@@ -379,15 +383,38 @@ def _same_option(one: Any, other: Any) -> bool:
 
 
 def losses_of(after: Sequence[Notes], others: Sequence[Step], place: int) -> list[float]:
-    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain."""
+    """What a loss may be of the whole batch: the ranks' mean, weighed by their parts' sizes, or plain.
+
+    The parts are those of the batch that the loss is about, or of all that were drawn for it.
+    """
     values = [other.losses[place] for other in others]
     if any(value is None for value in values):
         return []
-    sizes = [_samples(notes, other) for notes, other in zip(after, others, strict=True)]
-    plain = sum(values) / len(values)
-    if not all(sizes):
-        return [plain]
-    return [sum(v * size for v, size in zip(values, sizes, strict=True)) / sum(sizes), plain]
+    sources = [_sources(notes, other, place) for notes, other in zip(after, others, strict=True)]
+    means = [_weighed(values, sizes) for sizes in zip(*sources, strict=False)]
+    return [*(mean for mean in means if mean is not None), sum(values) / len(values)]
+
+
+def _weighed(values: Sequence[float], sizes: Sequence[int | None]) -> float | None:
+    """The mean of ``values``, each of so many samples; None where that is not known."""
+    if None in sizes or not sum(sizes):
+        return None
+    return sum(value * size for value, size in zip(values, sizes, strict=True) if size) / sum(sizes)
+
+
+def _sources(notes: Notes, step: Step, place: int) -> list[int | None]:
+    """How many samples of its own a rank's loss may be about, the likeliest first; None where that is not known."""
+    source = step.sources[place]
+    new, earlier = (
+        [
+            notes.passes[number].drawn[it] if it < len(notes.passes[number].drawn) else None
+            for number, it in batches
+            if notes.passes[number].trains
+        ]
+        for batches in (source.new, source.earlier)
+    )
+    each = [None if part is None else len(part) for part in [*new, *earlier]]
+    return [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
 
 
 def _samples(notes: Notes, step: Step) -> int:
@@ -408,9 +435,9 @@ def _gradients(
             continue
         scale = max(scale, 1e-30)
         for place, (mine, theirs) in enumerate(zip(one.gradients, other.gradients, strict=True)):
-            far = distance(mine, theirs) / scale
-            if not far <= tolerance.gradients:
-                yield rank, place, far
+            far = distance(mine, theirs)
+            if not far <= max(tolerance.gradients * scale, tolerance.moved.gradient(one.number, place)):
+                yield rank, place, far / scale
                 break
 
 
@@ -419,7 +446,8 @@ def _buffers(one: Step, other: Step, tolerance: Tolerance) -> Difference | None:
         theirs = other.buffers.get(name)
         if theirs is not None and mine is not None:
             scale = max(1.0, abs(mine[0]))
-            if not distance(mine, theirs) <= max(tolerance.losses, 1e-9) * scale:
+            allowed = max(max(tolerance.losses, 1e-9) * scale, tolerance.moved.buffer(one.number, name))
+            if not distance(mine, theirs) <= allowed:
                 detail = f"rank 0: {distance(mine, theirs):.2g} apart"
                 return Difference(one.number, "buffer", detail, "buffers", name)
     return None
@@ -535,15 +563,15 @@ def _other_time(path: str, one: Save | None, other: Save | None) -> Difference:
 def _other_keys(one: Save, other: Save) -> Difference | None:
     if any("module." in key for key in other.keys) and not any("module." in key for key in one.keys):
         detail = f"{one.path}: the keys begin with module., before's do not"
-    elif only := sorted({*map(_bare, one.keys)} ^ {*map(_bare, other.keys)}):
+    elif only := sorted({*map(bare_key, one.keys)} ^ {*map(bare_key, other.keys)}):
         detail = f"{one.path}: keys on one side only: {', '.join(only[:4])}"
+    elif other.wrapped:
+        detail = (
+            f"{one.path}: {other.wrapped[0]} is pickled with a wrapper that loads in a process group only"
+        )
     else:
         return None
     return Difference(one.step, "checkpoint", detail, "checkpoint keys")
-
-
-def _bare(key: str) -> str:
-    return key.replace("module.", "", 1)
 
 
 def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
@@ -614,13 +642,20 @@ def norm(digests: list[Digest]) -> float:
 
 
 def _farthest(
-    one: list[Digest], other: list[Digest], sizes: list[int], tolerance: float
+    one: list[Digest],
+    other: list[Digest],
+    sizes: list[int],
+    tolerance: float,
+    moved: Callable[[int], float] = lambda place: 0.0,
 ) -> tuple[int, float] | None:
-    """The first tensor that is farther away than ``tolerance`` for each element, and how far it is."""
+    """The first tensor that is farther away than ``tolerance`` for each element, and how far it is.
+
+    ``moved`` tells how far a tensor in a place may be in all.
+    """
     for place, (mine, theirs, size) in enumerate(zip(one, other, sizes, strict=False)):
         elements = 4 * math.sqrt(max(size, 1))
         scale = max(1.0, (mine or [0.0])[0] / math.sqrt(max(size, 1)))
         far = distance(mine, theirs) / elements
-        if not far <= tolerance * scale:
+        if not far <= max(tolerance * scale, moved(place) / elements):
             return place, far
     return None

@@ -17,6 +17,7 @@ from typing import Any
 
 from dp2ddp.verify import printed
 from dp2ddp.verify.notes import Notes, Save, distance
+from dp2ddp.verify.rounding import bare_key
 from dp2ddp.verify.verdict import Tolerance
 
 _TABLES = {".csv": ",", ".tsv": "\t"}
@@ -246,7 +247,7 @@ def _named(saved: Sequence[Save]) -> dict[str, list[Save]]:
 
 
 def _bare(values: dict[str, Any]) -> dict[str, Any]:
-    return {key.replace("module.", "", 1): value for key, value in values.items()}
+    return {bare_key(key): value for key, value in values.items()}
 
 
 def _words(key: str) -> list[str]:
@@ -273,6 +274,7 @@ class _Allowed:
     """How far values of a checkpoint may be apart."""
 
     tolerance: Tolerance
+    save: Save
     parameters: float
     states: float
     """An optimizer's: its gradients' norm, which rounding is relative to."""
@@ -287,7 +289,8 @@ class _Allowed:
                 allowed = tolerance.stepped(adaptive=True, spent=spent)
         tensors = [value for key, value in save.values.items() if _is_state(key) and isinstance(value, dict)]
         norm = math.sqrt(sum(value["digest"][0] ** 2 for value in tensors))
-        return _Allowed(tolerance, allowed, tolerance.gradients * norm if math.isfinite(norm) else 0.0)
+        states = tolerance.gradients * norm if math.isfinite(norm) else 0.0
+        return _Allowed(tolerance, save, allowed, states)
 
     def same(self, key: str, mine: Any, theirs: Any) -> bool:
         """Whether two values are one."""
@@ -306,6 +309,8 @@ class _Allowed:
         if mine["whole"] or not far:
             return not far
         roots = math.sqrt(max(mine["size"], 1))
+        if far <= self.tolerance.moved.saved.get((self.save.step, self.save.path, key), 0.0):
+            return True
         close = far / (4 * roots) <= self.parameters * max(1.0, mine["digest"][0] / roots)
         return close or (_is_state(key) and far <= self.states)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import sys
 from collections.abc import Iterator
 from typing import Any
@@ -48,6 +49,31 @@ def values_of(value: Any, path: str = "", depth: int = 0) -> Iterator[tuple[str,
     elif depth < _DEEPEST:
         for key, item in _items(value):
             yield from values_of(item, f"{path}/{key}" if path else str(key), depth + 1)
+
+
+def wrapped_in(value: Any, path: str = "", depth: int = 0) -> Iterator[str]:
+    """Where wrapped models are in what is saved, by their paths: not those that are written bare."""
+    if isinstance(value, torch.nn.Module):
+        if any(is_wrapper(part) and not _is_written_bare(part) for part in value.modules()):
+            yield path or type(bare(value)).__name__
+    elif depth < _DEEPEST:
+        for key, item in _items(value):
+            yield from wrapped_in(item, f"{path}/{key}" if path else str(key), depth + 1)
+
+
+def is_wrapper(module: Any) -> bool:
+    """Whether this is what stands around a model to train it on several devices."""
+    return isinstance(module, (torch.nn.DataParallel, torch.nn.parallel.DistributedDataParallel))
+
+
+def bare(model: torch.nn.Module) -> torch.nn.Module:
+    """The model in a wrapper; any other as it is."""
+    return model.module if is_wrapper(model) else model
+
+
+def _is_written_bare(model: torch.nn.Module) -> bool:
+    """Whether a wrapped model is pickled as what is in it: so the runtime saves its own."""
+    return model.__reduce_ex__(2)[0] is operator.getitem
 
 
 def _items(value: Any) -> Any:

@@ -66,6 +66,18 @@ class Optimizer:
     digests: list[Digest]
 
 
+@dataclass(frozen=True)
+class Source:
+    """The batches that a loss may be about, each a pass and a place in it.
+
+    Usually those handed out since the loss before it. There may be none, where a second loss is about the same batch,
+    and a loop may draw a batch ahead.
+    """
+
+    new: tuple[tuple[int, int], ...]
+    earlier: tuple[tuple[int, int], ...]
+
+
 @dataclass
 class Step:
     """One optimizer step, and what led to it."""
@@ -81,6 +93,8 @@ class Step:
     digests: list[Digest]
     buffers: dict[str, Digest]
     gathers: bool
+    sources: list[Source] = field(default_factory=list)
+    """What each of the losses may be about."""
     options: list[dict[str, Any]] = field(default_factory=list)
     """Of each group of parameters: what it is trained with, and under ``params`` how many there are."""
     frozen: list[int] = field(default_factory=list)
@@ -96,6 +110,8 @@ class Save:
     keys: list[str]
     values: dict[str, Any]
     """What stands in it, by its path: numbers and words, tensors as their digests."""
+    wrapped: list[str] = field(default_factory=list)
+    """The models in it that are pickled with their wrapper."""
 
 
 @dataclass(frozen=True)
@@ -188,6 +204,9 @@ class _Reader:
         self._looks: list[dict[str, Any]] = []
         self._batches: list[tuple[int, int]] = []
         self._gradients: list[Digest] = []
+        self._sources: list[Source] = []
+        self._new: tuple[tuple[int, int], ...] = ()  # handed out since the last loss
+        self._earlier: tuple[tuple[int, int], ...] = ()  # those of that loss
         self._lines = 0  # that were printed before the last batch was handed out
 
     @property
@@ -205,6 +224,7 @@ class _Reader:
         one = self.notes.passes[number]
         one.steps.append(self._now)
         self._batches.append((number, one.handed))
+        self._new += ((number, one.handed),)
         self._lines = len(self.notes.lines)
         one.handed += 1
 
@@ -229,6 +249,9 @@ class _Reader:
     def loss(self, value: float | None, looks: dict[str, Any]) -> None:
         self._losses.append(value)
         self._looks.append(looks)
+        self._sources.append(Source(self._new, self._earlier))
+        if self._new:
+            self._new, self._earlier = (), self._new
         if value is not None:
             self.notes.losses.append(value)
 
@@ -242,9 +265,14 @@ class _Reader:
         self._gradients = digests
 
     def step(self, number: int, optimizer: int, **values: Any) -> None:
-        led = {"losses": self._losses, "looks": self._looks, "batches": self._batches}
+        led = {
+            "losses": self._losses,
+            "looks": self._looks,
+            "batches": self._batches,
+            "sources": self._sources,
+        }
         self.notes.steps.append(Step(number, optimizer, gradients=self._gradients, **led, **values))
-        self._losses, self._looks, self._batches, self._gradients = [], [], [], []
+        self._losses, self._looks, self._batches, self._gradients, self._sources = [], [], [], [], []
 
     def line(self, text: str, evaluated: bool) -> None:
         self.notes.lines.append((self._now, text, evaluated))
@@ -252,8 +280,8 @@ class _Reader:
     def file(self, path: str) -> None:
         self.notes.files.append((self._now, path))
 
-    def save(self, path: str | None, keys: list[str], values: dict[str, Any]) -> None:
-        self.notes.saves.append(Save(self._now, path or "", keys, values))
+    def save(self, path: str | None, **saved: Any) -> None:
+        self.notes.saves.append(Save(self._now, path or "", **saved))
 
     def wrapped(self, module: str, trains: bool) -> None:
         if module not in self.notes.wrapped:

@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify.digests import values_of
+from dp2ddp.verify.digests import bare, values_of, wrapped_in
 from dp2ddp.verify.journal import Journal
 
 _WRITES = os.O_WRONLY | os.O_RDWR
@@ -83,6 +83,7 @@ class Outputs:
         saved = {
             "keys": list(islice(keys_of(obj), _MOST)),
             "values": dict(islice(values_of(obj), _MOST)),
+            "wrapped": list(islice(wrapped_in(obj), _MOST)),
         }
         name = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if isinstance(name, (str, os.PathLike)):
@@ -196,7 +197,7 @@ def _left_standing(line: str) -> str:
 def keys_of(value: Any, prefix: str = "", depth: int = 0) -> Any:
     """The keys of nested dictionaries, as paths."""
     if hasattr(value, "state_dict") and depth == 0 and not isinstance(value, dict):
-        yield f"<{type(value).__name__}>"
+        yield f"<{type(bare(value)).__name__}>"
     elif isinstance(value, dict) and depth < _DEEPEST:
         for key, item in value.items():
             yield f"{prefix}{key}"

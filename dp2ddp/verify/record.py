@@ -15,6 +15,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     steps      end after so many optimizer steps; loops over training data end after half of them
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
     parameters "all": keep those after every optimizer step · "last": after the last one only
+    nudge      number of a run whose rounding errors are to be others (see ``rounding``)
     seeds      number that is added to every seed
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
@@ -41,7 +42,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
-from dp2ddp.verify import cuda, doubles, draws, noise, reference, synthetic, vendored
+from dp2ddp.verify import cuda, doubles, draws, noise, reference, rounding, synthetic, vendored
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
@@ -143,12 +144,13 @@ class Recorder:
     def _patch_backward(self) -> None:
         backward = torch.Tensor.backward
         inside = False
+        nudge = rounding.Nudge(self.settings["nudge"]) if self.settings.get("nudge") else None
 
         @functools.wraps(backward)
-        def noted(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        def noted(tensor: torch.Tensor, gradient: Any = None, *args: Any, **kwargs: Any) -> Any:
             nonlocal inside
             if inside:  # a function mode sends backward through torch.Tensor.backward once more
-                return backward(tensor, *args, **kwargs)
+                return backward(tensor, gradient, *args, **kwargs)
             self._note_manual_step()
             if self.limit is not None and self.steps >= self.limit:
                 raise Done(0)
@@ -157,9 +159,11 @@ class Recorder:
             self.journal.add(
                 "loss", value=value, looks=_looks(tensor) if self.settings.get("replicas") else {}
             )
+            if nudge is not None:
+                gradient = nudge(tensor, gradient)
             inside = True
             try:
-                result = backward(tensor, *args, **kwargs)
+                result = backward(tensor, gradient, *args, **kwargs)
             finally:
                 inside = False
             if self._optimizers in ([], [self.manual]):

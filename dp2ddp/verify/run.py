@@ -16,13 +16,13 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, noise, notes, reached
+from dp2ddp.verify import compare, contents, noise, notes, reached, rounding
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
@@ -173,14 +173,23 @@ class Bench:
         return self._run(request.after, what, request.processes, request.overlay, **more)
 
     def run_before(
-        self, plan: Path | None = None, seeds: int | None = None, noise: Path | None = None
+        self,
+        plan: Path | None = None,
+        seeds: int | None = None,
+        noise: Path | None = None,
+        nudge: int = 0,
     ) -> Run:
-        """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``."""
+        """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``.
+
+        ``nudge``: the number of a run with other rounding errors, from 1 on.
+        """
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
         if plan is not None:
             settings["plan"] = str(plan)
         if noise is not None:
             settings["noise"] = str(noise)
+        if nudge:
+            settings["nudge"] = nudge
         settings |= {"seeds": seeds, "module": self.request.modules[0], "watched": self.request.watched}
         what = f"the original on {self.request.processes} replicas"
         overlay = {**self.request.originals, **self.request.mended}
@@ -334,20 +343,39 @@ def _aligned(bench: Bench) -> Result:
         return result
     written = contents.found(first, ranks, tolerance)
     result.differences = compare.differences(first, ranks, tolerance, written)
+    moved = None
+    if result.differences and _rounding_may_make(result.differences[0]):
+        nudged = [bench.run_before(plan, **given, nudge=number) for number in range(1, rounding.RUNS + 1)]
+        moved = rounding.moved(first, [run.ranks[0] for run in nudged if not run.failed])
+        tolerance = replace(tolerance, moved=moved)
+        written = contents.found(first, ranks, tolerance)
+        result.differences = compare.differences(first, ranks, tolerance, written)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
-    result.compared = _compared(first, ranks)
+    result.compared = _compared(first, ranks) + (_measured(moved) if moved else [])
     result.notes = _remarks(first, ranks, result.steps, request, written)
-    if result.differences and _may_be_rounding(result.differences[0], request):
+    if result.differences and not request.float64 and (moved or _may_be_rounding(result.differences[0])):
         result.notes.append(
             "in float32, rounding grows from step to step in some models: --float64 tells it from a mistake"
         )
     return result
 
 
-def _may_be_rounding(first: Difference, request: Request) -> bool:
-    return (
-        not request.float64 and first.step > 1 and first.what in ("loss", "gradient", "parameter", "buffer")
-    )
+def _rounding_may_make(first: Difference) -> bool:
+    """Whether a difference may be rounding errors that grew: losses and gradients before the first step are strict."""
+    strict = first.step <= 1 and first.what in ("loss", "gradient")
+    is_value = first.what in ("loss", "gradient", "parameter", "buffer") or first.cause == "contents"
+    return is_value and not strict
+
+
+def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
+    """What rounding was allowed to do."""
+    far = max((it for step in moved.parameters for it in step.values()), default=0.0) / rounding.ROOM
+    text = f"moves parameters of the original by up to {far:.2g}, as {rounding.RUNS} more runs of it measured"
+    return [("rounding", f"{text}; {rounding.ROOM:g} times as much, in each tensor, was no difference")]
+
+
+def _may_be_rounding(first: Difference) -> bool:
+    return first.step > 1 and first.what in ("loss", "gradient", "parameter", "buffer")
 
 
 def _why_not(before: Run, request: Request) -> str:
@@ -515,6 +543,7 @@ def _remarks(
         for one in written
         if one.trains
     ]
+    found += _unwrapped(before, after)
     adaptive = any(optimizer.adaptive for optimizer in before.optimizers)
     if adaptive and not request.float64:
         found.append(
@@ -522,6 +551,17 @@ def _remarks(
             "learning rates for each step, their gradients strictly; --float64 holds both"
         )
     return found
+
+
+def _unwrapped(before: Notes, after: Sequence[Notes]) -> list[str]:
+    """That models are pickled bare which were with their wrapper: their states are compared all the same."""
+    paths = dict.fromkeys(
+        one.path
+        for one, other in contents.saves(before, after)
+        if one and other and one.wrapped and not other.wrapped
+    )
+    text = "the model is pickled without its wrapper, and with it before: their states were compared"
+    return [f"{', '.join(paths)}: {text}, and what loads it needs no .module"] if paths else []
 
 
 def _unnumbered(before: Notes) -> list[str]:
@@ -604,7 +644,7 @@ def _as_is(bench: Bench) -> Result:
     result.steps = min(map(len, [*curves, *theirs]))
     outside, result.compared = spread(curves, theirs)
     result.compared += _compared_as_is(befores)
-    result.notes = _unnumbered(befores[0])
+    result.notes = _unnumbered(befores[0]) + _unwrapped(befores[0], afters[0])
     by_seed = {
         it.what for other in befores[1:] for it in compare.law(befores[0], [other], tolerance)
     }  # the original's own runs differ in it

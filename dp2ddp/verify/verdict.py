@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 
 from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.rounding import Moved
 
 
 class Verdict(Enum):
@@ -40,6 +41,8 @@ class Tolerance:
     parameters: float
     adaptive: float
     """Of parameters, where the optimizer divides gradients by their size."""
+    moved: Moved = field(default_factory=Moved)
+    """What rounding was measured to do, where that is more."""
 
     @property
     def written(self) -> float:

@@ -91,9 +91,9 @@ def unwrapped(context: Context) -> Iterator[ast.Attribute]:
 
 
 def pickled(context: Context) -> Iterator[ast.Call]:
-    """The calls that pickle a wrapped model, alone or in something: it is the bare one that is written now."""
+    """The calls that pickled a wrapped model, alone or in something, and write the bare one now."""
     for call in context.program.calls:
-        if _saves_wrapped(context, call):
+        if _saves_bare(context, call):
             yield call.node
 
 
@@ -176,11 +176,25 @@ def _pickled(call: Call) -> ast.expr | None:
 
 
 def _holds_wrapped(context: Context, call: Call) -> bool:
-    """Whether what is pickled is a collection with a wrapped model in it."""
+    """Whether what is pickled has a wrapped model in it: an element of a collection, an attribute of an object."""
     whole = _pickled(call)
     values = context.program.values(whole) if whole is not None else frozenset()
-    held = context.program.contents(values) - values
+    held = _parts(context, values) - values
     return any(context.is_wrapped(frozenset([it])) for it in held) and context.runs_in_training(call.node)
+
+
+def _parts(context: Context, values: frozenset[Value]) -> frozenset[Value]:
+    """Values with all that is pickled with them."""
+    found: set[Value] = set()
+    waiting = values
+    while waiting:
+        found |= waiting
+        held = {*context.program.contents(waiting)}
+        for value in waiting:
+            if isinstance(value, Inst):
+                held.update(*(its for _, its in context.program.fields(value)))
+        waiting = frozenset(held - found)
+    return frozenset(found)
 
 
 def _changed(context: Context, call: ast.Call) -> bool:
@@ -381,15 +395,15 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         )
     for call in context.program.calls:
         function = call.node.func
-        if "torch.save" in call.names and _holds_wrapped(context, call):
+        if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "the wrapped model in this checkpoint is saved as the bare one, to be loaded without dp2ddp",
-                "what loads it needs no `.module`",
+                "the wrapped model is saved here without its wrapper, and what loads it gets the bare model",
+                "take `.module` off where it is loaded",
                 NO_TIER,
                 works=True,
             )
-        elif call.names & PICKLES and _holds_wrapped(context, call):
+        elif _saves_wrapped(context, call) and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
                 "this pickles a wrapped model, which can be loaded with dp2ddp only",
@@ -474,7 +488,14 @@ def _saves_wrapped(context: Context, call: Call) -> bool:
     """Whether a call pickles a wrapped model, alone or in something."""
     whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
     alone = whole is not None and context.is_wrapped(context.program.values(whole))
-    return alone or ("torch.save" in call.names and _holds_wrapped(context, call))
+    return alone or (whole is not None and _holds_wrapped(context, call))
+
+
+def _saves_bare(context: Context, call: Call) -> bool:
+    """Whether a call that pickled a wrapped model writes the bare one now."""
+    whole = _pickled(call)
+    named = isinstance(whole, ast.Name | ast.Attribute) and context.is_wrapped(context.program.values(whole))
+    return _saves_wrapped(context, call) and ("torch.save" in call.names or named)
 
 
 def _trains(context: Context, call: Call, backwards: set[int]) -> bool:

@@ -10,7 +10,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.effects import fetches
-from dp2ddp.analyse.program.link import LOADER, Call, Ext, Inst
+from dp2ddp.analyse.program.link import LOADER, Call, Const, Ext, Inst
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers
 from dp2ddp.plan import Anchor
 
@@ -338,7 +338,24 @@ def _problem(context: Context, call: Call) -> Problem | None:
     batch_size = call.argument("batch_size", 1)
     if isinstance(batch_size, ast.Constant) and batch_size.value is None:
         return Problem("the data set makes the batches itself", "", SHARDED_ONLY)
+    if _is_single(context, call, batch_size):
+        return Problem(
+            "batches of one sample have no parts for several processes, which train no faster than one",
+            "choose a larger batch size",
+            SHARDED_ONLY,
+        )
     return None
+
+
+def _is_single(context: Context, call: Call, batch_size: ast.expr | None) -> bool:
+    """Whether a loader's batches have one sample each: that is written, or no batch size at all."""
+    if batch_size is not None:
+        return context.program.values(batch_size) == {Const(1)}
+    displays = _displays(context, call)
+    sizes = {key for display in displays or () for key, _ in display} & {"batch_size", "batch_sampler"}
+    own = [it for it in given_for(context, call, "batch_sampler") if not _is_none(context, it)]
+    starred = any(isinstance(it, ast.Starred) for it in call.node.args)
+    return call.names == {LOADER} and displays is not None and not (sizes or own or starred)
 
 
 def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement: ast.stmt) -> str:

@@ -319,7 +319,7 @@ class _Finder(Gathering):
             return
         if value in ADDITIVE:
             self._combine("sum", node)
-        elif self._is_averaged(base) and self._is_tensor(base):
+        elif self._is_averaged(base) and (self._is_tensor(base) or self._is_added_up(node, base)):
             self._combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
             self._combine("rows", base)
@@ -667,6 +667,24 @@ class _Finder(Gathering):
             case ast.Subscript() if self.program.scope(node).index in self._above:
                 return False
         return True
+
+    def _is_added_up(self, node: ast.expr, base: ast.expr) -> bool:
+        """Whether ``base`` is tensors added to a number, and ``node`` a tensor's method of it, which no number has."""
+        if not isinstance(base, ast.Name) or base is node:
+            return False
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+            return False
+        statements = [self.program.statement(it) for it in self.program.definitions(base)]
+        sides = [it.value for it in statements if isinstance(it, ast.Assign | ast.AugAssign)]
+        added = [it for it in sides if not isinstance(it, ast.Constant)]
+        return bool(added) and len(sides) == len(statements) and all(map(self._is_sum, added))
+
+    def _is_sum(self, node: ast.expr) -> bool:
+        """Whether an expression is a tensor, or Python's sum of some."""
+        if isinstance(node, ast.Call) and _names(self, node) == {"builtins.sum"} and node.args:
+            summed = node.args[0]
+            return isinstance(summed, ast.GeneratorExp | ast.ListComp) and self._is_tensor(summed.elt)
+        return self._is_tensor(node)
 
     def _right_sides(self, definition: ast.AST) -> list[ast.expr | None]:
         """What a name may be assigned, its entries where a function of the training loop hands back several."""
