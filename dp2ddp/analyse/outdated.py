@@ -20,6 +20,7 @@ from typing import Any
 from dp2ddp.analyse.api.iteration import OLD_NEXT, SAMPLER_INITS
 from dp2ddp.analyse.api.layers import SCHEDULERS
 from dp2ddp.analyse.api.outdated import ATTEMPTED, PYTHON_2, REMOVED_MODULES, REMOVED_NAMES, VERSIONS, Removed
+from dp2ddp.analyse.api.tensors import COMPARES, KEEPS_TRANSPOSED, TAKES_MASK, TO_ARRAY
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.program.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
@@ -128,7 +129,9 @@ def _tensor(node: ast.expr) -> ast.expr:
     match node:
         case ast.Attribute(value=inner, attr="data"):
             return _tensor(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="cpu" | "detach" | "numpy"), args=[], keywords=[]):
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if (
+            method in TO_ARRAY
+        ):
             return _tensor(inner)
     return node
 
@@ -202,9 +205,7 @@ def _is_transposed(search: _Search, node: ast.expr, depth: int = 0) -> bool:
             return len(node.args) == 2 and {ast.unparse(it) for it in node.args} == {"0", "1"}
         case ast.Attribute(attr="T"):
             return True
-        case ast.Call(
-            func=ast.Attribute(attr="eq" | "ne" | "float" | "byte" | "long" | "cpu" | "cuda", value=value)
-        ):
+        case ast.Call(func=ast.Attribute(attr=method, value=value)) if method in KEEPS_TRANSPOSED:
             return _is_transposed(search, value, depth)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[_]):
             return _is_transposed(search, left, depth)
@@ -222,9 +223,9 @@ def _is_transposed(search: _Search, node: ast.expr, depth: int = 0) -> bool:
 def _mask(search: _Search, node: ast.AST) -> Found | None:
     """``x.masked_fill_(mask.byte(), 0)``."""
     match node:
-        case ast.Call(
-            func=ast.Attribute(attr="masked_fill" | "masked_fill_" | "masked_select"), args=[mask, *_]
-        ) if not search.program.entered(node):
+        case ast.Call(func=ast.Attribute(attr=method), args=[mask, *_]) if method in TAKES_MASK and not (
+            search.program.entered(node)
+        ):
             match mask:
                 case ast.Call(func=ast.Attribute(attr="byte"), args=[], keywords=[]):
                     file, _, end = search.whole(mask)
@@ -245,9 +246,7 @@ def _difference(search: _Search, node: ast.AST) -> Found | None:
 def _is_mask(node: ast.expr) -> bool:
     """Whether something is a tensor of yes and no: only these have such methods."""
     match node:
-        case ast.Call(
-            func=ast.Attribute(attr="eq" | "ne" | "gt" | "ge" | "lt" | "le"), args=[_], keywords=[]
-        ):
+        case ast.Call(func=ast.Attribute(attr=method), args=[_], keywords=[]) if method in COMPARES:
             return True
         case ast.Call(func=ast.Attribute(attr="bool"), args=[], keywords=[]):
             return True

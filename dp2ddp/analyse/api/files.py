@@ -137,15 +137,9 @@ WRITING_ANYWAY = frozenset("""
     """.split())
 # What of all that leaves a file that a program may read again, by the beginning of its name.
 LEAVES_FILES = (
-    "numpy.",
-    "pickle.",
-    "json.",
-    "shutil.copy",
-    "shutil.move",
-    "joblib.",
-    "os.rename",
-    "os.replace",
-    "pandas.",
+    *("numpy.", "json.", "pandas."),
+    *(f"{name.partition('.')[0]}." for name in sorted(PICKLES_TO_FILES)),
+    *BETWEEN_PATHS,
 )
 # What acts on files or starts programs, and may answer, by the beginning of its name.
 ACTS = ("os.", "subprocess.", "shutil.")

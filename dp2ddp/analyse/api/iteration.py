@@ -30,6 +30,9 @@ NUMBERS_OR_PAIRS = frozenset({"builtins.zip", "builtins.enumerate"})
 COPIES_SEQUENCE = frozenset({"builtins.list", "builtins.tuple", "builtins.iter"})
 # What hands out all or some elements, each as it is.
 COLLECTS = frozenset(f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted"))
+# Builtins that hand on the parts of what they are given, by their last names; those that take nothing apart.
+HANDS_PARTS_OUT = frozenset({"zip", "enumerate", "reversed"})
+KEEPS_WHOLE = frozenset({"len", "print", "zip", "str", "list", "sorted"})
 # What draws from a loader that it is given.
 DRAWS_BATCHES = frozenset(
     {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dp2ddp.analyse.api.parallel import STEPS
+
 MODULE = "torch.nn.Module"
 # What calling a module runs.
 CALLS = ("__call__", "forward")
@@ -101,6 +103,10 @@ DISABLES_GRADIENTS = ("torch.no_grad", "torch.set_grad_enabled", "torch.inferenc
 # replicas is written with.
 DATA_PARALLEL_ARGUMENTS = ("module", "inputs", "device_ids")
 DATA_PARALLEL_WORDS = ("DataParallel", "data_parallel", "parallel_apply")
+# What a class of DataParallel may change of what a call of a model does; of that, the steps that may name devices:
+# the runtime has them name each rank's own.
+OVERRIDES = (*CALLS, *STEPS)
+NAMES_DEVICES = ("scatter", "gather")
 # The method of a layer that is told of its replicas; what has a DataParallel do so, where it is not of the project.
 CALLBACK = "__data_parallel_replicate__"
 CALLBACK_PATCHES = (".patch_replication_callback",)

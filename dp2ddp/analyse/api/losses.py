@@ -59,3 +59,6 @@ BCE = frozenset("BCEWithLogitsLoss binary_cross_entropy_with_logits BCELoss bina
 IGNORES = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
 # How the names of losses end.
 ENDINGS = ("Loss", "_loss")
+# The values of ``reduction`` that give one number, and all.
+REDUCED = frozenset({"mean", "sum"})
+REDUCTIONS = REDUCED | {"none"}

@@ -27,5 +27,3 @@ NUMBER_HOMES = ("math.", "sklearn.metrics.", "statistics.", "scipy.stats.")
 NUMBERS = frozenset("item mean sum max min avg val count global_avg std".split())
 # The attributes of an object that adds numbers up and counts them.
 METERS = (frozenset({"sum", "count"}), frozenset({"total", "count"}))
-# The values of a loss's ``reduction`` that give one number.
-REDUCED = frozenset({"mean", "sum"})

@@ -17,6 +17,8 @@ LEAVES_TORCH = frozenset({"numpy", "tolist", "item"})
 TO_HOST = frozenset({"numpy", "tolist", "cpu"})
 # What makes a number, or an array, of a tensor, or hands it on without its graph.
 WITHOUT_GRAPH = LEAVES_TORCH | {"detach", "cpu", "float", "double", "clone"}
+# What of a tensor makes the array that holds its numbers.
+TO_ARRAY = frozenset({"cpu", "detach", "numpy"})
 # What hands one number on without its graph.
 ONE_WITHOUT_GRAPH = frozenset({"item", "detach"})
 
@@ -43,6 +45,13 @@ KEEPS_DIMENSIONS = frozenset("""
 HANDS_GRADIENT_ON = frozenset(
     {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
 )
+# Methods that hand a tensor on, on another device or of another type.
+CASTS_OR_MOVES = frozenset({"cuda", "to", "double", "float", "long"})
+# Methods that keep a matrix transposed where it is.
+KEEPS_TRANSPOSED = frozenset({"eq", "ne", "float", "byte", "long", "cpu", "cuda"})
+# What is asked of a gradient that leaves its size aside; methods that hand it on with its sign.
+SIGN_ALONE = frozenset({"sign", "sign_", "zero_", "device", "dtype", "shape"})
+KEEPS_SIGN = frozenset({"detach", "clone", "cpu", "float", "to"})
 # Methods whose result is another look at what they are called of.
 VIEWS = frozenset("""
     view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
@@ -51,11 +60,13 @@ VIEWS = frozenset("""
 
 # Masks
 
-# What makes a mask, and what keeps one.
-MAKES_MASKS = frozenset("eq ne gt ge lt le bool logical_not logical_and isnan isfinite".split())
+# What compares with a number or tensor; what makes a mask, and what keeps one; what is given one.
+COMPARES = frozenset("eq ne gt ge lt le".split())
+MAKES_MASKS = COMPARES | {"bool", "logical_not", "logical_and", "isnan", "isfinite"}
 KEEPS_MASKS = frozenset("""
     detach contiguous view reshape squeeze unsqueeze flatten to cuda clone detach_
     """.split())
+TAKES_MASK = frozenset({"masked_fill", "masked_fill_", "masked_select"})
 
 # Arithmetic
 
@@ -116,7 +127,8 @@ RESHAPES_IN_PLACE = frozenset("squeeze_ unsqueeze_ resize_ resize_as_ transpose_
 # What may do otherwise with one row than with two, or asks for the greatest number of all rows.
 BY_NUMBER_OF_ROWS = frozenset({"squeeze", "expand", "one_hot"})
 # Methods that move or take away dimensions: the first stays where they are told others.
-MOVES_DIMENSIONS = frozenset({"unsqueeze", "squeeze", "transpose", "flatten"})
+MOVES_ONE_DIMENSION = frozenset({"unsqueeze", "squeeze", "transpose"})
+MOVES_DIMENSIONS = MOVES_ONE_DIMENSION | {"flatten"}
 # Arguments that name a dimension; that give sizes; that bound or give the numbers of a new tensor; the tensor itself.
 DIMENSION_ARGUMENTS = frozenset({"dim", "axis"})
 SIZE_ARGUMENTS = frozenset({"size", "shape"})
@@ -147,6 +159,8 @@ FILLS = frozenset(
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
+# Where those that are given numbers before stand the sizes: from the first, or from the last.
+SIZE_PLACES = {"torch.randint": -1, "numpy.random.randint": 2}
 # What makes something that may begin a sum.
 ZEROS = frozenset("""
     torch.zeros numpy.zeros torch.tensor numpy.array torch.zeros_like numpy.zeros_like

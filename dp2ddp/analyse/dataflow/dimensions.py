@@ -5,7 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
-from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER, REDUCED
+from dp2ddp.analyse.api.losses import REDUCED
+from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER
 from dp2ddp.analyse.api.purity import COMPUTES_NUMBERS
 from dp2ddp.analyse.api.tensors import (
     ARITHMETIC,

@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
-from dp2ddp.analyse.api.numbers import REDUCED
+from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does

@@ -14,6 +14,7 @@ from dp2ddp.analyse.api.losses import (
     LOSS_CLASSES,
     LOSS_FUNCTIONS,
     MEANS,
+    REDUCTIONS,
     WEIGHTED,
     WEIGHTS,
 )
@@ -87,7 +88,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         given = "none" if _option(call, "reduce") is False else "sum"
     if given == "batchmean" and last in BATCH_MEANS:
         given = "mean"
-    if given not in (None, "mean", "sum", "none"):
+    if given not in (None, *REDUCTIONS):
         return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
     if last in BCE:
         return (

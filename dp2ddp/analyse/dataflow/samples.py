@@ -11,7 +11,7 @@ from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import DICT_CONTENTS, LIST_ADDS, ONE_ELEMENT, SEQUENCES
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.api.inspection import ASKS_TYPE
-from dp2ddp.analyse.api.iteration import HANDS_OUT, RANGES
+from dp2ddp.analyse.api.iteration import HANDS_OUT, KEEPS_WHOLE, RANGES
 from dp2ddp.analyse.api.layers import (
     CONTAINER_ADDS,
     HANDS_OUT_PARAMETERS,
@@ -36,6 +36,7 @@ from dp2ddp.analyse.api.tensors import (
     PAIRS_ROWS,
     SHAPES_LIKE,
     SIZE_ARGUMENTS,
+    SIZE_PLACES,
     SPREADS,
     TAKES_DIMENSIONS,
     TENSOR_ARGUMENTS,
@@ -1045,7 +1046,7 @@ class Samples:
     def _is_kept_as_it_is(self, use: ast.AST) -> bool:
         """``len(x)``, ``seen.extend(x)``, ``print(x)``, ``f"{x}"``, ``zip(x, …)``: nothing that takes it apart."""
         match self.program.parent(use):
-            case ast.Call(func=ast.Name(id="len" | "print" | "zip" | "str" | "list" | "sorted"), args=given):
+            case ast.Call(func=ast.Name(id=function), args=given) if function in KEEPS_WHOLE:
                 return use in given
             case ast.Call(func=ast.Attribute(attr="append" | "extend"), args=given):
                 return use in given
@@ -1425,9 +1426,10 @@ class Samples:
             return [*node.args, *named], limits
         call = self.program.call(node)
         names = call.names if call is not None else set()
-        first = {"torch.randint": len(node.args) - 1, "numpy.random.randint": 2}
-        place = min((first.get(name, len(node.args)) for name in names), default=len(node.args))
-        place = len(node.args) if named else place
+        given = len(node.args)
+        first = (SIZE_PLACES.get(name, given) for name in names)
+        place = min((at if at >= 0 else given + at for at in first), default=given)
+        place = given if named else place
         return [*node.args[place:], *named], [*node.args[:place], *limits]
 
     def _size(self, does: Does, value: Value, arguments: Arguments, node: ast.Call) -> Value:

@@ -17,6 +17,7 @@ from dp2ddp.analyse.api.tensors import (
     BY_NUMBER_OF_ROWS,
     KEEPS_ROWS,
     LEAVES_TORCH,
+    MOVES_ONE_DIMENSION,
     OF_TENSORS,
     RESHAPES_IN_PLACE,
 )
@@ -583,7 +584,7 @@ def _moved(value: ast.expr | None) -> ast.Name | None:
         match value.func.attr:
             case "permute":
                 keeps = dims[:1] == ["0"]
-            case "transpose" | "unsqueeze" | "squeeze":
+            case method if method in MOVES_ONE_DIMENSION:
                 keeps = bool(dims) and all(it.isdigit() and int(it) > 0 for it in dims)
             case method:
                 keeps = method in KEEPS_ROWS

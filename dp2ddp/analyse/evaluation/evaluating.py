@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from dp2ddp.analyse.api.containers import CHANGES
-from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL
+from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT
 from dp2ddp.analyse.api.layers import FORWARD_HOOKS, PURE_FUNCTIONS, STATELESS
 from dp2ddp.analyse.api.processes import DEALS_BATCHES, RANK_VARIABLES, RANKS
 from dp2ddp.analyse.api.purity import (
@@ -554,7 +554,7 @@ def _looks_at(value: ast.expr) -> list[ast.Name]:
             return [name for part in parts for name in _looks_at(part)]
         case ast.IfExp(body=one, orelse=other):
             return _looks_at(one) + _looks_at(other)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=parts):
+        case ast.Call(func=ast.Name(id=function), args=parts) if function in HANDS_PARTS_OUT:
             return [name for part in parts for name in _looks_at(part)]
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
             "_"

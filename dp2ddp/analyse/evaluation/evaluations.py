@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from dp2ddp.analyse.api.containers import APPENDS
-from dp2ddp.analyse.api.tensors import OF_NUMBERS, ZEROS
+from dp2ddp.analyse.api.tensors import CASTS_OR_MOVES, OF_NUMBERS, ZEROS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Value
@@ -386,7 +386,7 @@ class _InTurn(EvaluationLoop):
                 return bool(elements) and all(map(self._is_zero, elements))
             case ast.BinOp(left=ast.List() as inner, op=ast.Mult()):
                 return self._is_zero(inner)
-            case ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to" | "double" | "float" | "long")):
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in CASTS_OR_MOVES:
                 return self._is_zero(inner)
             case ast.Call(func=ast.Name(id="list"), args=[inner]):
                 return self._is_zero(inner)

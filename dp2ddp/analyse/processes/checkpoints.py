@@ -219,7 +219,7 @@ def _is_looked_at(context: Context, node: ast.Name | ast.Attribute) -> bool:
     """``state.items()``, ``key in state``, ``for key in state``, ``own.update(state)``."""
     parent = context.program.parent(node)
     match parent:
-        case ast.Attribute(attr="items" | "keys" | "pop" | "get" | "update"):
+        case ast.Attribute(attr=method) if method in KEY_METHODS:
             return True
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[other]):
             return other is node

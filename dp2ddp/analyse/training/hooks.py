@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.api.containers import KEEPS
 from dp2ddp.analyse.api.iteration import COLLECTS
 from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, GRAD, PARAMETER_HOOKS, TENSOR_HOOKS
-from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, NO_GRADIENT, SCALES
+from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
@@ -145,11 +145,11 @@ def _is_sign(context: Context, node: ast.AST) -> bool:
     match parent:
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
             return True
-        case ast.Attribute(attr="sign" | "sign_" | "zero_" | "device" | "dtype" | "shape"):
+        case ast.Attribute(attr=name) if name in SIGN_ALONE:
             return True
         case ast.Attribute(attr="data"):
             return _is_sign(context, parent)
-        case ast.Attribute(attr="detach" | "clone" | "cpu" | "float" | "to"):
+        case ast.Attribute(attr=name) if name in KEEPS_SIGN:
             around = context.program.parent(parent)
             return isinstance(around, ast.Call) and _is_sign(context, around)
         case ast.Call():

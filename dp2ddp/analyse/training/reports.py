@@ -16,7 +16,14 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.api.containers import FEEDS
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.purity import ARRAYS_AND_BUILTINS, KEEPS_NOTHING
-from dp2ddp.analyse.api.tensors import OF_ALL_ROWS, ONE_WITHOUT_GRAPH, STATISTICS, TO_HOST, WITHOUT_GRAPH
+from dp2ddp.analyse.api.tensors import (
+    LEAVES_TORCH,
+    OF_ALL_ROWS,
+    ONE_WITHOUT_GRAPH,
+    STATISTICS,
+    TO_HOST,
+    WITHOUT_GRAPH,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
@@ -610,7 +617,7 @@ class _Finder(Gathering):
         match node:
             case ast.Constant() | ast.Subscript(value=ast.Attribute(attr="shape")):
                 return False
-            case ast.Call(func=ast.Attribute(attr="item" | "size" | "numpy" | "tolist")):
+            case ast.Call(func=ast.Attribute(attr=method)) if method in (*LEAVES_TORCH, "size"):
                 return False
             case ast.Call():
                 own = [self.program.scopes[index] for index in self.program.called_scopes(node.func)]

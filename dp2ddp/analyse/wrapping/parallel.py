@@ -11,12 +11,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from dp2ddp.analyse.api.inspection import ASKS_CLASS_AS
-from dp2ddp.analyse.api.layers import CALLBACK, CALLBACK_PATCHES, MODULE, PARAMETERS, SYNCHRONISED
+from dp2ddp.analyse.api.layers import (
+    CALLBACK,
+    CALLBACK_PATCHES,
+    MODULE,
+    NAMES_DEVICES,
+    OVERRIDES,
+    PARAMETERS,
+    SYNCHRONISED,
+)
 from dp2ddp.analyse.api.processes import WAITS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.program.link import (
     STEP_FUNCTIONS,
-    STEPS,
     WRAP,
     Call,
     Cls,
@@ -27,11 +34,6 @@ from dp2ddp.analyse.program.link import (
     is_derived,
 )
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
-
-# What a class may change of what a call of a model does.
-CALLS = ("__call__", "forward", *STEPS)
-# The steps that may name devices: the runtime has them name each rank's own.
-AT_HOME = ("scatter", "gather")
 
 
 def stays(context: Context, call: Call) -> bool:
@@ -205,7 +207,10 @@ def at_home(context: Context) -> set[int]:
     program = context.program
     functions = (it for it in program.scopes if it.owner in program.wrappers)
     return {
-        id(node) for it in functions if getattr(it.node, "name", "") in AT_HOME for node in program.body(it)
+        id(node)
+        for it in functions
+        if getattr(it.node, "name", "") in NAMES_DEVICES
+        for node in program.body(it)
     }
 
 
@@ -259,7 +264,7 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     changed = [
         it.node.name  # type: ignore[attr-defined]
         for it in functions
-        if getattr(it.node, "name", "") in CALLS
+        if getattr(it.node, "name", "") in OVERRIDES
         and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
     ]
     if changed:
