@@ -179,7 +179,10 @@ def _is_api(word: str) -> bool:
     return word in VOCABULARY or bool(re.fullmatch(r"\.?[A-Za-z_]\w*(\.\w+)*\.?", word) and "." in word)
 
 
-ANALYSED = sorted(path for path in (PACKAGE / "analyse").rglob("*.py") if path.parent.name != "api")
+LINKER = "link.py"  # is being split: its tables are copied to api/ already, and go with it
+ANALYSED = sorted(
+    path for path in (PACKAGE / "analyse").rglob("*.py") if path.parent.name != "api" and path.name != LINKER
+)
 
 
 @pytest.mark.parametrize("path", ANALYSED, ids=lambda path: str(path.relative_to(PACKAGE / "analyse")))
