@@ -406,16 +406,15 @@ def _prove(options: argparse.Namespace, config: Config) -> int:
     trial = _set_up(wanted)
     if isinstance(trial, int):
         return trial
-    from dp2ddp.verify.assumed import lines, outcome, tested
+    from dp2ddp.verify.assumed import all_reached, lines, outcome, tested
     from dp2ddp.verify.verdict import Verdict
 
     trials = tested(trial.request, say=_say)
-    holds = outcome(trials) is Verdict.MATCH
-    measured = [
-        f"measured: {line}" if index < len(trials) else line
-        for index, line in enumerate(lines(trials, trial.assumptions))
-    ]
-    measured.append(f"so {shown(program.path)} is {'sharded' if holds else 'whole batch'}")
+    matches = outcome(trials) is Verdict.MATCH
+    holds = matches and all_reached(trials, trial.assumptions)
+    measured = [f"measured: {line}" for line in lines(trials, trial.assumptions)]
+    why = ": not all that it assumes was reached; --sharded takes that as true" * (matches and not holds)
+    measured.append(f"so {shown(program.path)} is {'sharded' if holds else 'whole batch'}{why}")
     return _emit(assumed if holds else proven, replace(config, sharded=holds), measured)
 
 
@@ -669,7 +668,8 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
 
     first, last = programs[0], programs[-1]
     before, after = first.path, last.path
-    cwd, overlay, originals, diff, wraps, assumptions = Path.cwd().resolve(), {}, {}, b"", (), ()
+    cwd, overlay, originals, diff = Path.cwd().resolve(), {}, {}, b""
+    wraps, assumptions, watched = (), (), ()
     if options.git:
         originals = _originals(options.git, first.file.parent)
         if not originals:
@@ -704,8 +704,9 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))
         found = dict.fromkeys(place for script in conversion.scripts for place in script.wraps)
         wraps = tuple(f"{shown(place.path)}:{place.span.line}" for place in found)
-        taken = (it for script in conversion.scripts if script.is_assumed for it in script.assumptions)
+        taken = [it for script in conversion.scripts if script.is_assumed for it in script.assumptions]
         assumptions = tuple(f"{shown(at.path)}:{at.span.line} assumes: {text}" for at, text in taken)
+        watched = tuple((at.path.resolve(), at.span.line, at.span.end_line) for at, _ in taken)
         for script in conversion.scripts if options.sharded else ():
             if script.reasons:
                 _say(
@@ -735,6 +736,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         prepare=options.prepare and options.prepare.resolve(),
         patience=float(options.timeout),
         wraps=wraps,
+        watched=watched,
     )
     shown_diff = diff.decode(errors="replace") if diff else _unified(first, last, originals)
     return _Trial(request, shown_diff, assumptions)

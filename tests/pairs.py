@@ -213,6 +213,14 @@ def model(inputs):
     return nn.parallel.data_parallel(net, inputs, range(2)) if inputs.is_cuda else net(inputs)
 
 """
+BY_HAND = (
+    ("        optimizer.zero_grad()\n", "        model.zero_grad()\n"),
+    (
+        STEP,
+        "        with torch.no_grad():\n            for it in model.parameters():\n"
+        "                it.data.add_(it.grad, alpha=-0.1)\n",
+    ),
+)
 WHOLE = (
     ("ddp.local_batch_size(16), " + SAMPLED, "16, shuffle=True)"),
     ("    sampler.set_epoch(epoch)\n", ""),
@@ -236,6 +244,7 @@ RIGHT = {
             ("model(inputs.cuda())", "model(inputs.cuda().to(dtype=torch.float32))"),
         ),
     ),
+    "parameters updated without an optimizer": Pair(both=BY_HAND),
     "another number of devices": Pair(
         before=(("nn.DataParallel(net)", "nn.DataParallel(net, device_ids=[0])"),)
     ),
@@ -366,6 +375,14 @@ RIGHT = {
 }
 
 WRONG = {
+    "another learning rate, without an optimizer": Pair(
+        both=BY_HAND,
+        after=(("alpha=-0.1", "alpha=-0.11"),),
+        step=1,
+        what="parameter",
+        cause="optimizer",
+        tensor="Sequential.0.weight",
+    ),
     "the batch size is not divided": Pair(
         after=(("ddp.local_batch_size(16)", "16"),), step=1, what="global batch", cause="batch size"
     ),

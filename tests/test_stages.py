@@ -295,3 +295,40 @@ def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
             job.kill()
     assert all((tmp_path / machine / "data" / "points.pt").exists() for machine in ("0", "1"))
     assert "dp2ddp" not in (tmp_path / "0" / "stage.py").read_text()
+
+
+MAKE = """\
+def make(folder):
+    if not os.path.isdir(folder):
+        os.makedirs(folder)
+    late()
+    for name in range(40):
+        with open(os.path.join(folder, f"{name}.txt"), "w") as file:
+            file.write(str(name))
+
+
+"""
+COUNT = "    names = [it for it in os.listdir('files') if open(os.path.join('files', it)).read()]\n    return len(names)\n"
+MADE = {
+    "by another function": MAKE
+    + "def use():\n    if not os.path.exists('files'):\n        make('files')\n"
+    + COUNT,
+    "after a return": "def make(folder):\n    if os.path.exists(folder):\n        return\n    os.makedirs(folder)\n    late()\n"
+    "    for name in range(40):\n        with open(folder + f'/{name}.txt', 'w') as file:\n            file.write('1')\n\n\n"
+    "def use():\n    make('files')\n" + COUNT,
+    "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
+    "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
+    "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"
+    "        folder.mkdir()\n        late()\n        for name in range(40):\n            (folder / f'{name}.txt').write_text('1')\n"
+    + COUNT,
+}
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in MADE), ("by another function", 3)])
+def test_what_is_made_where_it_is_missing_is_made_once_and_waited_for(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    """What reads it names it otherwise: all wait for what stands under the question."""
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + MADE[name], "run.py": USE})
+    done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"40"}

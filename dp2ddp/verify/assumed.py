@@ -11,6 +11,8 @@ from dp2ddp.verify.verdict import Result, Verdict
 
 COUNTS = (2, 3)
 """How many processes: with 3, parts of batches differ in size more often than not."""
+_INSTEAD = {3: 4}
+"""Where a program runs only with parts of the same size."""
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,9 @@ def tested(
     trials: list[Trial] = []
     for count in counts:
         trial = _trial(replace(request, processes=count), say)
+        if trial.result.indivisible and trials and count in _INSTEAD:
+            say(f"not on {count} processes, which can't divide its batches")
+            trial = _trial(replace(request, processes=_INSTEAD[count]), say)
         trials.append(trial)
         if trial.result.verdict is not Verdict.MATCH:
             break
@@ -43,7 +48,7 @@ def _trial(request: Request, say: Callable[[str], None]) -> Trial:
     if not request.float64 and not request.as_is:
         result = verify(replace(request, float64=True), say)
         failed = bool(result.errors) or any(it.cause == "error" for it in result.differences)
-        if result.verdict is not Verdict.INCONCLUSIVE and not failed:
+        if result.indivisible or (result.verdict is not Verdict.INCONCLUSIVE and not failed):
             return Trial(request.processes, True, result)
         say(f"not in float64: {headline(result)}")
     return Trial(request.processes, request.float64, verify(request, say))
@@ -54,16 +59,29 @@ def outcome(trials: Sequence[Trial]) -> Verdict:
     return trials[-1].result.verdict
 
 
+def all_reached(trials: Sequence[Trial], assumptions: Sequence[str]) -> bool:
+    """Whether the program has run every line at which something is assumed."""
+    return len(_reached(trials)) == len(assumptions)
+
+
+def _reached(trials: Sequence[Trial]) -> frozenset[int]:
+    return frozenset().union(*(trial.result.reached for trial in trials))
+
+
 def lines(trials: Sequence[Trial], assumptions: Sequence[str]) -> list[str]:
-    """What was measured, and what that says of each assumption."""
+    """What was measured, and what that says of each assumption: nothing of those whose lines the program did not run.
+
+    Of several that it ran, a difference does not tell which is broken.
+    """
     said = [str(trial) for trial in trials]
-    if not assumptions:
-        return said
+    tested = _reached(trials)
     match outcome(trials):
         case Verdict.MATCH:
-            words = "held in these runs"
+            words = "held"
         case Verdict.INCONCLUSIVE:
-            words = "not tested"
+            words, tested = "not tested", frozenset(range(len(assumptions)))
         case _:
-            words = "broken" if len(assumptions) == 1 else "one of these is broken, or several"
-    return [*said, f"assumed, and {words}:", *(f"  {text}" for text in assumptions)]
+            words = "broken" if len(tested) < 2 else "may be broken"
+    for number, text in enumerate(assumptions):
+        said.append(f"{words if number in tested else 'not reached'}: {text}")
+    return said

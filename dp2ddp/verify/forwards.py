@@ -189,8 +189,13 @@ class Forwards:
 
     def wrapped(self) -> set[int]:
         """The parameters inside of wrappers, by their ids."""
+        return {id(parameter) for parameter in self.wrapped_parameters()}
+
+    def wrapped_parameters(self) -> list[nn.Parameter]:
+        """The parameters inside of wrappers."""
         modules = [inner() for inner, _ in self._wrapped.values()]
-        return {id(p) for module in modules if module is not None for p in module.parameters()}
+        found = {id(p): p for module in modules if module is not None for p in module.parameters()}
+        return list(found.values())
 
     def buffers(self) -> dict[str, torch.Tensor]:
         """The buffers of all modules that were called."""

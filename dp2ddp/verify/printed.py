@@ -15,13 +15,13 @@ _TIME = re.compile(
     r"\d{4}-\d\d-\d\d(?:[T_ ]\d\d[:-]\d\d(?:[:-]\d\d)?(?:[.,]\d+)?)?|\d\d/\d\d/\d{2,4}|\d\d\d\d/\d\d/\d\d"
     r"|\b(?:Jan(?:uary)?|Feb(?:ruary)?|Mar(?:ch)?|Apr(?:il)?|May|June?|July?|Aug(?:ust)?|Sept?(?:ember)?"
     r"|Oct(?:ober)?|Nov(?:ember)?|Dec(?:ember)?) +\d+\b"
-    r"|\d+(?::\d+)+(?:[.,]\d+)?"
+    r"|\d+(?:: ?\d+)+(?:[.,]\d+)?"
     r"|(?:\d+(?:\.\d+)?(?:ms|[Ddhms])(?![A-Za-z]))+"
     r"|\d+(?:\.\d+)?\s*(?:\[(?:ms|s|min|h)\]|(?:ms|s|secs?|seconds?|min|minutes?|hours?|it/s)\b)"
 )
 _CLOCK = frozenset(
     "time times data bt dt timestamp date duration elapsed eta took second seconds sec secs minutes hours latency "
-    "speed throughput fps memory mem pid host hostname port".split()
+    "ms speed throughput fps memory mem pid host hostname port".split()
 )
 """Words for what is another in every run."""
 _TRAINING = frozenset("train training tr".split())

@@ -20,6 +20,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     prepare    a Python file to run first
     module     the script's dotted name, if it is started by that
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
+    watched    places, [file, first line, last line] each: which of them are run is noted (see ``reached``)
 """
 
 from __future__ import annotations
@@ -32,6 +33,7 @@ import runpy
 import signal
 import sys
 import traceback
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -44,8 +46,10 @@ from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.loaders import Loaders
+from dp2ddp.verify.manual import Manual
 from dp2ddp.verify.notes import LOOP
 from dp2ddp.verify.outputs import Outputs
+from dp2ddp.verify.reached import Reached
 
 VARIABLE = "DP2DDP_RECORD"
 PLACE = "DP2DDP_PLACE"
@@ -88,7 +92,8 @@ class Recorder:
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
-        self._optimizers: list[torch.optim.Optimizer] = []
+        self._optimizers: list[torch.optim.Optimizer | Manual] = []
+        self.manual = Manual(self.forwards.wrapped_parameters)
         self.noted: noise.Noted | None = None
 
     def patch(self) -> None:
@@ -144,6 +149,7 @@ class Recorder:
             nonlocal inside
             if inside:  # a function mode sends backward through torch.Tensor.backward once more
                 return backward(tensor, *args, **kwargs)
+            self._note_manual_step()
             if self.limit is not None and self.steps >= self.limit:
                 raise Done(0)
             self.loaders.note_backward()
@@ -153,9 +159,12 @@ class Recorder:
             )
             inside = True
             try:
-                return backward(tensor, *args, **kwargs)
+                result = backward(tensor, *args, **kwargs)
             finally:
                 inside = False
+            if self._optimizers in ([], [self.manual]):
+                self.manual.after_backward(self._buffers())
+            return result
 
         torch.Tensor.backward = noted
 
@@ -176,6 +185,14 @@ class Recorder:
 
     # Optimizer steps
 
+    def _note_manual_step(self) -> None:
+        if self._optimizers in ([], [self.manual]) and self.manual.has_stepped():
+            self.journal.open(current_rank())
+            if not self._optimizers:
+                self._introduce(self.manual, self.manual.before)
+            self.journal.add("gradients", optimizer=0, digests=self.manual.gradients)
+            self._after_step(self.manual, (), {})
+
     def _before_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
         if self.limit is not None and self.steps >= self.limit:
             raise Done(0)
@@ -185,7 +202,8 @@ class Recorder:
         digests = [digest(parameter.grad) for parameter in _parameters(optimizer)]
         self.journal.add("gradients", optimizer=self._number(optimizer), digests=digests)
 
-    def _introduce(self, optimizer: torch.optim.Optimizer) -> None:
+    def _introduce(self, optimizer: torch.optim.Optimizer | Manual, start: Sequence[Any] = ()) -> None:
+        """Note an optimizer before its first step; ``start``: digests of its parameters, if they have changed since."""
         self._optimizers.append(optimizer)
         names, wrapped = self.forwards.names(), self.forwards.wrapped()
         parameters = _parameters(optimizer)
@@ -209,20 +227,20 @@ class Recorder:
                 if id(p) not in wrapped and p.grad is not None
             ],
             dtype=str(parameters[0].dtype) if parameters else "",
-            digests=[digest(parameter) for parameter in parameters],
+            digests=start or [digest(parameter) for parameter in parameters],
         )
 
-    def _after_step(self, optimizer: torch.optim.Optimizer, _args: Any, _kwargs: Any) -> None:
+    def _after_step(self, optimizer: torch.optim.Optimizer | Manual, _args: Any, _kwargs: Any) -> None:
         self.steps += 1
         parameters = _parameters(optimizer)
-        buffers = self.forwards.buffers()
+        buffers = optimizer.buffers if isinstance(optimizer, Manual) else self._buffers()
         self.journal.add(
             "step",
             number=self.steps,
             optimizer=self._number(optimizer),
             rates=[float(group["lr"]) for group in optimizer.param_groups if "lr" in group],
             digests=[digest(parameter) for parameter in parameters],
-            buffers={name: digest(buffer) for name, buffer in buffers.items()},
+            buffers=buffers,
             gathers=self.forwards.gathers,
             options=[_options(group) for group in optimizer.param_groups],
             frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
@@ -233,7 +251,10 @@ class Recorder:
                 self.parameters.clear()
             self.parameters.append(torch.cat([p.detach().flatten().double().cpu() for p in parameters]))
 
-    def _number(self, optimizer: torch.optim.Optimizer) -> int:
+    def _buffers(self) -> dict[str, list[float] | None]:
+        return {name: digest(buffer) for name, buffer in self.forwards.buffers().items()}
+
+    def _number(self, optimizer: torch.optim.Optimizer | Manual) -> int:
         return next(place for place, one in enumerate(self._optimizers) if one is optimizer)
 
     # The end
@@ -247,6 +268,7 @@ class Recorder:
 
     def write(self) -> None:
         """Write what is left, if this process trained or read data at all: a launching agent does neither."""
+        self._note_manual_step()
         if not (self.steps or self.loaders.evaluated or self.journal.rank is not None):
             return
         self.journal.open(current_rank())
@@ -262,7 +284,7 @@ class Recorder:
         self.journal.add("done", steps=self.steps)
 
 
-def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:
+def _parameters(optimizer: torch.optim.Optimizer | Manual) -> list[torch.Tensor]:
     return [parameter for group in optimizer.param_groups for parameter in group["params"]]
 
 
@@ -367,6 +389,8 @@ def main() -> None:
     try:
         if settings.get("prepare"):  # it may import what the script can
             runpy.run_path(settings["prepare"], run_name="prepare")
+        if settings.get("watched"):
+            Reached(settings["watched"], recorder.out).watch()
         _start(script, module)
     except Done:
         pass

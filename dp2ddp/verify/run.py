@@ -22,7 +22,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify import compare, contents, noise, notes
+from dp2ddp.verify import compare, contents, noise, notes, reached
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
@@ -53,6 +53,7 @@ _NOT_THERE = (
     "OSError",
 )
 _APART = "the ranks train different models"  # as the runtime says
+_NO_RATES = "no optimizer of torch's: the program changes the parameters itself"
 _INDIVISIBLE = "can't be divided among"
 """What the runtime says of a batch size."""
 
@@ -80,6 +81,7 @@ class Request:
         prepare: a Python file that runs before the scripts.
         patience: seconds of silence after which a run is taken to hang.
         wraps: where the original wraps its model, as far as it is known.
+        watched: places of the original, of which it is noted whether they are run: file, first line, last line.
     """
 
     before: Path
@@ -101,6 +103,7 @@ class Request:
     prepare: Path | None = None
     patience: float = 120.0
     wraps: tuple[str, ...] = ()
+    watched: tuple[tuple[Path, int, int], ...] = ()
 
 
 @dataclass
@@ -178,7 +181,7 @@ class Bench:
             settings["plan"] = str(plan)
         if noise is not None:
             settings["noise"] = str(noise)
-        settings |= {"seeds": seeds, "module": self.request.modules[0]}
+        settings |= {"seeds": seeds, "module": self.request.modules[0], "watched": self.request.watched}
         what = f"the original on {self.request.processes} replicas"
         overlay = {**self.request.originals, **self.request.mended}
         return self._run(self.request.before, what, 1, overlay, **settings)
@@ -207,6 +210,9 @@ class Bench:
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
         }
+        settings["watched"] = [
+            (str(work / path.relative_to(request.root)), *lines) for path, *lines in more.get("watched", ())
+        ]
         shown = request.device == "cuda" or not torch.cuda.is_available()  # else there is nothing to hide
         hidden = {} if shown else {"CUDA_VISIBLE_DEVICES": ""}
         if self.is_real:
@@ -293,12 +299,13 @@ def _aligned(bench: Bench) -> Result:
     tolerance = Tolerance.of(request.float64)
     after = bench.run_after()
     if reason := _cannot_be_run(after):
-        return Result(Verdict.INCONCLUSIVE, reason)
+        return Result(Verdict.INCONCLUSIVE, reason, indivisible=True)
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     given = {"noise": after.folder} if noise.joined(after.folder) else {}
     before = bench.run_before(plan, **given)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
+    result.reached = reached.read(before.folder)
     reason = _why_not(before, request)
     if reason:
         result.verdict, result.reason, result.errors = Verdict.INCONCLUSIVE, reason, before.errors
@@ -475,7 +482,7 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
     batches = sum(one.handed for one in before.training)
     rows.append(("global batches", f"{batches} in {len(before.training)} loops over training data"))
     rates = sorted({rate for step in before.steps for rate in step.rates}, reverse=True)
-    rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])))
+    rows.append(("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6]) or _NO_RATES))
     evaluated = sum(flag for _, _, flag in before.lines)
     rows.append(("printed", f"{len(before.lines)} lines, {evaluated} of them after evaluations"))
     saved = {one.path: f"{one.path} ({len(one.values)} values)" for one in before.saves}
@@ -622,7 +629,7 @@ def _compared_as_is(befores: Sequence[Notes]) -> list[tuple[str, str]]:
             "global batches",
             ", ".join(map(str, sizes[:6])) + " samples" if sizes else "their samples have no numbers",
         ),
-        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6])),
+        ("learning rates", ", ".join(f"{rate:g}" for rate in rates[:6]) or _NO_RATES),
         (
             "also",
             "parameters before the first step, options of the optimizers, numbers of steps and losses, "

@@ -65,6 +65,8 @@ class Result:
     verdict: Verdict
     reason: str = ""
     """Why it is inconclusive."""
+    indivisible: bool = False
+    """Because this number of processes can't divide the batches."""
     differences: list[Difference] = field(default_factory=list)
     """The first one first."""
     before: list[Notes] = field(default_factory=list)
@@ -78,6 +80,8 @@ class Result:
     notes: list[str] = field(default_factory=list)
     errors: str = ""
     """What a run that failed said."""
+    reached: frozenset[int] = frozenset()
+    """Which of the places that were watched the original has run, by their numbers."""
     versions: list[tuple[str, str]] = field(default_factory=list)
     command: str = ""
     diff: str = ""

@@ -194,29 +194,39 @@ def _in_own_folder(context: Context, call: Call) -> bool:
 
 def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     """Whether a path begins with a temporary folder, or a file is temporary or in memory: every process has its own."""
-    program = context.program
     if depth > 8:
         return False
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    if call is not None and any(name.startswith(TEMPORARY) for name in call.names):
+        return True
+    begins = _begins(context, node)
+    return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
+
+
+def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What a path begins with: the folder it is in, or what it is another name of."""
     match node:
         case ast.Call():
-            call = program.call(node)
-            if call is not None and any(name.startswith(TEMPORARY) for name in call.names):
-                return True
-            begins = returned(context, node) or _first_part(node, call)
-        case ast.Name() | ast.Attribute() if found := program.definitions(node):
+            return returned(context, node) or _first_part(node, context.program.call(node))
+        case ast.Name() | ast.Attribute() if found := context.program.definitions(node):
             sources = [source for it in found for source in _given_to(context, it)]
-            begins = [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
+            return [it for it in sources if not (isinstance(it, ast.Constant) and it.value is None)]
         case ast.Attribute(value=inner) | ast.Subscript(value=inner):
-            begins = [inner]
+            return [inner]
         case ast.BinOp(op=ast.Mod(), right=right):
-            begins = right.elts[:1] if isinstance(right, ast.Tuple) else [right]
+            return right.elts[:1] if isinstance(right, ast.Tuple) else [right]
         case ast.BinOp(left=left):
-            begins = [left]
+            return [left]
         case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
-            begins = [first]
-        case _:
-            begins = []
-    return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
+            return [first]
+    return []
+
+
+def _folders(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
+    """A path and the folders that it is in, as they are spelled."""
+    same = paths.spelled(context, node)
+    begins = _begins(context, node) if depth < 8 else []
+    return same.union(*(_folders(context, it, depth + 1) for it in begins))
 
 
 def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
@@ -704,6 +714,8 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
         return True
     if call.names & UNPACKS and not _in_own_folder(context, call) and _only_missing(context, call.node):
         return True
+    if _prepares(context, call):
+        return True
     for name in names:
         if name.startswith(DOWNLOADING_LIBRARIES):
             given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
@@ -716,6 +728,47 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
     if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
         return True
     return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
+
+
+def _prepares(context: Context, call: Call) -> bool:
+    """Whether a call writes a file that is only written where it, or its folder, is not there, before any loop."""
+    written = paths.given(call) if _leaves(context, call, True) or _leaves(context, call, False) else []
+    if not written or not context.runs_in_training(call.node):
+        return False
+    questions = _questions(context, call.node)
+    folders = frozenset().union(*(_folders(context, it) for it in written))
+    return bool(questions) and all(
+        any(folders & paths.spelled(context, it) for it in _asked(context, question))
+        for question in questions
+    )
+
+
+def _questions(context: Context, node: ast.AST, depth: int = 0) -> list[ast.expr]:
+    """What is asked of files before a place is come to, by every call; empty where that is done repeatedly, or not."""
+    if depth > 6:
+        return []
+    if (question := _missing(context, node)) is not None:
+        return [] if _is_repeated(context, question) else [question]
+    by_call = [_questions(context, it, depth + 1) for it in _trained_callers(context, node)]
+    return [it for some in by_call for it in some] if all(by_call) else []
+
+
+def _is_repeated(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is come to in a loop, here or in what calls its function."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.For | ast.AsyncFor | ast.While):
+            return True
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            break
+    calls = _trained_callers(context, node) if depth < 6 else []
+    return any(_is_repeated(context, it, depth + 1) for it in calls)
+
+
+def _asked(context: Context, question: ast.expr) -> list[ast.expr]:
+    """The paths that a question asks for."""
+    calls = (context.program.call(it) for it in ast.walk(question) if isinstance(it, ast.Call))
+    files = (it for it in calls if it is not None and any(name.startswith(ASKS_FILES) for name in it.names))
+    return [it for call in files for it in paths.given(call)]
 
 
 def _is_off(node: ast.expr) -> bool:
@@ -809,21 +862,31 @@ def _trained_callers(context: Context, node: ast.AST) -> list[ast.Call]:
 
 def _is_missing(context: Context, node: ast.AST) -> bool:
     """Whether a place in a function is only come to where something that is asked of the files is not so."""
+    return _missing(context, node) is not None
+
+
+def _missing(context: Context, node: ast.AST) -> ast.expr | None:
+    """What is asked of the files, and is not so where a place in a function is come to."""
     program, inside = context.program, node
     for around in program.ancestors(node):
         if isinstance(around, ast.If) and inside is not around.test:
-            denied = isinstance(around.test, ast.UnaryOp) and isinstance(around.test.op, ast.Not)
-            if denied == (inside in around.body) and _asks_files(context, around.test):
-                return True
+            if _is_denied(around.test) == (inside in around.body) and _asks_files(context, around.test):
+                return around.test
         if isinstance(inside, ast.stmt):
             block = program.block(inside)
             before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
-            if any(isinstance(it.body[-1], ast.Return) and _asks_files(context, it.test) for it in before):
-                return True
+            leaving = (it.test for it in before if isinstance(it.body[-1], ast.Return))
+            there = (it for it in leaving if not _is_denied(it) and _asks_files(context, it))
+            if (test := next(there, None)) is not None:
+                return test
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
             break
         inside = around
-    return False
+    return None
+
+
+def _is_denied(test: ast.expr) -> bool:
+    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
 
 
 def _asks_files(context: Context, test: ast.expr) -> bool:

@@ -58,16 +58,25 @@ def read(context: Context, call: Call) -> File:
     return _file(context, _owner(call) or call.node.args[:1])
 
 
+def given(call: Call) -> list[ast.expr]:
+    """The path that a call is given, or is a method of; what it is given second where it writes to that."""
+    arguments = call.node.args
+    place = 1 if call.names and (call.names <= WRITES_TO_SECOND or _goes_between(call)) else 0
+    found = _owner(call) or arguments[place : place + 1]
+    return [it for it in found if not isinstance(it, ast.Starred)]
+
+
+def _goes_between(call: Call) -> bool:
+    """Whether a call copies or moves files."""
+    return bool(call.names) and all(name.startswith(BETWEEN_PATHS) for name in call.names)
+
+
 def written(context: Context, call: Call) -> File:
     """The file that a call writes."""
     arguments = call.node.args
-    if owner := _owner(call):
-        return _file(context, owner)
-    if call.names and call.names <= OPENERS_BY_PATH:
-        return _file(context, arguments[:1])
-    if call.names <= WRITES_TO_SECOND:
-        return _file(context, arguments[1:2])
-    if call.names and all(name.startswith(BETWEEN_PATHS) for name in call.names):
+    if _owner(call) or (call.names and call.names <= OPENERS_BY_PATH | WRITES_TO_SECOND):
+        return _file(context, given(call))
+    if _goes_between(call):
         source, target = (_file(context, arguments[at : at + 1]) for at in (0, 1))
         known = source.endings is not None and target.endings is not None
         endings = source.endings | target.endings if known else None  # type: ignore[operator]
@@ -89,10 +98,10 @@ def _owner(call: Call) -> list[ast.expr]:
 def _file(context: Context, given: list[ast.expr]) -> File:
     if not given or isinstance(given[0], ast.Starred):
         return File()
-    return File(_ending(context, given[0]), _spelled(context, given[0]))
+    return File(_ending(context, given[0]), spelled(context, given[0]))
 
 
-def _spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
+def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """How a path, or that of an open file, is written where it is made of something."""
     found: list[ast.expr] = []
     if isinstance(node, ast.Name):
@@ -104,7 +113,7 @@ def _spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]
         found = node.args[:1] if call is not None and call.names & OPENERS_BY_PATH else []
     if depth > 8 or not found:
         return frozenset([ast.unparse(node)])
-    return frozenset().union(*(_spelled(context, it, depth + 1) for it in found))
+    return frozenset().union(*(spelled(context, it, depth + 1) for it in found))
 
 
 def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
