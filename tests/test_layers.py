@@ -3,9 +3,16 @@
 from __future__ import annotations
 
 import ast
+import builtins
+import random
+import re
+from collections import deque
+from collections.abc import Iterator
 from pathlib import Path
 
+import numpy
 import pytest
+import torch
 
 PACKAGE = Path(__file__).parents[1] / "dp2ddp"
 
@@ -100,17 +107,17 @@ def test_imports_go_downwards(path: Path) -> None:
 
 ANALYSIS = {  # the folders of analyse: each knows the ones that stand before it in its row
     "api": set(),
-    "program": set(),
-    "context": {"program"},
+    "program": {"api"},
+    "context": {"api", "program"},
     "processes": {"api", "context", "program"},
     "dataflow": {"api", "context", "processes", "program"},
-    "wrapping": {"context", "processes", "program"},
+    "wrapping": {"api", "context", "processes", "program"},
     "training": {"api", "context", "dataflow", "processes", "program", "wrapping"},
     "evaluation": {"api", "context", "dataflow", "processes", "program", "training"},
-    "rank_variance": {"context", "dataflow", "evaluation", "processes", "program", "training"},
-    "apex": {"context", "program"},
-    "outdated": {"context", "dataflow", "program"},
-    "proofs": {"context", "program"},
+    "rank_variance": {"api", "context", "dataflow", "evaluation", "processes", "program", "training"},
+    "apex": {"api", "context", "program"},
+    "outdated": {"api", "context", "dataflow", "program"},
+    "proofs": {"api", "context", "program"},
 }
 
 
@@ -136,3 +143,60 @@ def test_the_folders_of_the_analysis_know_only_what_is_below_them(folder: str) -
 def test_every_folder_of_the_analysis_is_in_the_table() -> None:
     names = {it.stem for it in (PACKAGE / "analyse").iterdir() if it.name[0] not in "_."}
     assert names == set(ANALYSIS)
+
+
+# Names of what torch, numpy, Python and others have stand in analyse/api, and nowhere else as a set
+
+
+HOLDERS = (list, dict, set, str, deque, Path, builtins, random, numpy, numpy.ndarray)
+HOLDERS += (torch, torch.Tensor, torch.nn, torch.nn.functional, torch.nn.Module, torch.utils.data.DataLoader)
+VOCABULARY = {name for holder in HOLDERS for name in dir(holder)} - {"__init__"}
+NO_API = {
+    ("processes/devices.py", ("device", "name", "cuda")): "kinds of a fact",
+}
+"""Sets of words that are no names of an API, though something has such names, and what they are."""
+
+
+def _sets(tree: ast.Module) -> Iterator[tuple[int, tuple[str, ...]]]:
+    """The collections of words in a module: displays, the keys of dicts, patterns, texts that are split."""
+    for node in ast.walk(tree):
+        match node:
+            case ast.Set(elts=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+                pass
+            case ast.Dict(keys=keys):
+                parts = [key for key in keys if key is not None]
+            case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="split")):
+                parts = [ast.Constant(word) for word in text.split()]
+            case ast.MatchOr(patterns=[_, _, _, *_] as patterns):  # one or two are how a form is written
+                parts = [getattr(it, "value", None) for it in patterns]
+            case _:
+                continue
+        words = (it.value for it in parts if isinstance(it, ast.Constant) and isinstance(it.value, str))
+        yield getattr(node, "lineno", 0), tuple(words)
+
+
+def _is_api(word: str) -> bool:
+    return word in VOCABULARY or bool(re.fullmatch(r"\.?[A-Za-z_]\w*(\.\w+)*\.?", word) and "." in word)
+
+
+LINKER = "link.py"  # is being split: its tables are copied to api/ already, and go with it
+ANALYSED = sorted(
+    path for path in (PACKAGE / "analyse").rglob("*.py") if path.parent.name != "api" and path.name != LINKER
+)
+
+
+@pytest.mark.parametrize("path", ANALYSED, ids=lambda path: str(path.relative_to(PACKAGE / "analyse")))
+def test_names_of_others_stand_in_the_registry(path: Path) -> None:
+    name = path.relative_to(PACKAGE / "analyse").as_posix()
+    found = [
+        (line, words)
+        for line, words in _sets(ast.parse(path.read_bytes()))
+        if sum(map(_is_api, words)) > 1 and (name, words) not in NO_API
+    ]
+    assert found == [], "a set of names of torch, numpy, Python or others belongs into analyse/api"
+
+
+def test_each_exception_is_there() -> None:
+    for name, words in NO_API:
+        sets = _sets(ast.parse((PACKAGE / "analyse" / name).read_bytes()))
+        assert words in [it for _, it in sets]

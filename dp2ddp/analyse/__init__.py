@@ -10,6 +10,7 @@ from pathlib import Path
 
 from dp2ddp.analyse import outdated, proofs
 from dp2ddp.analyse.apex import apex
+from dp2ddp.analyse.api.layers import DATA_PARALLEL_WORDS
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.evaluation import evaluations
 from dp2ddp.analyse.processes import (
@@ -211,7 +212,7 @@ def _concerned(project: Project) -> list[SourceFile]:
 
 def wraps(text: str) -> bool:
     """Whether a text has to do with DataParallel."""
-    return any(word in text for word in ("DataParallel", "data_parallel", "parallel_apply"))
+    return any(word in text for word in DATA_PARALLEL_WORDS)
 
 
 def _loads(text: str) -> bool:

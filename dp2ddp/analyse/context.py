@@ -9,6 +9,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
+from dp2ddp.analyse.api.files import EXISTENCE
+from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION
+from dp2ddp.analyse.api.layers import LAYER_HOMES
+from dp2ddp.analyse.api.processes import RUNTIME_NAMES
 from dp2ddp.analyse.program import iterators, reach
 from dp2ddp.analyse.program.iterators import Handing
 from dp2ddp.analyse.program.link import (
@@ -39,22 +44,8 @@ if TYPE_CHECKING:
     from dp2ddp.analyse.dataflow import kinds
     from dp2ddp.analyse.processes.branches import Branches
 
-RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")
-# What asks whether a file is there, what gets one from elsewhere, and what keeps it.
-THERE = {"os.path.exists", "os.path.isfile", "pathlib.Path.exists", "pathlib.Path.is_file"}
-DOWNLOADS = {"requests.get", "urllib.request.urlopen"}
-KEEPING = {
-    "builtins.open",
-    "io.open",
-    "pathlib.Path.open",
-    "shutil.copyfileobj",
-    "shutil.copy",
-    "shutil.move",
-}
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
-# What begins to iterate over an object, and what takes its next element.
-STEPS = ("__iter__", "__next__")
 
 
 def is_main_guard(test: ast.expr) -> bool:
@@ -383,10 +374,14 @@ class Context:
         """The functions of the project that download a file unless it is there, and do nothing with a model."""
         found = set()
         for node in self.program.nodes.values():
-            if isinstance(node, ast.If) and self.runs_in_training(node) and self._called(node.test) & THERE:
+            if (
+                isinstance(node, ast.If)
+                and self.runs_in_training(node)
+                and self._called(node.test) & EXISTENCE
+            ):
                 called = set().union(*(self._called(statement) for statement in node.body))
                 scope = self.program.scope(node)
-                if called & DOWNLOADS and called & KEEPING and isinstance(scope.node, ast.FunctionDef):
+                if called & OPENS_URL and called & STORES and isinstance(scope.node, ast.FunctionDef):
                     found.add(scope.index)
         training = self.trained_wraps | {id(node) for node in self.backwards}
         return frozenset(
@@ -456,7 +451,7 @@ class Context:
         """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``,
         ``Timed(x)``.
         """
-        if isinstance(value, Made) and value.name in WRAPPERS:
+        if isinstance(value, Made) and value.name in HANDS_OUT:
             call = self.program.call(self.program.node(value.site))
             several = value.name == "builtins.zip"
             return [] if call is None else call.node.args if several else call.node.args[:1]
@@ -479,7 +474,7 @@ class Context:
             found = iterators.handing(self.program, value.cls)
             steps = {
                 step
-                for name in STEPS
+                for name in ITERATION
                 for step in self.program.methods(value, name, self.program.node(value.site))
             }
             self._handings[value.cls] = None if found is None or steps & self.callers.keys() else found
@@ -500,9 +495,7 @@ def _is_module(name: str) -> bool:
     """Whether the full name of something outside the project is a module's, or its class's."""
     if name == WRAP:
         return True
-    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith(
-        "torch.nn.functional"
-    )
+    return name.startswith(LAYER_HOMES) and not name.startswith("torch.nn.functional")
 
 
 def root_name(node: ast.AST) -> ast.Name | None:
@@ -521,11 +514,6 @@ def option_names(call: Call) -> set[str]:
 def is_inserted(node: ast.AST) -> bool:
     """Whether a node is not the program's own: a wrap that stands for calls of ``data_parallel()``, or part of one."""
     return getattr(node, "inserted", False)
-
-
-WRAPPERS = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "itertools.islice", "rich.progress.track"}
-WRAPPERS |= {"itertools.cycle"}
-WRAPPERS |= {f"builtins.{name}" for name in ("list", "tuple", "sorted", "reversed", "zip")}
 
 
 def is_copy(node: ast.ListComp) -> bool:

@@ -1,8 +1,9 @@
 """What today's PyTorch, and what comes with it, do not run any more: found by what it means, mended where that is safe.
 
-``REMOVED`` is the whole list. A mend changes some characters of one line, so that the program runs, and says the same
-as it did with the version that it was written for; all the analysis then sees the mended program. What still runs is
-left alone, with a warning or not, and so is what a question for the version decides about, or an attempt that may fail.
+``FORMS`` and the names of ``api/outdated.py`` are the whole list. A mend changes some characters of one line, so that
+the program runs, and says the same as it did with the version that it was written for; all the analysis then sees the
+mended program. What still runs is left alone, with a warning or not, and so is what a question for the version decides
+about, or an attempt that may fail.
 """
 
 from __future__ import annotations
@@ -10,12 +11,16 @@ from __future__ import annotations
 import ast
 import builtins
 import re
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.analyse.api.iteration import OLD_NEXT, SAMPLER_INITS
+from dp2ddp.analyse.api.layers import SCHEDULERS
+from dp2ddp.analyse.api.outdated import ATTEMPTED, PYTHON_2, REMOVED_MODULES, REMOVED_NAMES, VERSIONS, Removed
+from dp2ddp.analyse.api.tensors import COMPARES, KEEPS_TRANSPOSED, TAKES_MASK, TO_ARRAY
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.program.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
@@ -26,24 +31,10 @@ from dp2ddp.source import SourceFile, Span, span_of
 
 
 @dataclass(frozen=True)
-class Removed:
-    """Something that fails, ``since`` a version, and what is written ``instead``, if anything.
+class Form(Removed):
+    """What is no name, but written so: how it is found."""
 
-    ``what``: its full name, or the form that ``find`` knows. ``instead`` of a name is a full name too, or words for a
-    person.
-    """
-
-    what: str
-    since: str
-    instead: str
-    find: Finder | None = None
-
-    @property
-    def place(self) -> tuple[str, str]:
-        """The module and the name in it that take the place of a name; empty where nothing does by itself."""
-        is_name = self.find is None and re.fullmatch(r"[\w.]+", self.instead)
-        module, _, name = self.instead.rpartition(".")
-        return (module, name) if is_name and module else ("", "")
+    find: Finder
 
 
 Place = tuple[SourceFile, tuple[int, int], tuple[int, int]]
@@ -138,7 +129,9 @@ def _tensor(node: ast.expr) -> ast.expr:
     match node:
         case ast.Attribute(value=inner, attr="data"):
             return _tensor(inner)
-        case ast.Call(func=ast.Attribute(value=inner, attr="cpu" | "detach" | "numpy"), args=[], keywords=[]):
+        case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[], keywords=[]) if (
+            method in TO_ARRAY
+        ):
             return _tensor(inner)
     return node
 
@@ -148,7 +141,7 @@ def _next(search: _Search, node: ast.AST) -> Found | None:
     match node:
         case ast.Call(func=ast.Attribute(value=iterator, attr="next"), args=[], keywords=[]):
             call = search.program.call(node)
-            if call is None or not call.names <= NEXT or not all(map(full_name, call.callees)):
+            if call is None or not call.names <= OLD_NEXT or not all(map(full_name, call.callees)):
                 return None
             if _draws(search.context, iterator):
                 file, start, _ = search.whole(iterator)
@@ -156,9 +149,6 @@ def _next(search: _Search, node: ast.AST) -> Found | None:
                 free = called is not None and start[0] == called[0].line and search.is_free("next", node)
                 return node, [Mend(*start, start[1], "next("), *called] if free else None  # type: ignore[misc]
     return None
-
-
-NEXT = {"builtins.iter.next", "builtins.enumerate.next", f"{LOADER}.__iter__.next"}
 
 
 def _draws(context: Context, iterator: ast.expr) -> bool:
@@ -215,9 +205,7 @@ def _is_transposed(search: _Search, node: ast.expr, depth: int = 0) -> bool:
             return len(node.args) == 2 and {ast.unparse(it) for it in node.args} == {"0", "1"}
         case ast.Attribute(attr="T"):
             return True
-        case ast.Call(
-            func=ast.Attribute(attr="eq" | "ne" | "float" | "byte" | "long" | "cpu" | "cuda", value=value)
-        ):
+        case ast.Call(func=ast.Attribute(attr=method, value=value)) if method in KEEPS_TRANSPOSED:
             return _is_transposed(search, value, depth)
         case ast.Compare(left=left, ops=[ast.Eq() | ast.NotEq()], comparators=[_]):
             return _is_transposed(search, left, depth)
@@ -235,9 +223,9 @@ def _is_transposed(search: _Search, node: ast.expr, depth: int = 0) -> bool:
 def _mask(search: _Search, node: ast.AST) -> Found | None:
     """``x.masked_fill_(mask.byte(), 0)``."""
     match node:
-        case ast.Call(
-            func=ast.Attribute(attr="masked_fill" | "masked_fill_" | "masked_select"), args=[mask, *_]
-        ) if not search.program.entered(node):
+        case ast.Call(func=ast.Attribute(attr=method), args=[mask, *_]) if method in TAKES_MASK and not (
+            search.program.entered(node)
+        ):
             match mask:
                 case ast.Call(func=ast.Attribute(attr="byte"), args=[], keywords=[]):
                     file, _, end = search.whole(mask)
@@ -258,9 +246,7 @@ def _difference(search: _Search, node: ast.AST) -> Found | None:
 def _is_mask(node: ast.expr) -> bool:
     """Whether something is a tensor of yes and no: only these have such methods."""
     match node:
-        case ast.Call(
-            func=ast.Attribute(attr="eq" | "ne" | "gt" | "ge" | "lt" | "le"), args=[_], keywords=[]
-        ):
+        case ast.Call(func=ast.Attribute(attr=method), args=[_], keywords=[]) if method in COMPARES:
             return True
         case ast.Call(func=ast.Attribute(attr="bool"), args=[], keywords=[]):
             return True
@@ -269,17 +255,13 @@ def _is_mask(node: ast.expr) -> bool:
 
 def _source(search: _Search, node: ast.AST) -> Found | None:
     """``super().__init__(data_source)`` in a sampler."""
-    names = ("torch.utils.data.Sampler.__init__", "torch.utils.data.sampler.Sampler.__init__")
     call = search.program.call(node)
-    if call is None or not call.names or not call.names <= {*names} or not isinstance(node, ast.Call):
+    if call is None or not call.names or not call.names <= SAMPLER_INITS or not isinstance(node, ast.Call):
         return None
     if not isinstance(node.func, ast.Attribute) or not isinstance(node.func.value, ast.Call):
         return None
     given = [*node.args, *(it.value for it in node.keywords)]
     return (node, search.span(search.behind(node.func, node), "()", r"\(.*\)")) if given else None
-
-
-SCHEDULERS = "torch.optim.lr_scheduler."
 
 
 def _verbose(search: _Search, node: ast.AST) -> Found | None:
@@ -318,19 +300,6 @@ def _redirected(search: _Search, node: ast.AST) -> Found | None:
     return None
 
 
-PYTHON_2 = {
-    **{
-        "xrange": "range",
-        "raw_input": "input",
-        "unicode": "str",
-        "basestring": "str",
-        "long": "int",
-        "unichr": "chr",
-    },
-    **dict.fromkeys(("reduce", "reload", "execfile", "cmp", "apply", "buffer", "intern", "file")),
-}
-
-
 def _builtin(search: _Search, node: ast.AST) -> Found | None:
     """``xrange(10)``, where nothing gives it that name."""
     if not isinstance(node, ast.Name) or not isinstance(node.ctx, ast.Load) or node.id not in PYTHON_2:
@@ -343,124 +312,20 @@ def _builtin(search: _Search, node: ast.AST) -> Found | None:
     return node, search.span(search.whole(node), now) if now and search.is_free(now, node) else None
 
 
-# The list
+# The list of forms; of names and modules, see ``api/outdated.py``
 
-
-def _renames(since: str, names: Mapping[str, str], module: str = "", now: str = "") -> tuple[Removed, ...]:
-    """Names that are others now, of a module each."""
-    return tuple(
-        Removed(f"{module}{name}", since, f"{now or module}{other}") for name, other in names.items()
-    )
-
-
-def _gone(since: str, instead: str, module: str, names: str = "") -> tuple[Removed, ...]:
-    """Names that nothing takes the place of by itself."""
-    return tuple(Removed(f"{module}.{name}", since, instead) for name in names.split())
-
-
-REMOVED = (
-    Removed("an index into a tensor of one number", "PyTorch 1.0", "`.item()`", _index),
-    Removed("`next()` as a method of a DataLoader's iterator", "PyTorch 1.13", "`next(iterator)`", _next),
-    Removed("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
-    Removed("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
-    Removed("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
-    Removed("what torch's Sampler is given", "PyTorch 2.10", "", _source),
-    Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
-    Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
-    Removed("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
-    Removed("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
-    *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
-    *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
-    *_renames(
-        "torchvision 0.13",
-        {"load_state_dict_from_url": "load_state_dict_from_url"},
-        "torchvision.models.utils.",
-        "torch.hub.",
-    ),
-    *_renames("PyTorch 2.0", {"inf": "inf"}, "torch._six.", "torch."),
-    *_renames("PyTorch 2.0", {"container_abcs": "abc"}, "torch._six.", "collections."),
-    *_gone("PyTorch 2.0", "`(str, bytes)`", "torch._six", "string_classes"),
-    *_gone("PyTorch 2.0", "`int`", "torch._six", "int_classes"),
-    *_gone("PyTorch 1.8", "what torch.fft has", "torch", "rfft irfft ifft"),
-    *_gone(
-        "PyTorch 2.0",
-        "what torch.linalg has",
-        "torch",
-        "gels gesv btrifact potrf trtrs symeig eig solve lstsq",
-    ),
-    *_gone("PyTorch 1.0", "`iter(loader)`", "torch.utils.data.dataloader", "DataLoaderIter _DataLoaderIter"),
-    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.resnet", "model_urls"),
-    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.vgg", "model_urls"),
-    *_gone("torchvision 0.13", "`weights=`", "torchvision.models.densenet", "model_urls"),
-    *_gone(
-        "SciPy 1.2",
-        "imageio or Pillow",
-        "scipy.misc",
-        "imread imsave imresize imshow imrotate toimage fromimage",
-    ),
-    *_renames(
-        "NumPy 1.24",
-        {
-            "float": "float",
-            "int": "int",
-            "object": "object",
-            "str": "str",
-            "complex": "complex",
-            "unicode": "str",
-        },
-        "numpy.",
-        "builtins.",
-    ),
-    *_renames(
-        "NumPy 2.0",
-        {
-            **{"Inf": "inf", "Infinity": "inf", "infty": "inf", "PINF": "inf", "NaN": "nan", "NAN": "nan"},
-            **{"float_": "float64", "complex_": "complex128", "unicode_": "str_", "string_": "bytes_"},
-            **{
-                "product": "prod",
-                "cumproduct": "cumprod",
-                "sometrue": "any",
-                "alltrue": "all",
-                "in1d": "isin",
-            },
-            **{"round_": "round", "mat": "asmatrix"},
-        },
-        "numpy.",
-    ),
-    *_renames("Pillow 10", {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}, "PIL.Image."),
-    *_renames(
-        "Python 3.10",
-        {
-            **{
-                it: it
-                for it in (
-                    "Callable",
-                    "Container",
-                    "Generator",
-                    "Hashable",
-                    "ItemsView",
-                    "Iterable",
-                    "Iterator",
-                )
-            },
-            **{it: it for it in ("KeysView", "Mapping", "MutableMapping", "MutableSequence", "MutableSet")},
-            **{it: it for it in ("Sequence", "Set", "Sized", "ValuesView")},
-        },
-        "collections.",
-        "collections.abc.",
-    ),
+FORMS = (
+    Form("an index into a tensor of one number", "PyTorch 1.0", "`.item()`", _index),
+    Form("`next()` as a method of a DataLoader's iterator", "PyTorch 1.13", "`next(iterator)`", _next),
+    Form("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
+    Form("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
+    Form("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
+    Form("what torch's Sampler is given", "PyTorch 2.10", "", _source),
+    Form("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
+    Form("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
+    Form("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
+    Form("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
 )
-NAMES = {row.what: row for row in REMOVED if row.find is None}
-FORMS = tuple(row for row in REMOVED if row.find is not None)
-# Whole modules.
-MODULES = {
-    it.what: it
-    for it in (
-        Removed("torch.legacy", "PyTorch 1.0", "torch.nn"),
-        Removed("torch.utils.ffi", "PyTorch 1.0", "torch.utils.cpp_extension"),
-        Removed("torch._six", "PyTorch 2.0", "what it held: torch.inf, collections.abc, str and int"),
-    )
-}
 
 
 def _name(search: _Search, node: ast.AST) -> tuple[Removed, Found] | None:
@@ -471,7 +336,7 @@ def _name(search: _Search, node: ast.AST) -> tuple[Removed, Found] | None:
         return None
     values = search.program.values(node)
     names = {full_name(value) for value in values if isinstance(value, Ext)}
-    row = NAMES.get(names.pop()) if len(names) == len(values) == 1 else None
+    row = REMOVED_NAMES.get(names.pop()) if len(names) == len(values) == 1 else None
     if row is None or node.attr != row.what.rpartition(".")[2]:
         return None
     return row, (node, _renamed(search, node, row))
@@ -491,16 +356,16 @@ def _renamed(search: _Search, node: ast.Attribute, row: Removed) -> list[Mend] |
 def _imported(search: _Search, node: ast.Import | ast.ImportFrom) -> tuple[Removed, Found] | None:
     """``from torchvision.models.utils import load_state_dict_from_url``."""
     if isinstance(node, ast.Import):
-        modules = [MODULES.get(alias.name) for alias in node.names]
+        modules = [REMOVED_MODULES.get(alias.name) for alias in node.names]
         gone = next((row for row in modules if row is not None), None)
         return (gone, (node, None)) if gone is not None else None
     if node.level or not node.module:
         return None
-    rows = [NAMES.get(f"{node.module}.{alias.name}") for alias in node.names]
+    rows = [REMOVED_NAMES.get(f"{node.module}.{alias.name}") for alias in node.names]
     named = [(alias, row) for alias, row in zip(node.names, rows, strict=True) if row is not None]
     if not named:
         within = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        found = [MODULES[it] for it in within if it in MODULES]
+        found = [REMOVED_MODULES[it] for it in within if it in REMOVED_MODULES]
         return (found[0], (node, None)) if found else None
     modules = {row.place[0] for _, row in named}
     whole = len(named) == len(node.names)
@@ -524,11 +389,6 @@ def _from(file: SourceFile, node: ast.ImportFrom, module: str) -> list[Mend] | N
 
 
 # The search
-
-VERSIONS = ("__version__", "version_info", "version", "PY2", "PY3")
-ATTEMPTED = frozenset("""
-    ImportError ModuleNotFoundError AttributeError NameError IndexError TypeError Exception
-    """.split())
 
 
 def _is_guarded(search: _Search, node: ast.AST) -> bool:
@@ -603,13 +463,13 @@ def _rows(search: _Search, node: ast.AST) -> Iterator[tuple[Removed, Found]]:
     if (named := _name(search, node)) is not None:
         yield named
     for row in FORMS:
-        if row.find is not None and (found := row.find(search, node)) is not None:
+        if (found := row.find(search, node)) is not None:
             yield row, found
 
 
 def _fact(context: Context, row: Removed, found: list[tuple[ast.AST, list[Mend]]]) -> Outdated:
     first = found[0][0]
-    what = f"`{row.what}` is gone" if row.find is None else f"`{ast.unparse(first)}`, {row.what}, fails"
+    what = f"`{ast.unparse(first)}`, {row.what}, fails" if isinstance(row, Form) else f"`{row.what}` is gone"
     instead = f"`{row.instead.removeprefix('builtins.')}`" if row.place[1] else row.instead
     mends = tuple(mend for _, some in found for mend in some)
     lines = tuple(context.program.location(place).span.line for place, _ in found)

@@ -6,17 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from dp2ddp.analyse.api.downloads import DATA_SETS, SYNTHETIC
+from dp2ddp.analyse.api.settings import DECLARES, FLAGS, OPTIONAL
 from dp2ddp.analyse.context import Context, option_names
 from dp2ddp.analyse.program.link import Call, Cls, full_name
 from dp2ddp.facts import Proof, Wrap
-
-DATA_SETS = frozenset(
-    "MNIST FashionMNIST KMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 ImageFolder ImageNet".split()
-)
-"""Those of torchvision that ``verify --synthetic`` has small ones for."""
-_OF = "torchvision.datasets."
-_FLAGS = {"store_true", "store_false", "store_const", "count", "append_const"}
-_OPTIONAL = {"?", "*"}
 
 
 def collect(context: Context, programs: Iterable[Path], wraps: Iterable[Wrap]) -> Iterator[Proof]:
@@ -44,7 +38,7 @@ def _is_data_set(context: Context, call: Call) -> bool:
     for callee in call.callees:
         if isinstance(callee, Cls):
             names |= {full_name(base) for base in context.program.bases(callee)}
-    return any(name.startswith(_OF) and name.rpartition(".")[2] in DATA_SETS for name in names)
+    return any(name.startswith(DATA_SETS) and name.rpartition(".")[2] in SYNTHETIC for name in names)
 
 
 def _argument(call: Call, asked: set[str]) -> Iterator[tuple[str, ...]]:
@@ -58,14 +52,14 @@ def _argument(call: Call, asked: set[str]) -> Iterator[tuple[str, ...]]:
         if not _is_optional(call):
             yield (_value(call, words[0]),)
     elif _constant(call, "required") is True:
-        flag = _constant(call, "action") in _FLAGS
+        flag = _constant(call, "action") in FLAGS
         yield (options[0],) if flag else (options[0], _value(call, options[0]))
     elif _constant(call, "action") == "store_true" and option_names(call) & asked:
         yield (options[0],)
 
 
 def _declares(name: str) -> bool:
-    return name.endswith(".add_argument") or name in ("click.argument", "click.option")
+    return name.endswith(".add_argument") or name in DECLARES
 
 
 def _is_optional(call: Call) -> bool:
@@ -73,7 +67,7 @@ def _is_optional(call: Call) -> bool:
         return True
     if call.argument("default") is not None:
         return True
-    return _constant(call, "nargs") in _OPTIONAL
+    return _constant(call, "nargs") in OPTIONAL
 
 
 def _value(call: Call, name: str) -> str:

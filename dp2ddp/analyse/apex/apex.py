@@ -17,6 +17,20 @@ from typing import Any
 
 from dp2ddp.analyse.apex import apex_wraps
 from dp2ddp.analyse.apex.autocast import Regions, Unfollowed
+from dp2ddp.analyse.api.layers import AUTOGRAD_FUNCTION
+from dp2ddp.analyse.api.precision import (
+    AMP,
+    AMP_KNOWN,
+    AMP_STATES,
+    BESIDE_AUTOCAST,
+    HARMLESS,
+    INITIALIZE_PARAMETERS,
+    LOADS_STATE,
+    MASTER_PARAMETERS,
+    SCALE,
+    SCALE_PARAMETERS,
+    SYNC_NORMS,
+)
 from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.program.link import (
     INITIALIZE,
@@ -37,21 +51,6 @@ from dp2ddp.analyse.program.link import (
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 from dp2ddp.source import SourceFile, parse
 
-AMP = "apex.amp"
-SYNC_NORMS = "apex.parallel.convert_syncbn_model"
-SCALE, PARAMETERS = f"{AMP}.scale_loss", f"{AMP}.master_params"
-LOADING = f"{AMP}.load_state_dict"
-STATES = {f"{AMP}.state_dict", LOADING}
-KNOWN = {INITIALIZE, SCALE, PARAMETERS, *STATES}
-# The parameters of amp.initialize(), in order, and what else than None changes nothing in O1.
-ORDER = (
-    *("models", "optimizers", "enabled", "opt_level", "cast_model_type", "patch_torch_functions"),
-    *("keep_batchnorm_fp32", "master_weights", "loss_scale", "cast_model_outputs", "num_losses", "verbosity"),
-)
-HARMLESS = {"loss_scale": "dynamic", "num_losses": 1, "patch_torch_functions": True}
-# What shares autocast's state, or computes gradients beside the scaled ones.
-BESIDE = ("torch.autocast", "torch.amp.", "torch.cuda.amp.", "torch.autograd.grad", "torch.autograd.backward")
-FUNCTION = "torch.autograd.Function"
 # A file, a line, and a column.
 Position = tuple[Path, int, int]
 
@@ -69,7 +68,7 @@ def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tu
         try:
             done += list(use.pieces())
             gone |= {_position(context, node.func) for nodes in use.uses.values() for node in nodes}
-            stays += tuple(_unreadable(context, node) for node in use.uses[LOADING])
+            stays += tuple(_unreadable(context, node) for node in use.uses[LOADS_STATE])
         except Unfollowed as reason:
             stays += tuple(_staying(context, call, reason) for call in calls)
     return (*done, *_imports(whole, gone)), stays
@@ -237,11 +236,15 @@ class _Use:
     def _alone(self) -> None:
         """Nothing else casts, or computes gradients that are not scaled."""
         for call in self.program.calls:
-            if self.context.runs_in_training(call.node) and any(it.startswith(BESIDE) for it in call.names):
+            if self.context.runs_in_training(call.node) and any(
+                it.startswith(BESIDE_AUTOCAST) for it in call.names
+            ):
                 raise Unfollowed(f"`{ast.unparse(call.node.func)}` stands beside it")
         for scope in self.program.scopes:
             bases = scope.node.bases if isinstance(scope.node, ast.ClassDef) else []
-            if any(full_name(value) == FUNCTION for base in bases for value in self.program.values(base)):
+            if any(
+                full_name(value) == AUTOGRAD_FUNCTION for base in bases for value in self.program.values(base)
+            ):
                 raise Unfollowed("an autograd function has its own precision")
 
     # How it starts
@@ -273,7 +276,7 @@ class _Use:
         if any(isinstance(it, ast.Starred) for it in node.args) or any(not it.arg for it in node.keywords):
             raise Unfollowed("its arguments can't be seen")
         named = {it.arg: it.value for it in node.keywords if it.arg is not None}
-        return {**dict(zip(ORDER, node.args, strict=False)), **named}
+        return {**dict(zip(INITIALIZE_PARAMETERS, node.args, strict=False)), **named}
 
     @cached_property
     def optimizer(self) -> Values:
@@ -357,7 +360,7 @@ class _Use:
         self._check_level()
         for name, value in self.given.items():
             known = isinstance(value, ast.Constant) and value.value in (None, HARMLESS.get(name))
-            if name not in (*ORDER[:4], "verbosity") and not known:
+            if name not in (*INITIALIZE_PARAMETERS[:4], "verbosity") and not known:
                 raise Unfollowed(f"torch.amp has nothing that is its {name}={ast.unparse(value)}")
         targets = self.statement.targets if isinstance(self.statement, ast.Assign) else []
         pair = targets[0] if len(targets) == 1 and self.statement.value is self.call.node else None  # type: ignore[attr-defined]
@@ -382,7 +385,7 @@ class _Use:
     @cached_property
     def uses(self) -> dict[str, list[ast.Call]]:
         """All calls of it, by name; nothing else is done with it."""
-        found: dict[str, list[ast.Call]] = {name: [] for name in KNOWN}
+        found: dict[str, list[ast.Call]] = {name: [] for name in AMP_KNOWN}
         calls = {id(it.node.func): it for it in self.program.calls}
         for node in self.program.nodes.values():
             if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
@@ -391,7 +394,7 @@ class _Use:
             if not any(it.startswith(f"{AMP}.") for it in names):
                 continue
             call = calls.get(id(node))
-            if call is None or len(call.callees) != 1 or not names <= KNOWN:
+            if call is None or len(call.callees) != 1 or not names <= AMP_KNOWN:
                 raise Unfollowed(f"torch.amp has nothing that is `{ast.unparse(node)}`")
             if self.program.file(node) is not self.file:
                 raise Unfollowed("it is used in several files")
@@ -415,8 +418,8 @@ class _Use:
     def _scale(self, node: ast.Call) -> _Scale:
         statement = self.program.statement(node)
         named = {it.arg: it.value for it in node.keywords}
-        given = {**dict(zip(("loss", "optimizers"), node.args, strict=False)), **named}
-        if len(node.args) > 2 or set(given) != {"loss", "optimizers"}:
+        given = {**dict(zip(SCALE_PARAMETERS, node.args, strict=False)), **named}
+        if len(node.args) > 2 or set(given) != {*SCALE_PARAMETERS}:
             raise Unfollowed("a loss is scaled with more than its optimizer")
         if self.program.values(given["optimizers"]) != self.optimizer:
             raise Unfollowed("a loss is scaled for another optimizer")
@@ -540,7 +543,7 @@ class _Use:
         ]
         return (
             any(isinstance(it, ast.Attribute) and it.attr == "grad" for it in nodes)
-            or any(it == PARAMETERS or "clip_grad" in it for call in calls for it in call.names)
+            or any(it == MASTER_PARAMETERS or "clip_grad" in it for call in calls for it in call.names)
             or any(self._is_given_all(call) for call in calls)
         )
 
@@ -555,7 +558,7 @@ class _Use:
 
     def _asked_for(self) -> Iterator[Precision]:
         """Its state, and the parameters that it keeps."""
-        for call in (node for name in sorted(STATES) for node in self.uses[name]):
+        for call in (node for name in sorted(AMP_STATES) for node in self.uses[name]):
             place = {**self._place(call), "at": self.program.anchor(call.func)}
             yield Precision(
                 **place,
@@ -563,7 +566,7 @@ class _Use:
                 scaler=self._scaler(call),
                 given=full_name(*self.program.values(call.func)),
             )
-        for call in self.uses[PARAMETERS]:
+        for call in self.uses[MASTER_PARAMETERS]:
             if id(call) not in self._unscaled:
                 raise Unfollowed("its parameters are asked for elsewhere than between backward() and step()")
             if len(call.args) != 1 or self.program.values(call.args[0]) != self.optimizer:
@@ -609,7 +612,7 @@ class _Use:
     def name(self) -> str:
         """What the scaler is called: an attribute of the object, where several of its methods need it."""
         places = [it.statement for it in self.scales] + self.steps
-        places += [node for name in STATES for node in self.uses[name]]
+        places += [node for name in AMP_STATES for node in self.uses[name]]
         others = {self.program.scope(it).index for it in places} - {self.home.index}
         owners = {self.program.scopes[it].owner for it in others}
         nodes = self.program.nodes.values()

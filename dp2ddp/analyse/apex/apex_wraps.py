@@ -12,43 +12,23 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from dp2ddp.analyse.apex.autocast import DISABLING, Unfollowed
+from dp2ddp.analyse.apex.autocast import Unfollowed
+from dp2ddp.analyse.api.devices import CASTS, HALF_TYPES
+from dp2ddp.analyse.api.inspection import ATTRIBUTES_BY_NAME
+from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS
+from dp2ddp.analyse.api.precision import (
+    BESIDE_WRAP,
+    SWITCHES,
+    TIMING,
+    WRAP_ATTRIBUTES,
+    WRAP_DEFAULTS,
+    WRAPPED,
+)
+from dp2ddp.analyse.api.processes import WORLD_SIZE
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, root_name
 from dp2ddp.analyse.program.link import APEX_WRAP, INITIALIZE, WRAP, Call, Ext, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 
-WORLD_SIZE = "torch.distributed.get_world_size"
-# Its parameters after the module, in order, and what they are where they are not given.
-DEFAULTS = {
-    "message_size": 10000000,
-    "delay_allreduce": False,
-    "shared_param": None,
-    "allreduce_trigger_params": None,
-    "retain_allreduce_buffers": False,
-    "allreduce_always_fp32": False,
-    "num_allreduce_streams": 1,
-    "allreduce_communicators": None,
-    "gradient_average": True,
-    "gradient_predivide_factor": 1.0,
-    "gradient_average_split_factor": None,
-    "prof": False,
-}
-# When gradients are sent, not what becomes of them.
-TIMING = {"message_size", "delay_allreduce"}
-# What only apex's has; where it can't be seen whose it is, those names that nothing else has.
-SWITCHES = {
-    "enable_allreduce",
-    "disable_allreduce",
-    "_disable_allreduce",
-    "needs_refresh",
-    "allreduce_buffers",
-}
-OWN = {*DEFAULTS, *SWITCHES, "active_params", "buckets", "bucket_streams", "bucket_events", "world_size"}
-ASKING = {"builtins.getattr", "builtins.hasattr", "builtins.setattr"}
-# Whatever is a DataParallel in one branch is apex's in the other.
-WRAPPED = {APEX_WRAP, WRAP}
-# What torch's does not see through, or computes gradients beside backward().
-BESIDE = ("torch.utils.checkpoint.", "torch.autograd.grad", "torch.autograd.backward")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
@@ -194,7 +174,7 @@ class _Use:
         for name, value in self._given(call).items():
             shown = f"its {name}={ast.unparse(value)}"
             if name == "module" or (
-                isinstance(value, ast.Constant) and value.value == DEFAULTS.get(name, ...)
+                isinstance(value, ast.Constant) and value.value == WRAP_DEFAULTS.get(name, ...)
             ):
                 continue
             if any(
@@ -211,7 +191,7 @@ class _Use:
     def _given(self, call: Call) -> dict[str, ast.expr]:
         """The arguments of a wrap, by name."""
         node = call.node
-        order = ("module", *DEFAULTS)
+        order = ("module", *WRAP_DEFAULTS)
         starred = any(isinstance(it, ast.Starred) for it in node.args)
         if starred or any(not it.arg for it in node.keywords) or len(node.args) > len(order):
             raise Unfollowed("its arguments can't be seen")
@@ -245,9 +225,7 @@ class _Use:
         if not isinstance(function, ast.Attribute):
             return False
         given = {full_name(value) for it in call.node.args for value in self.program.values(it)}
-        return function.attr == "half" or (
-            function.attr in ("to", "type") and bool(given & {"torch.half", "torch.float16"})
-        )
+        return function.attr == "half" or (function.attr in CASTS and bool(given & HALF_TYPES))
 
     # What it trains
 
@@ -317,10 +295,12 @@ class _Use:
         for node in self.program.nodes.values():
             match node:
                 case ast.Attribute(value=owner, attr=name):
-                    asks = name in OWN
+                    asks = name in WRAP_ATTRIBUTES
                 case ast.Call(args=[owner, ast.Constant(value=str(name)), *_]):
                     call = self.program.call(node)
-                    asks = name in OWN and call is not None and bool(call.names & ASKING)
+                    asks = (
+                        name in WRAP_ATTRIBUTES and call is not None and bool(call.names & ATTRIBUTES_BY_NAME)
+                    )
                 case _:
                     continue
             values = self.program.values(owner)
@@ -330,7 +310,7 @@ class _Use:
     def _check_passes(self) -> None:
         """One forward before each backward pass: torch's asks the last which parameters are used."""
         for call in self.program.calls:
-            name = next((it for it in call.names if it.startswith(BESIDE)), None)
+            name = next((it for it in call.names if it.startswith(BESIDE_WRAP)), None)
             if name is not None:
                 raise Unfollowed(f"`{ast.unparse(call.node.func)}` stands beside it")
         for backward in self.context.backwards:
@@ -372,7 +352,7 @@ class _Use:
             elif isinstance(around, FUNCTIONS):
                 managers = around.decorator_list
             calls = (self.program.call(it) for it in managers)
-            if any(name.endswith(DISABLING) for it in calls if it is not None for name in it.names):
+            if any(name.endswith(DISABLES_GRADIENTS) for it in calls if it is not None for name in it.names):
                 return True
         return False
 

@@ -9,6 +9,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Sequence
 
+from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS, FUNCTIONS, MANAGES
+from dp2ddp.analyse.api.precision import PRECISION_INVARIANT
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.program.link import (
     Bound,
@@ -25,20 +27,6 @@ from dp2ddp.analyse.program.link import (
     full_name,
 )
 
-FUNCTIONS = "torch.nn.functional."
-# Functions and methods that compute nothing that half precision changes.
-ALIKE = frozenset(
-    f"{FUNCTIONS}{name}"
-    for name in ("pad", "one_hot", "interpolate", "upsample", "unfold", "fold", "dropout")
-)
-MANAGING = frozenset("""
-    train eval state_dict load_state_dict parameters named_parameters buffers named_buffers modules named_modules
-    children named_children to cuda cpu half float double type apply zero_grad requires_grad_ register_buffer
-    register_forward_hook register_forward_pre_hook register_full_backward_hook register_parameter add_module
-    """.split())
-
-# What has no gradients computed.
-DISABLING = ("torch.no_grad", "torch.set_grad_enabled", "torch.inference_mode")
 # The first and last statement, whose function it is, and whether casts may be kept for its other forwards.
 Region = tuple[ast.stmt, ast.stmt, Scope, bool]
 
@@ -124,7 +112,7 @@ class Regions:
 
     def _disables(self, manager: ast.expr) -> bool:
         call = self.program.call(manager) if isinstance(manager, ast.Call) else None
-        return call is not None and any(it.endswith(DISABLING) for it in call.names)
+        return call is not None and any(it.endswith(DISABLES_GRADIENTS) for it in call.names)
 
     # Everything else
 
@@ -194,9 +182,9 @@ class Regions:
 
     def _manages(self, callee: Value) -> bool:
         """Whether a method is none that computes, or one of what such a method hands out."""
-        while isinstance(callee, Member) and callee.name not in MANAGING:
+        while isinstance(callee, Member) and callee.name not in MANAGES:
             callee = callee.owner
-        return isinstance(callee, Member | Made) and full_name(callee).rpartition(".")[2] in MANAGING
+        return isinstance(callee, Member | Made) and full_name(callee).rpartition(".")[2] in MANAGES
 
     def _has_layers(self, statement: ast.stmt) -> bool:
         """Whether a statement of a model's method calls a layer, or a function of one."""
@@ -208,7 +196,7 @@ class Regions:
         )
 
     def _is_function(self, call: Call) -> bool:
-        names = {full_name(it) for it in call.callees if isinstance(it, Ext)} - ALIKE
+        names = {full_name(it) for it in call.callees if isinstance(it, Ext)} - PRECISION_INVARIANT
         return any(name.startswith(FUNCTIONS) for name in names)
 
     def _outermost(self, statement: ast.stmt) -> ast.stmt:

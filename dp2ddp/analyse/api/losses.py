@@ -41,3 +41,24 @@ LOSSES = (
     Loss("cosine_embedding_loss", "CosineEmbeddingLoss", tensors=PAIRS),
     Loss("triplet_margin_loss", "TripletMarginLoss", tensors=("anchor", "positive", "negative")),
 )
+
+# Losses that are a mean over the samples unless told otherwise, with their functional forms.
+MEANS = {loss.layer: loss.name for loss in LOSSES}
+BY_NAME = {name: loss for loss in LOSSES for name in (loss.layer, loss.name)}
+LOSS_CLASSES = frozenset(f"torch.nn.{name}" for name in MEANS)
+LOSS_FUNCTIONS = frozenset(f"torch.nn.functional.{name}" for name in MEANS.values())
+# Those in which every number counts by itself, whatever dimension it stands in.
+ELEMENTWISE = frozenset(name for name, loss in BY_NAME.items() if loss.by_number)
+# Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
+WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
+# Arguments that weigh, and may be tensors.
+WEIGHTS = ("weight", "pos_weight")
+# Those that know a mean over the samples of the sums of their numbers; those of two classes; those that ignore some.
+BATCH_MEANS = frozenset({"KLDivLoss", "kl_div"})
+BCE = frozenset("BCEWithLogitsLoss binary_cross_entropy_with_logits BCELoss binary_cross_entropy".split())
+IGNORES = frozenset({"CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"})
+# How the names of losses end.
+ENDINGS = ("Loss", "_loss")
+# The values of ``reduction`` that give one number, and all.
+REDUCED = frozenset({"mean", "sum"})
+REDUCTIONS = REDUCED | {"none"}

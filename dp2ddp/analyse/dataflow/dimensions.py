@@ -5,6 +5,20 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dp2ddp.analyse.api.losses import REDUCED
+from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER
+from dp2ddp.analyse.api.purity import COMPUTES_NUMBERS
+from dp2ddp.analyse.api.tensors import (
+    ARITHMETIC,
+    GIVES_NUMBERS,
+    GIVES_TWO,
+    KEEPS_DIMENSIONS,
+    OF_ONE_SIZE,
+    OF_TENSORS_ALONE,
+    REDUCES,
+    RESHAPES,
+    TENSOR_OF_NUMBER,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.processes.conditions import OPTIONS
@@ -13,27 +27,6 @@ from dp2ddp.analyse.program.link import LOADER, Call, Const, Func, Scope, full_n
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
 
-# What hands a tensor on with the dimensions that it has, computed number by number or as it is.
-KEEPING = frozenset("""
-    data cpu cuda to type float double half long int bool byte detach detach_ clone contiguous numpy grad T
-    abs abs_ neg exp log sqrt clamp clamp_ clamp_min clamp_max sigmoid tanh relu round floor ceil requires_grad_
-    t expm1 log1p square reciprocal
-    """.split())
-# What computes with another number or tensor, number by number.
-ARITHMETIC = frozenset("""
-    mul mul_ div div_ add add_ sub sub_ pow pow_ eq ne gt ge lt le true_divide multiply divide
-    """.split())
-# What makes one number of all, or of those along a dimension.
-REDUCING = frozenset("""
-    sum mean prod max min std var norm median all any argmax argmin logsumexp nansum nanmean count_nonzero
-    """.split())
-# Methods that only tensors have, and those of what makes one number that others have, too.
-OWN = frozenset("""
-    cuda cpu detach contiguous view expand expand_as unsqueeze float double half long eq ne gt ge lt le t topk norm
-    logsumexp requires_grad_ backward
-    """.split())
-PAIRS = {"max", "min", "median"}
-"""Those that hand out two tensors where they are told a dimension."""
 NOTHING_YET = -2
 """What is made from itself alone, as far as is known."""
 DEPTH = 40
@@ -102,8 +95,8 @@ class Dimensions:
             case ast.Attribute(
                 attr="data", value=ast.Call(func=ast.Attribute(attr=name), args=[], keywords=[])
             ):
-                return 0 if name in REDUCING else self.of(node.value)
-            case ast.Attribute() if node.attr in KEEPING:
+                return 0 if name in REDUCES else self.of(node.value)
+            case ast.Attribute() if node.attr in KEEPS_DIMENSIONS:
                 return self.of(node.value)
             case ast.Attribute():
                 return NUMBER if self._is_option(node) else self._named(node)
@@ -234,13 +227,13 @@ class Dimensions:
         last = next(iter(names)).rpartition(".")[2] if len(names) == 1 else ""
         if names and all(name.startswith("builtins.") for name in names):
             return self._builtin(last, node)
-        if names and all(name.startswith(("math.", "numpy.", "random.")) for name in names):
+        if names and all(name.startswith(COMPUTES_NUMBERS) for name in names):
             return NUMBER if all(self.of(it) == NUMBER for it in handed(node)) else None
         if names == {"torch.autograd.Variable"} and node.args:
             return self.of(node.args[0])
         if names and all(name.startswith("torch.") and name.count(".") == 1 for name in names):
             given = node.args
-            whole = len(given) == 1 and not node.keywords and last in REDUCING
+            whole = len(given) == 1 and not node.keywords and last in REDUCES
             return 0 if whole else self._operation(last, given, node)
         if returned := self._returned(node):
             return self._either(returned)
@@ -280,7 +273,7 @@ class Dimensions:
                 returned = self._returned(node)
                 inner = [*returned]
                 if isinstance(node.func, ast.Attribute) and not returned:
-                    if node.func.attr in OWN:
+                    if node.func.attr in OF_TENSORS_ALONE:
                         return True
                     inner = [node.func.value]
         return any(self._is_tensor(it, seen | {id(node)}) for it in inner if it is not None)
@@ -299,12 +292,12 @@ class Dimensions:
         if any(name.endswith("AdaptiveLogSoftmaxWithLoss.__call__") for name in call.names):
             return None
         kind, problem = losses.reduction(self.context, call)
-        return 0 if kind in ("mean", "sum") or (problem is not None and kind == "mean") else None
+        return 0 if kind in REDUCED or (problem is not None and kind == "mean") else None
 
     def _builtin(self, name: str, node: ast.Call) -> int | None:
-        if name in ("len", "float", "int", "round", "bool"):
+        if name in MAKES_NUMBER:
             return NUMBER
-        if name in ("max", "min", "abs") and node.args:
+        if name in CHOOSES_NUMBER and node.args:
             return self._together(node.args)
         return None
 
@@ -312,21 +305,21 @@ class Dimensions:
         """A function of torch or a method: ``given[0]`` is what it works on."""
         keywords = {it.arg: it.value for it in node.keywords}
         rest = given[1:]
-        if name in ("item", "size", "dim", "numel", "nelement", "data_ptr"):
+        if name in GIVES_NUMBERS:
             return NUMBER if name != "size" or rest else None
         if not given:
             return None
-        if name in ("tensor", "as_tensor"):
+        if name in TENSOR_OF_NUMBER:
             return 0 if self.of(given[0]) == NUMBER else None
-        if name in ("zeros", "ones", "FloatTensor", "Tensor") and len(given) == 1:
+        if name in OF_ONE_SIZE and len(given) == 1:
             return 1 if isinstance(given[0], ast.Constant | ast.List) else None
-        if name in KEEPING:
+        if name in KEEPS_DIMENSIONS:
             return self.of(given[0])
         if name in ARITHMETIC:
             return self._together(given)
-        if name in REDUCING:
+        if name in REDUCES:
             return self._reduced(name, given[0], rest, keywords)
-        if name in ("view", "reshape", "flatten"):
+        if name in RESHAPES:
             alone = name == "flatten" and not rest and not keywords
             flat = len(rest) == 1 and ast.unparse(rest[0]) == "-1"
             return 1 if alone or flat else None
@@ -340,13 +333,13 @@ class Dimensions:
         given = keywords.get("dim", keywords.get("axis", rest[0] if rest else None))
         if given is None:
             whole = not rest and kept is None
-            return 0 if whole and (name in OWN or self._is_tensor(value)) else None
+            return 0 if whole and (name in OF_TENSORS_ALONE or self._is_tensor(value)) else None
         if name == "norm" and "dim" not in keywords:
             return 0 if len(rest) == 1 else None
         number = given.operand if isinstance(given, ast.UnaryOp) else given
         is_number = isinstance(number, ast.Constant) and isinstance(number.value, int)
         inner = self.of(value)
-        if name in PAIRS or not is_number or inner is None or inner < 1:
+        if name in GIVES_TWO or not is_number or inner is None or inner < 1:
             return None
         if kept is None or (isinstance(kept, ast.Constant) and not kept.value):
             return inner - 1

@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
+from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
@@ -158,7 +159,7 @@ class _Inside(Samples):
         call = self.program.call(node)
         if call is not None and losses.is_any_loss(self.context, call):
             how, _ = losses.reduction(self.context, call)
-            return Kind.OWN if how in ("mean", "sum") else Kind.OUTPUT
+            return Kind.OWN if how in REDUCED else Kind.OUTPUT
         return super()._call(node, frame)
 
     def _layer(self, call: Call, frame: Frame) -> Value:

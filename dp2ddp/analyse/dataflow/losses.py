@@ -4,29 +4,29 @@ from __future__ import annotations
 
 import ast
 
-from dp2ddp.analyse.api.losses import LOSSES
+from dp2ddp.analyse.api.losses import (
+    BATCH_MEANS,
+    BCE,
+    BY_NAME,
+    ELEMENTWISE,
+    ENDINGS,
+    IGNORES,
+    LOSS_CLASSES,
+    LOSS_FUNCTIONS,
+    MEANS,
+    REDUCTIONS,
+    WEIGHTED,
+    WEIGHTS,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.link import Call, Made
 from dp2ddp.facts import Problem
 
-# Losses that are a mean over the samples unless told otherwise, with their functional forms.
-MEANS = {loss.layer: loss.name for loss in LOSSES}
-BY_NAME = {name: loss for loss in LOSSES for name in (loss.layer, loss.name)}
-CLASSES = {f"torch.nn.{name}" for name in MEANS}
-FUNCTIONS = {f"torch.nn.functional.{name}" for name in MEANS.values()}
-# Those in which every number counts by itself, whatever dimension it stands in.
-ELEMENTWISE = {name for name, loss in BY_NAME.items() if loss.by_number}
-# Arguments that make the mean weighted, so that parts of a batch no longer count by their number of samples.
-WEIGHTED = {"weight": "class weights", "ignore_index": "ignore_index"}
-# Those that know a mean over the samples of the sums of their numbers.
-BATCH_MEANS = {"KLDivLoss", "kl_div"}
-BCE = {"BCEWithLogitsLoss", "binary_cross_entropy_with_logits", "BCELoss", "binary_cross_entropy"}
-
 
 def is_loss(context: Context, call: Call) -> bool:
     """Whether a call computes a loss of torch.nn, whichever of several it may be."""
-    made = all(isinstance(callee, Made) and callee.name in CLASSES for callee in call.callees)
-    return bool(call.callees) and (made or (bool(call.names) and call.names <= FUNCTIONS))
+    made = all(isinstance(callee, Made) and callee.name in LOSS_CLASSES for callee in call.callees)
+    return bool(call.callees) and (made or (bool(call.names) and call.names <= LOSS_FUNCTIONS))
 
 
 def is_elementwise(call: Call) -> bool:
@@ -41,7 +41,7 @@ def tensors(call: Call) -> list[ast.expr] | None:
     }:
         return None
     given = [call.argument(name, position) for position, name in enumerate(loss.tensors)]
-    rest = [call.argument(name) for name in ("weight", "pos_weight")]
+    rest = [call.argument(name) for name in WEIGHTS]
     return [it for it in (*given, *rest) if it is not None]
 
 
@@ -66,7 +66,7 @@ def _makers(context: Context, call: Call) -> list[Call]:
     made = [
         context.program.call(context.program.node(callee.site))
         for callee in call.callees
-        if isinstance(callee, Made) and callee.name in CLASSES
+        if isinstance(callee, Made) and callee.name in LOSS_CLASSES
     ]
     return [maker for maker in made if maker is not None] or [call]
 
@@ -88,7 +88,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         given = "none" if _option(call, "reduce") is False else "sum"
     if given == "batchmean" and last in BATCH_MEANS:
         given = "mean"
-    if given not in (None, "mean", "sum", "none"):
+    if given not in (None, *REDUCTIONS):
         return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
     if last in BCE:
         return (
@@ -100,7 +100,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
     weighing = {"weight": weight, "ignore_index": call.argument("ignore_index")}
     for name, value in weighing.items() if given in (None, "mean") else ():
         if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
-            if name == "ignore_index" or last in ("CrossEntropyLoss", "NLLLoss", "cross_entropy", "nll_loss"):
+            if name == "ignore_index" or last in IGNORES:
                 return "mean", Problem(
                     f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
                     "",
@@ -111,7 +111,6 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
 def is_any_loss(context: Context, call: Call) -> bool:
     """Whether a call computes a loss of torch.nn, of any kind: a function of what it is given."""
     return bool(call.names) and all(
-        name.startswith(("torch.nn.", "torch.nn.functional."))
-        and (_last(name).endswith(("Loss", "_loss")) or _last(name) in MEANS.values())
+        name.startswith("torch.nn.") and (_last(name).endswith(ENDINGS) or _last(name) in MEANS.values())
         for name in call.names
     )

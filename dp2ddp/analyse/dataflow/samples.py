@@ -8,8 +8,41 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.containers import DICT_CONTENTS, LIST_ADDS, ONE_ELEMENT, SEQUENCES
+from dp2ddp.analyse.api.devices import MOVES
+from dp2ddp.analyse.api.inspection import ASKS_TYPE
+from dp2ddp.analyse.api.iteration import HANDS_OUT, KEEPS_WHOLE, RANGES
+from dp2ddp.analyse.api.layers import (
+    CONTAINER_ADDS,
+    HANDS_OUT_PARAMETERS,
+    INITIALISED,
+    MODULE_HOOKS,
+    PARAMETERS,
+    SCALES_LOSS,
+)
+from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation, written
-from dp2ddp.analyse.context import WRAPPERS, Context
+from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES, NO_TENSORS_OF_OTHERS
+from dp2ddp.analyse.api.tensors import (
+    BY_SIZES,
+    DESCRIBES,
+    HANDS_ON,
+    JOINS_BY_NAME,
+    KEEPS_MASKS,
+    LEAVES_TORCH,
+    MAKES_MASKS,
+    NO_NUMBERS_IN_PLACE,
+    NUMBER_ARGUMENTS,
+    PAIRS_ROWS,
+    SHAPES_LIKE,
+    SIZE_ARGUMENTS,
+    SIZE_PLACES,
+    SPREADS,
+    TAKES_DIMENSIONS,
+    TENSOR_ARGUMENTS,
+    TENSOR_HOMES,
+)
+from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
@@ -34,59 +67,7 @@ from dp2ddp.analyse.program.link import (
 )
 from dp2ddp.facts import Problem
 
-# What hands a tensor on, by its last name: to follow a tensor, where it is known that it is one.
-HANDED_ON = operations.names(Does.HANDS_ON) | {"type", "squeeze"}
-# What makes a mask, and what keeps one.
-ASKING = {"eq", "ne", "gt", "ge", "lt", "le", "bool", "logical_not", "logical_and", "isnan", "isfinite"}
-KEEPING = {
-    "detach",
-    "contiguous",
-    "view",
-    "reshape",
-    "squeeze",
-    "unsqueeze",
-    "flatten",
-    "to",
-    "cuda",
-    "clone",
-    "detach_",
-}
-# What makes something else of a tensor, and what is asked of tensors alone.
-OUT_OF_TORCH = {"numpy", "tolist", "item"}
-OF_TENSORS = {"size", "shape", "view", "dim"} | (HANDED_ON - OUT_OF_TORCH - {"data"})
-OF_TENSORS |= operations.methods(Does.NUMBERS)
-# What tensors say of themselves, whatever rows they have.
-DESCRIBING = {"device", "dtype", "layout", "ndim", "is_cuda", "is_sparse", "requires_grad"}
-# What takes dimensions from a tensor, so that there may be but one left.
-FLATTENING = frozenset("""
-    sum mean max min amax amin norm argmax argmin any all prod std var logsumexp squeeze ravel pairwise_distance
-    cosine_similarity dot select
-    """.split())
 OF_SIZES = (Kind.COUNT, Kind.SHAPE)
-SPREADING = {"expand", "expand_as", "broadcast_to"}
-LIKE = {"view_as", "reshape_as", "expand_as"}
-JOINING = {"cat", "concat", "concatenate", "stack", "column_stack"}
-# What computes something of each row of one tensor and each of another.
-PAIRING = {"cdist", "mm", "inner"}
-# The names of what makes tensors, where methods are called of it, and of what may be in a program's own tensors.
-TENSORS = (
-    "torch.Tensor.",
-    "torch.utils.data.DataLoader.",
-    "torch.autograd.Variable.",
-    "torch.nn.Parameter.",
-    "torch.nn.parameter.Parameter.",
-    "builtins.next.",
-)
-OWN_HOMES = ("torch.", "builtins.", *OPTIONS)
-SCALED = ("amp.GradScaler.scale", "amp.scale_loss")
-# Methods that add to a container of modules.
-ADDING = {"append", "extend", "insert", "add_module", "update", "__setitem__", "register_module"}
-# Methods that have a module do something else when it is called, and what is set where layers are initialised.
-HOOKING = {"register_forward_hook", "register_forward_pre_hook", "register_full_backward_hook"}
-INITIALISED = {"data", "requires_grad", "inplace"}
-# What a module hands out of itself: every process has the same.
-OF_THE_MODEL = {"parameters", "named_parameters"}
-PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
 GIVEN = "something of the batch"
 """What stands for an argument that is no literal, and not None."""
 DEPTH = 120
@@ -380,7 +361,7 @@ class Samples:
                 return Kind.SHAPE if value in DEALT else (value if value in PLAIN else Unclear(node))
             case "T" | "mT":
                 return Kind.MOVED if value in BY_SAMPLE else value
-            case _ if node.attr in DESCRIBING and value in BY_SAMPLE:
+            case _ if node.attr in DESCRIBES and value in BY_SAMPLE:
                 return Kind.SAME
             case "values" | "indices" if isinstance(value, Every):
                 return value.element
@@ -540,7 +521,7 @@ class Samples:
             case ast.BinOp(op=ast.BitAnd() | ast.BitOr()):
                 return self._is_mask(index.left, depth) and self._is_mask(index.right, depth)
             case ast.Call(func=ast.Attribute(attr=name, value=value)):
-                return name in ASKING or (name in KEEPING and self._is_mask(value, depth))
+                return name in MAKES_MASKS or (name in KEEPS_MASKS and self._is_mask(value, depth))
             case ast.Name() | ast.Attribute() if depth < NAMES:
                 held = assigned(self.context, index)
                 return bool(held) and all(
@@ -672,7 +653,7 @@ class Samples:
         for item in statement.items:
             call = item.context_expr
             if item.optional_vars is definition and isinstance(call, ast.Call) and call.args:
-                if ast.unparse(call.func).endswith(SCALED):
+                if ast.unparse(call.func).endswith(SCALES_LOSS):
                     return self._value(call.args[0], frame)
         return Unclear(definition)
 
@@ -706,7 +687,7 @@ class Samples:
         call = self.program.call(iterator) if isinstance(iterator, ast.Call) else None
         names = call.names if call is not None else set()
         given = iterator.args if isinstance(iterator, ast.Call) else []
-        if names & {"builtins.range", "tqdm.trange"}:
+        if names & RANGES:
             ends = self._all(given, frame)
             if ends == [Kind.COUNT]:
                 return Kind.EACH
@@ -715,7 +696,7 @@ class Samples:
             return Held(((0, Kind.SAME), (1, self._drawn(given[0], frame))))
         if names == {"builtins.zip"}:
             return Held(tuple(enumerate(self._drawn(it, frame) for it in given)))
-        if names and names <= WRAPPERS | {"builtins.reversed", "builtins.list", "builtins.tuple"} and given:
+        if names and names <= HANDS_OUT and given:
             return self._drawn(given[0], frame)
         if loaders:
             return Kind.BATCH
@@ -795,7 +776,7 @@ class Samples:
             found: dict[str, list[ast.expr]] = {}
             for node in self.program.body(scope):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                    adds = node.func.attr in ("append", "extend", "insert") and node.args
+                    adds = node.func.attr in LIST_ADDS and node.args
                     if adds or _writes(node.func.attr):
                         found.setdefault(ast.unparse(node.func.value), []).append(node)
                 elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
@@ -886,14 +867,14 @@ class Samples:
             return Unclear(node)
         names, function = call.names, node.func
         given = handed(node)
-        if any(name.endswith(SCALED) for name in names) and node.args:
+        if any(name.endswith(SCALES_LOSS) for name in names) and node.args:
             return self._value(node.args[0], frame)
         model = called(node)
         if self.context.is_wrapped(self.program.values(model)):
             return self._forward(call, frame)
         if losses.is_loss(self.context, call):
             return self._loss(call, frame)
-        if isinstance(function, ast.Attribute) and function.attr in OF_THE_MODEL:
+        if isinstance(function, ast.Attribute) and function.attr in HANDS_OUT_PARAMETERS:
             owners = self.program.values(function.value)
             if owners and all(map(self.context.module_class, owners)):
                 return Every(Kind.SAME)
@@ -906,7 +887,7 @@ class Samples:
         outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
         if outside and all(name.startswith("builtins.") for name in names):
             return self._builtin(call, frame)
-        if outside and all(name.startswith(("math.", "numpy.", "random.", "copy.")) for name in names):
+        if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
             values = [kinds.tensor(value, node) for value in self._all(given, frame)]
             sized = values if all(name.startswith("numpy.random.") for name in names) else values[:1]
             if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
@@ -931,12 +912,12 @@ class Samples:
         functions = all(operations.operation(name) is not None for name in names)
         if functions and len(rows) == 1:
             (row,) = rows.values()
-            first = next((it.value for it in node.keywords if it.arg in ("input", "self")), None)
+            first = next((it.value for it in node.keywords if it.arg in TENSOR_ARGUMENTS), None)
             given = [first, *node.args] if first is not None else node.args
             return self._operation(row, row.name, given, call, frame)
         if isinstance(node.func, ast.Attribute):
             given = [node.func.value, *node.args]
-            known = all(name.startswith(TENSORS) for name in names)
+            known = all(name.startswith(TENSOR_HOMES) for name in names)
             # What the model or a loader hands out is a tensor, wherever their classes come from.
             known = known or kinds.tensor(self._value(node.func.value, frame), node) not in PLAIN
             row = operations.method(node.func.attr) if known else None
@@ -987,19 +968,16 @@ class Samples:
             return counted[value] if value in counted else Unclear(node)
         if name == "next" and node.args:
             return self._drawn(node.args[0], frame)
-        if name in ("isinstance", "type", "hasattr", "print"):
+        if name in ASKS_TYPE:
             return Kind.SAME
-        if (
-            name in ("float", "int", "list", "tuple", "reversed", "abs", "round", "dict")
-            and len(node.args) == 1
-        ):
+        if name in OF_ONE and len(node.args) == 1:
             value = self._value(node.args[0], frame)
-            keeps = name in ("float", "list", "tuple", "reversed") or value in PLAIN
+            keeps = name in HANDS_TENSOR_ON or value in PLAIN
             return value if keeps or isinstance(value, Unclear) else Unclear(node)
         if name == "sum" and len(node.args) == 1:
             element = self._drawn(node.args[0], frame)
             return kinds.computed(ast.Add(), Kind.ZERO, element, node)
-        if name in ("max", "min", "pow", "any", "all", "bool", "range", "str"):
+        if name in OF_SEVERAL:
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
             return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
         return Unclear(node)
@@ -1068,7 +1046,7 @@ class Samples:
     def _is_kept_as_it_is(self, use: ast.AST) -> bool:
         """``len(x)``, ``seen.extend(x)``, ``print(x)``, ``f"{x}"``, ``zip(x, …)``: nothing that takes it apart."""
         match self.program.parent(use):
-            case ast.Call(func=ast.Name(id="len" | "print" | "zip" | "str" | "list" | "sorted"), args=given):
+            case ast.Call(func=ast.Name(id=function), args=given) if function in KEEPS_WHOLE:
                 return use in given
             case ast.Call(func=ast.Attribute(attr="append" | "extend"), args=given):
                 return use in given
@@ -1081,19 +1059,19 @@ class Samples:
     def _is_read_of(self, use: ast.Name, definition: ast.AST) -> bool:
         """``x.tolist()`` and ``x.numpy()``: no list and no dictionary has that."""
         method = self.program.parent(use)
-        asked = isinstance(method, ast.Attribute) and method.attr in OUT_OF_TORCH
+        asked = isinstance(method, ast.Attribute) and method.attr in LEAVES_TORCH
         return asked and definition in self.program.definitions(use)
 
     def _is_move_of(self, use: ast.Name, definition: ast.AST) -> bool:
         """``x.cuda()`` and ``x.to(device)``, where ``x`` is what a definition gives it."""
         method = self.program.parent(use)
-        moves = isinstance(method, ast.Attribute) and method.attr in ("cuda", "to")
+        moves = isinstance(method, ast.Attribute) and method.attr in MOVES
         return moves and definition in self.program.definitions(use)
 
     def _is_asked_by_name(self, use: ast.Name) -> bool:
         """``x["key"]`` and ``f(**x)``, also of ``x`` that is moved."""
         around = self.program.parent(use)
-        moved = isinstance(around, ast.Attribute) and around.attr in ("cuda", "to")
+        moved = isinstance(around, ast.Attribute) and around.attr in MOVES
         call = self.program.parent(around) if moved else None
         return _asks_by_name(around) or (call is not None and _asks_by_name(self.program.parent(call)))
 
@@ -1157,7 +1135,10 @@ class Samples:
         match node:
             case ast.Call(func=ast.Attribute(attr="apply", value=changed), args=[function]):
                 return None if self._initialises(function) else changed
-            case ast.Call(func=ast.Attribute(attr=method, value=changed)) if method in (*ADDING, *HOOKING):
+            case ast.Call(func=ast.Attribute(attr=method, value=changed)) if method in (
+                *CONTAINER_ADDS,
+                *MODULE_HOOKS,
+            ):
                 return changed
             case ast.Call(func=ast.Name(id="setattr"), args=[changed, *_]):
                 return changed
@@ -1262,8 +1243,8 @@ class Samples:
             return value
         rest = self._all([*given[1:], *keywords.values()], frame)
         is_plain = all(kinds.tensor(it, node) in PLAIN for it in rest)
-        if name in ("items", "values", "keys", "copy", "get", "pop") and is_method and is_plain:
-            return kinds.element(value, node) if name in ("get", "pop") else value
+        if name in DICT_CONTENTS and is_method and is_plain:
+            return kinds.element(value, node) if name in ONE_ELEMENT else value
         if name == "where" and len(given) == 1:
             places = Held(((0, Kind.PLACES), (1, Unclear(node))))
             return places if value in BY_SAMPLE else Unclear(node)
@@ -1314,7 +1295,7 @@ class Samples:
         last = len(values) if row.rows is None else row.rows
         found = kinds.elementwise(values[:last], node)
         if isinstance(found, Unclear) or any(kinds.tensor(it, node) not in PLAIN for it in values[last:]):
-            pairs = row.name in PAIRING or (row.name == "matmul" and kinds.turns(node))
+            pairs = row.name in PAIRS_ROWS or (row.name == "matmul" and kinds.turns(node))
             met = pairs and all(kinds.tensor(it, node) in BY_SAMPLE for it in values[:2])
             return found if isinstance(found, Unclear) and not met else Unclear(node, refuted=met)
         match does:
@@ -1342,7 +1323,7 @@ class Samples:
             names = {full_name(it) for it in self.program.values(part) if not isinstance(it, Const)}
             call = self.program.call(part) if isinstance(part, ast.Call) else None
             names |= call.names if call is not None else set()
-            if any(name and not name.startswith(OWN_HOMES) for name in names):
+            if any(name and not name.startswith(NO_TENSORS_OF_OTHERS) for name in names):
                 return True
             if isinstance(part, ast.Name | ast.Attribute):
                 waiting += (it for one in self.program.definitions(part) for it in self._behind(one))
@@ -1383,7 +1364,7 @@ class Samples:
                 call = self.program.call(node)
                 if call is not None and losses.is_any_loss(self.context, call):
                     return True
-                if name in FLATTENING:
+                if name in TAKES_DIMENSIONS:
                     return not any(it.arg == "keepdim" for it in node.keywords)
                 inner = [function.value] if isinstance(function, ast.Attribute) else []
                 return any(self._may_be_flat(it, depth + 1) for it in [*inner, *node.args[:1]])
@@ -1409,7 +1390,7 @@ class Samples:
         least = 1 if self._may_be_flat(node) else 2
         match node:
             case ast.Call(func=ast.Attribute(attr=name, value=value)) if depth < NAMES:
-                if name in ("view", "reshape", "permute", "expand", "repeat"):
+                if name in BY_SIZES:
                     sizes = [size for given in node.args for size in getattr(given, "elts", [given])]
                     return max(len(sizes), 1)
                 return self._least_rank(value, depth + 1) + 1 if name == "unsqueeze" else least
@@ -1439,15 +1420,16 @@ class Samples:
 
     def _sized(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
         """What a call that fills a tensor is given as its sizes, and the limits of what it fills it with."""
-        named = [it.value for it in node.keywords if it.arg in ("size", "shape")]
-        limits = [it.value for it in node.keywords if it.arg in ("low", "high", "fill_value")]
+        named = [it.value for it in node.keywords if it.arg in SIZE_ARGUMENTS]
+        limits = [it.value for it in node.keywords if it.arg in NUMBER_ARGUMENTS]
         if getattr(node.func, "attr", "") != "randint":
             return [*node.args, *named], limits
         call = self.program.call(node)
         names = call.names if call is not None else set()
-        first = {"torch.randint": len(node.args) - 1, "numpy.random.randint": 2}
-        place = min((first.get(name, len(node.args)) for name in names), default=len(node.args))
-        place = len(node.args) if named else place
+        given = len(node.args)
+        first = (SIZE_PLACES.get(name, given) for name in names)
+        place = min((at if at >= 0 else given + at for at in first), default=given)
+        place = given if named else place
         return [*node.args[place:], *named], [*node.args[:place], *limits]
 
     def _size(self, does: Does, value: Value, arguments: Arguments, node: ast.Call) -> Value:
@@ -1472,16 +1454,21 @@ class Samples:
             return Every(inner)
         if does is Does.MIXES:
             return Unclear(node)
-        if inner is Kind.BATCH and row.name in JOINING and row.name != "stack" and self.context.hands_lists:
+        if (
+            inner is Kind.BATCH
+            and row.name in JOINS_BY_NAME
+            and row.name != "stack"
+            and self.context.hands_lists
+        ):
             return Unclear(node)
-        if inner in PLAIN and row.name in SPREADING:
+        if inner in PLAIN and row.name in SPREADS:
             return Kind.ROWS if does is Does.SAMPLES else Unclear(node)
-        if any(it not in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in sizes) and row.name not in LIKE:
+        if any(it not in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in sizes) and row.name not in SHAPES_LIKE:
             return Unclear(node)
         if inner in DEALT:
             return (
                 inner
-                if does is Does.SAMPLES and row.name in JOINING
+                if does is Does.SAMPLES and row.name in JOINS_BY_NAME
                 else (Kind.ROWS if does is Does.SAMPLES else Kind.MOVED)
             )
         return inner if inner in (*PLAIN, Kind.MOVED) or isinstance(inner, Unclear) else Unclear(node)
@@ -1537,7 +1524,7 @@ def _is_method(node: ast.AST) -> bool:
 
 def _writes(method: str) -> bool:
     """Whether a method writes into the tensor that it is called of."""
-    return method.endswith("_") and not method.startswith("_") and method not in ("requires_grad_", "detach_")
+    return method.endswith("_") and not method.startswith("_") and method not in NO_NUMBERS_IN_PLACE
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:
@@ -1555,13 +1542,13 @@ def _asks_for_list(test: ast.expr, name: str) -> bool | None:
 
 
 def _names_list(kind: ast.expr) -> bool:
-    return all(ast.unparse(part) in ("list", "tuple") for part in getattr(kind, "elts", [kind]))
+    return all(ast.unparse(part) in SEQUENCES for part in getattr(kind, "elts", [kind]))
 
 
 def _hands_on(value: ast.AST, place: ast.expr) -> bool:
     """``batch[i].cuda()``, which is stored where it was."""
     while (
-        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in HANDED_ON
+        isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr in HANDS_ON
     ):
         value = value.func.value
         if ast.unparse(value) == ast.unparse(place):

@@ -11,29 +11,26 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.containers import CHANGES
+from dp2ddp.analyse.api.purity import ARRAYS
+from dp2ddp.analyse.api.tensors import (
+    BY_NUMBER_OF_ROWS,
+    KEEPS_ROWS,
+    LEAVES_TORCH,
+    MOVES_ONE_DIMENSION,
+    OF_TENSORS,
+    RESHAPES_IN_PLACE,
+)
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Value
-from dp2ddp.analyse.dataflow.samples import HANDED_ON, OF_TENSORS, OUT_OF_TORCH, right_side
-from dp2ddp.analyse.evaluation.evaluating import (
-    CHANGING,
-    EvaluationLoop,
-    Surroundings,
-    Whole,
-    base_name,
-    draws_always,
-)
+from dp2ddp.analyse.dataflow.samples import right_side
+from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, draws_always
 from dp2ddp.analyse.program.link import Made, Scope, handed
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Division
 
 OF_BATCHES = (*kinds.BY_SAMPLE, Kind.EACH, Kind.PICKED, Kind.PLACES, Kind.COUNT, Kind.SHAPE)
-# What gives a tensor another first dimension in its place.
-RESHAPING = {"squeeze_", "unsqueeze_", "resize_", "resize_as_", "transpose_", "t_", "swapaxes_", "set_"}
-# What may do otherwise with one row than with two, or asks for the greatest number of all rows.
-BY_NUMBER = {"squeeze", "expand", "one_hot"}
 SIMPLE = (ast.Assign, ast.AugAssign, ast.Expr)
-# What leaves each row of a tensor where it is, whatever it is given.
-MOVING = HANDED_ON - OUT_OF_TORCH - {"data", "expand", "expand_as", "tensor", "new_tensor", "squeeze", "item"}
 
 
 @dataclass(frozen=True)
@@ -259,7 +256,7 @@ class Divided(EvaluationLoop):
     def _is_by_number(self, node: ast.Call) -> bool:
         """Whether a call may do otherwise with one row than with two, or asks for the greatest number."""
         name = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
-        if name not in BY_NUMBER:
+        if name not in BY_NUMBER_OF_ROWS:
             return False
         is_method = isinstance(node.func, ast.Attribute) and self._rows(node.func.value) in OF_BATCHES
         held = [] if is_method else node.args[:1]
@@ -372,7 +369,7 @@ class Divided(EvaluationLoop):
                 case ast.Subscript(value=ast.Attribute(attr=name), ctx=ast.Store()):
                     yield name
                 case ast.Call(func=ast.Attribute(value=ast.Attribute(attr=name), attr=method)):
-                    if method in CHANGING or method.endswith("_"):
+                    if method in CHANGES or method.endswith("_"):
                         yield name
 
     def _asks_for_training(self, node: ast.AST, depth: int = 0) -> bool:
@@ -462,7 +459,7 @@ class Divided(EvaluationLoop):
         """The expression in the loop that asks for the number of samples of a tensor of the batch, around its name."""
         parent = self.program.parent(use)
         around = self.program.parent(parent) if parent is not None else None
-        if id(use) not in self.inside or not self._is_part(use) or self._asked(use.id) & RESHAPING:
+        if id(use) not in self.inside or not self._is_part(use) or self._asked(use.id) & RESHAPES_IN_PLACE:
             return None
         match parent, around:
             case ast.Call(func=ast.Name(id="len"), args=[_]), _ if self._asked(use.id) & OF_TENSORS:
@@ -507,7 +504,7 @@ class Divided(EvaluationLoop):
         for name in names:
             uses = [it for it in self._uses(name) if self._places & set(self._reaching(it))]
             if name not in left_out and all(map(self._is_part, uses)):
-                if self._asked(name) & OF_TENSORS and not self._asked(name) & RESHAPING:
+                if self._asked(name) & OF_TENSORS and not self._asked(name) & RESHAPES_IN_PLACE:
                     return name
         return ""
 
@@ -557,9 +554,9 @@ class Divided(EvaluationLoop):
             for node in ast.walk(getattr(self.program.statement(made), "value", None) or ast.Pass()):
                 call = self.program.call(node) if isinstance(node, ast.Call) else None
                 names = call.names if call is not None else set()
-                if any(it.startswith(("numpy.", "builtins.list")) for it in names):
+                if any(it.startswith(ARRAYS) for it in names):
                     return True
-                if getattr(node, "attr", "") in OUT_OF_TORCH:
+                if getattr(node, "attr", "") in LEAVES_TORCH:
                     return True
                 if isinstance(node, ast.Name) and self._is_array(node, seen):
                     return True
@@ -587,10 +584,10 @@ def _moved(value: ast.expr | None) -> ast.Name | None:
         match value.func.attr:
             case "permute":
                 keeps = dims[:1] == ["0"]
-            case "transpose" | "unsqueeze" | "squeeze":
+            case method if method in MOVES_ONE_DIMENSION:
                 keeps = bool(dims) and all(it.isdigit() and int(it) > 0 for it in dims)
             case method:
-                keeps = method in MOVING
+                keeps = method in KEEPS_ROWS
         if not keeps:
             return None
         value = value.func.value

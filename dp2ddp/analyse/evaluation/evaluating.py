@@ -10,72 +10,28 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
-from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.operations import Does
+from dp2ddp.analyse.api.containers import CHANGES
+from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT
+from dp2ddp.analyse.api.layers import FORWARD_HOOKS, PURE_FUNCTIONS, STATELESS
+from dp2ddp.analyse.api.processes import DEALS_BATCHES, RANK_VARIABLES, RANKS
+from dp2ddp.analyse.api.purity import (
+    COPIES_OBJECT,
+    IN_PLACE,
+    NOT_PURE,
+    PURE,
+    PURE_BUILTINS,
+    PURE_METHOD_HOMES,
+    PURE_METHODS,
+)
+from dp2ddp.analyse.api.tensors import VIEWS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import LOADER, OPTIONS, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.program.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect
 from dp2ddp.source import Location
-
-DEALT_ALREADY = {"dp2ddp.runtime.shard_batches", "dp2ddp.runtime.divide_batches"}
-# What changes nothing but what it returns: by full name or, with a dot at the end, by its beginning.
-PURE = ("torch.", "numpy.", "math.", "scipy.", "sklearn.metrics.", "itertools.", "functools.", "operator.")
-NOT_PURE = (
-    "torch.save",
-    "torch.load",
-    "torch.manual_seed",
-    "torch.seed",
-    "torch.utils.",
-    "torch.distributed.",
-)
-NOT_PURE += ("torch.optim.", "torch.autograd.backward", "torch.set_", "numpy.save", "numpy.load", "scipy.io.")
-NOT_PURE += ("torch.nn.", "torch.multiprocessing.", "torch.hub.", "torch.onnx.", "torch.jit.", "numpy.put")
-NOT_PURE += ("numpy.copyto", "numpy.fill_diagonal", "numpy.place")
-BUILTINS = frozenset(f"builtins.{name}" for name in """
-    abs all any bool dict divmod enumerate filter float format int isinstance len list map max min pow range reversed
-    round set slice sorted str sum tuple zip hasattr getattr type
-    """.split())
-# Methods of tensors, arrays and strings that leave these as they are.
-METHODS = frozenset("""
-    size dim numel nelement view view_as reshape permute transpose t unsqueeze flatten index_select masked_select
-    nonzero matmul mm bmm dot isnan isfinite equal format join split strip items keys values get lower upper
-    startswith endswith count index copy repeat narrow unfold diag trace triu tril ne_ bincount histc unique
-    max_pool1d ravel swapaxes is_cuda get_device element_size stack nanmean nansum quantile median mode kthvalue
-    __getattr__
-    """.split())
-METHODS |= {it for it in operations.METHODS if not it.endswith("_")} | operations.methods(Does.NUMBERS)
-METHODS |= {"detach_", "requires_grad_", "scatter_"}
-# Where objects come from whose methods are those: an unknown package's `update`, or `sum`, may do anything.
-PLAIN_HOMES = (
-    "torch.",
-    "numpy.",
-    "builtins.",
-    "collections.",
-    "pandas.",
-    "scipy.",
-    "PIL.",
-    "cv2.",
-    "os.",
-    *OPTIONS,
-)
-# Methods of lists, dicts and sets that change these.
-CHANGING = {"append", "extend", "insert", "update", "add", "pop", "remove", "clear", "setdefault", "discard"}
-# Methods whose result is another look at what they are called of.
-VIEWS = set("""
-    view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
-    values items get
-    """.split())
-# What tells one process from the others: calls, and what a launcher sets in the environment.
-RANKS = {f"{module}.get_rank" for module in ("torch.distributed", "dp2ddp.runtime")}
-RANKS |= {"dp2ddp.runtime.is_main_process"}
-RANK_VARIABLES = {"RANK", "LOCAL_RANK"}
-HOOKS = {"register_forward_hook", "register_forward_pre_hook"}
-# What hands out all elements of its first argument.
-HANDING_ON = {"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "rich.progress.track"}
 
 
 class Whole(Exception):
@@ -89,7 +45,7 @@ class Whole(Exception):
 def is_dealt(context: Context, node: ast.AST) -> bool:
     """Whether something is a loader whose batches are dealt already."""
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and bool(call.names & DEALT_ALREADY)
+    return call is not None and bool(call.names & DEALS_BATCHES)
 
 
 def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
@@ -116,7 +72,7 @@ class Surroundings:
     def hook(self) -> ast.Call | None:
         """What has forwards call something else, too."""
         calls = (node for node in self.program.nodes.values() if isinstance(node, ast.Call))
-        return next((it for it in calls if getattr(it.func, "attr", "") in HOOKS), None)
+        return next((it for it in calls if getattr(it.func, "attr", "") in FORWARD_HOOKS), None)
 
     @cached_property
     def going_on(self) -> list[tuple[ast.ExceptHandler, ast.Try]]:
@@ -187,7 +143,7 @@ class EvaluationLoop:
         around = self.node.iter
         while around is not draws[0]:
             call = self.program.call(around)
-            if call is None or not call.names or not call.names <= HANDING_ON:
+            if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
                 raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may be other batches")
             around = call.node.args[0]
         return draws[0]
@@ -262,7 +218,7 @@ class EvaluationLoop:
                 continue
             right = getattr(self.program.statement(made), "value", None)
             call = self.program.call(right) if isinstance(right, ast.Call) else None
-            copies = call is not None and call.names & {"copy.deepcopy", "copy.copy"}
+            copies = call is not None and call.names & COPIES_OBJECT
             if copies and not (depth and self.context.is_wrapped(self.program.values(right))):
                 return True
         return False
@@ -467,11 +423,11 @@ class EvaluationLoop:
             return all(not self._has_state(value) for value in call.callees)
         holder = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
         kept = isinstance(holder, ast.Name) and id(holder) in self._kept_uses()
-        if method in CHANGING:
+        if method in CHANGES:
             return kept or (isinstance(holder, ast.Name) and self._is_fresh(holder))
         if holder is not None and method.endswith("_") and not method.startswith("__"):
             root = root_name(holder)
-            if method not in METHODS or root is None:
+            if method not in PURE_METHODS or root is None:
                 return False
             if in_forward:
                 return not self._is_held(holder, call.scope)
@@ -480,15 +436,16 @@ class EvaluationLoop:
             return _is_local(call.scope, root.id) and not self._is_given(root, call.scope)
         if call.names:
             return all(
-                _is_pure_name(name) or (name.startswith(PLAIN_HOMES) and name.rpartition(".")[-1] in METHODS)
+                _is_pure_name(name)
+                or (name.startswith(PURE_METHOD_HOMES) and name.rpartition(".")[-1] in PURE_METHODS)
                 for name in call.names
             )
-        return kept or method in METHODS
+        return kept or method in PURE_METHODS
 
     def _is_layer(self, call: Call) -> bool:
         """Whether a call in a module's forward is one of its layers, or of its methods."""
         function: ast.expr = call.node.func
-        if isinstance(function, ast.Attribute) and (function.attr in CHANGING or function.attr.endswith("_")):
+        if isinstance(function, ast.Attribute) and (function.attr in CHANGES or function.attr.endswith("_")):
             return False
         if call.callees:
             return all(map(self.context.module_class, call.callees))
@@ -597,7 +554,7 @@ def _looks_at(value: ast.expr) -> list[ast.Name]:
             return [name for part in parts for name in _looks_at(part)]
         case ast.IfExp(body=one, orelse=other):
             return _looks_at(one) + _looks_at(other)
-        case ast.Call(func=ast.Name(id="zip" | "enumerate" | "reversed"), args=parts):
+        case ast.Call(func=ast.Name(id=function), args=parts) if function in HANDS_PARTS_OUT:
             return [name for part in parts for name in _looks_at(part)]
         case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
             "_"
@@ -638,8 +595,8 @@ def draws_always(call: Call) -> bool:
 
 
 def _is_pure_name(name: str) -> bool:
-    if name in BUILTINS or name.startswith(("torch.nn.functional.", "torch.nn.utils.rnn.")):
+    if name in PURE_BUILTINS or name.startswith(PURE_FUNCTIONS):
         return True
     if name.startswith("torch.nn."):
-        return name.endswith(("Loss.__call__", "Softmax.__call__", "Sigmoid.__call__", "Softmax2d.__call__"))
-    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith(("_", ".at"))
+        return name.endswith(STATELESS)
+    return name.startswith(PURE) and not name.startswith(NOT_PURE) and not name.endswith(IN_PLACE)

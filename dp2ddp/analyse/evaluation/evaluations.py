@@ -12,6 +12,8 @@ import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dp2ddp.analyse.api.containers import APPENDS
+from dp2ddp.analyse.api.tensors import CASTS_OR_MOVES, OF_NUMBERS, ZEROS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Value
@@ -26,7 +28,6 @@ from dp2ddp.facts import Effect, Evaluation
 
 STATEMENTS = (ast.Assign, ast.AugAssign, ast.Expr, ast.If, ast.For, ast.With, ast.Pass)
 STATEMENTS += (ast.Continue, ast.Assert)
-ZEROS = {"torch.zeros", "numpy.zeros", "torch.tensor", "numpy.array", "torch.zeros_like", "numpy.zeros_like"}
 
 
 @dataclass(frozen=True)
@@ -199,7 +200,7 @@ class _InTurn(EvaluationLoop):
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
-        if isinstance(holder, ast.Name) and method in ("append", "extend") and len(call.args) == 1:
+        if isinstance(holder, ast.Name) and method in APPENDS and len(call.args) == 1:
             self._check_regular(statement, samples=method == "append")
             if method == "extend":
                 self._collect_rows(holder, call.args[0])
@@ -385,7 +386,7 @@ class _InTurn(EvaluationLoop):
                 return bool(elements) and all(map(self._is_zero, elements))
             case ast.BinOp(left=ast.List() as inner, op=ast.Mult()):
                 return self._is_zero(inner)
-            case ast.Call(func=ast.Attribute(value=inner, attr="cuda" | "to" | "double" | "float" | "long")):
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in CASTS_OR_MOVES:
                 return self._is_zero(inner)
             case ast.Call(func=ast.Name(id="list"), args=[inner]):
                 return self._is_zero(inner)
@@ -396,7 +397,7 @@ class _InTurn(EvaluationLoop):
                 types = [ast.unparse(it.value) for it in value.keywords if it.arg == "dtype"]
                 if any("bool" in it or "object" in it for it in types):  # which add otherwise
                     return False
-                filled = {name.rpartition(".")[-1] for name in call.names} <= {"tensor", "array"}
+                filled = {name.rpartition(".")[-1] for name in call.names} <= OF_NUMBERS
                 return not filled or (bool(value.args) and self._is_zero(value.args[0]))
         return False
 

@@ -6,11 +6,10 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.numbers import METERS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.link import Cls, Inst, Scope, Values
 from dp2ddp.analyse.program.updates import updated
-
-METERS = ({"sum", "count"}, {"total", "count"})
 
 
 @dataclass(frozen=True)

@@ -10,15 +10,26 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.files import (
+    EXISTENCE,
+    LISTS_FOLDER,
+    LOADS,
+    MAKES,
+    NO_PATH_PARTS,
+    OPENERS,
+    PATH_ARGUMENTS,
+    PATH_PARTS,
+    SAVES,
+    WRITERS,
+)
+from dp2ddp.analyse.api.numbers import AGREED_TOGETHER
+from dp2ddp.analyse.api.processes import AGREED
+from dp2ddp.analyse.api.randomness import FORMATS_TIME, OF_PROCESS_OR_MACHINE, SEED_ARGUMENTS
 from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.processes.effects import (
-    OPENERS,
-    READS,
-    SAVES,
-    WRITERS,
     all_pass,
     already,
     caching,
@@ -28,27 +39,8 @@ from dp2ddp.analyse.processes.effects import (
     is_own,
     opens_for_writing,
 )
-from dp2ddp.analyse.processes.questions import ASKS, MAKES
 from dp2ddp.analyse.program.link import Call, Mod, full_name, handed
 from dp2ddp.facts import Agreement, Effect
-
-# What has a value of its own in each process, or at each time.
-OWN = alike.OWN | frozenset("""
-    time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
-    socket.gethostname platform.node tempfile.mkdtemp tempfile.mktemp
-    """.split())
-AGREED = "dp2ddp.runtime.from_main_process"
-# Those that say what they are given, if it is a time, and where.
-TOLD = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}
-# What a folder holds, which changes while the main process writes into it.
-LISTS = frozenset("""
-    glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
-    """.split())
-# What makes a path, or a part of one, of others; and what hands out something else.
-PASSING = ("builtins.", "os.path.", "os.fspath", "pathlib.", "datetime.", "time.", "re.", "uuid.")
-STOPPING = {"builtins.open"}
-# What is agreed on together with what it is given.
-TOGETHER = alike.PLAIN | frozenset("builtins.len builtins.sorted builtins.list builtins.next".split())
 
 
 @dataclass(frozen=True)
@@ -113,7 +105,7 @@ def _made(context: Context) -> Iterator[ast.expr]:
 def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
     """The paths that all processes read."""
     for call in context.program.calls:
-        reads = call.names & READS or (call.names & OPENERS and not opens_for_writing(call))
+        reads = call.names & LOADS or (call.names & OPENERS and not opens_for_writing(call))
         if reads or any(name.endswith(".from_pretrained") for name in call.names):
             alone = covered(context, call.node, guards) or already(context, call.node)
             if context.runs_in_training(call.node) and not alone:
@@ -124,14 +116,14 @@ def _path(call: Call, position: int) -> Iterator[ast.expr]:
     if isinstance(call.node.func, ast.Attribute) and any(it.startswith("pathlib.") for it in call.names):
         yield call.node.func.value
     yield from call.node.args[position : position + 1]
-    yield from (it.value for it in call.node.keywords if it.arg in ("f", "file", "name", "log_dir", "logdir"))
+    yield from (it.value for it in call.node.keywords if it.arg in PATH_ARGUMENTS)
 
 
 def _seeds(context: Context) -> Iterator[ast.expr]:
     for call in context.program.calls:
         if call.names & (alike.SEEDS | alike.UNSEEDED) and context.runs_in_training(call.node):
             yield from call.node.args[:1]
-            yield from (it.value for it in call.node.keywords if it.arg in ("seed", "a"))
+            yield from (it.value for it in call.node.keywords if it.arg in SEED_ARGUMENTS)
 
 
 def _decisions(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
@@ -190,10 +182,16 @@ class _Origins:
     def _call(self, node: ast.Call) -> Iterator[ast.expr]:
         call = self.program.call(node)
         names = call.names if call is not None else set()
-        told = [node.args[place] for name, place in TOLD.items() if name in names and len(node.args) > place]
+        told = [
+            node.args[place]
+            for name, place in FORMATS_TIME.items()
+            if name in names and len(node.args) > place
+        ]
         if told:
             yield from told
-        elif names & OWN or (self.files and (names & LISTS or any(map(is_of_writer, names)))):
+        elif names & OF_PROCESS_OR_MACHINE or (
+            self.files and (names & LISTS_FOLDER or any(map(is_of_writer, names)))
+        ):
             self._found[Origin(_whole(self.context, node))] = None
         elif inner := returned(self.context, node):
             for value in inner:
@@ -201,7 +199,7 @@ class _Origins:
                     self._found[Origin(node)] = None
                 else:
                     yield value
-        elif not names & STOPPING and all(name.startswith(PASSING) for name in names):
+        elif not names & NO_PATH_PARTS and all(name.startswith(PATH_PARTS) for name in names):
             yield from handed(node)
             if isinstance(node.func, ast.Attribute):
                 yield node.func.value
@@ -293,7 +291,7 @@ class _Origins:
     def _mentions(self, test: ast.expr) -> bool:
         calls = [self.program.call(it) for it in ast.walk(test) if isinstance(it, ast.Call)]
         names = set().union(*(call.names for call in calls if call is not None))
-        return bool(names & (ASKS | LISTS)) and AGREED not in names
+        return bool(names & (EXISTENCE | LISTS_FOLDER)) and AGREED not in names
 
 
 def _whole(context: Context, node: ast.expr) -> ast.expr:
@@ -306,7 +304,7 @@ def _whole(context: Context, node: ast.expr) -> ast.expr:
             return _whole(context, around)
         case ast.Call():
             call = context.program.call(around)
-            together = call is not None and call.names and call.names <= TOGETHER
+            together = call is not None and call.names and call.names <= AGREED_TOGETHER
             return _whole(context, around) if together else node
         case ast.Subscript(value=inner) if inner is node:
             return _whole(context, around)

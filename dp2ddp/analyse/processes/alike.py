@@ -5,41 +5,22 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS, IN_ORDER, ORDERLESS
+from dp2ddp.analyse.api.layers import STEPS_OF_TRAINING
+from dp2ddp.analyse.api.numbers import PASSES_NUMBER_ON
+from dp2ddp.analyse.api.processes import AS_COMPLETED, ENDS, QUEUES, TAKES_AS_READY
+from dp2ddp.analyse.api.randomness import (
+    DRAWING_METHODS,
+    DRAWS,
+    GENERATOR_STATES,
+    OF_PROCESS,
+    SEEDS,
+    UNSEEDED,
+)
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.link import LOADER, Bound, Call, Cls, Func, full_name
 from dp2ddp.facts import NO_TIER, Agreement, Obstacle
-
-# Calls whose result is this process's own.
-OWN = frozenset("""
-    time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns time.process_time
-    time.clock timeit.default_timer datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today
-    os.getpid os.urandom uuid.uuid1 uuid.uuid4 secrets.randbits secrets.randbelow secrets.token_hex
-    """.split())
-SEEDS = frozenset("""
-    torch.manual_seed torch.random.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all
-    torch.Generator.manual_seed
-    """.split())
-# Those that take the clock, or the system's own noise, where they are given nothing.
-UNSEEDED = frozenset("""
-    random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng
-    torch.seed torch.random.seed
-    """.split())
-# What passes a value on: a number made from the clock is the clock's.
-PLAIN = frozenset("""
-    builtins.int builtins.float builtins.round builtins.abs builtins.min builtins.max builtins.str builtins.hash
-    """.split())
-DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
-DRAWING_METHODS = {
-    it
-    for it in operations.METHODS
-    if operations.NAMES[f"torch.Tensor.{it}"].random
-    and (it.endswith("_") or it in ("multinomial", "bernoulli"))
-}
-ORDERED = {"builtins.list", "builtins.tuple", "builtins.enumerate", "builtins.iter", "builtins.zip"}
-UNORDERED = {"concurrent.futures.as_completed"}
-QUEUES = ("queue.", "multiprocessing.", "torch.multiprocessing.")
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
@@ -71,9 +52,9 @@ def _own(context: Context, node: ast.expr | None, depth: int = 0) -> bool:
         case ast.Call():
             call = context.program.call(node)
             names = call.names if call is not None else set()
-            if names & OWN:
+            if names & OF_PROCESS:
                 return True
-            if names and names <= PLAIN:
+            if names and names <= PASSES_NUMBER_ON:
                 inner = node.args
             elif isinstance(node.func, ast.Attribute):  # `elapsed.total_seconds()`
                 inner = [node.func.value]
@@ -115,7 +96,7 @@ def in_worker(context: Context, node: ast.AST) -> bool:
     given = {
         value
         for call in context.loaders
-        for name in ("worker_init_fn", "collate_fn")
+        for name in FUNCTION_ARGUMENTS
         if (argument := call.argument(name)) is not None
         for value in program.values(argument)
     }
@@ -169,7 +150,7 @@ def works(context: Context, node: ast.AST) -> bool:
     if call is None:
         return False
     method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return method in ("backward", "step") or context.is_wrapped(call.callees) or draws(call)
+    return method in STEPS_OF_TRAINING or context.is_wrapped(call.callees) or draws(call)
 
 
 # Exceptions
@@ -219,9 +200,7 @@ def ends(context: Context, body: list[ast.stmt]) -> bool:
     if isinstance(last, ast.Raise):
         return True
     call = context.program.call(last.value) if isinstance(last, ast.Expr) else None
-    return call is not None and bool(
-        call.names & {"sys.exit", "builtins.exit", "builtins.quit", "os._exit", "os.abort"}
-    )
+    return call is not None and bool(call.names & ENDS)
 
 
 # Random numbers, orders
@@ -232,25 +211,14 @@ def draws(call: Call) -> bool:
     method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
     if method in DRAWING_METHODS:
         return True
-    seeding = (
-        SEEDS
-        | UNSEEDED
-        | {
-            "numpy.random.get_state",
-            "numpy.random.set_state",
-            "random.getstate",
-            "random.setstate",
-        }
-    )
+    seeding = SEEDS | UNSEEDED | GENERATOR_STATES
     return any(name.startswith(DRAWS) and name not in seeding for name in call.names)
 
 
 def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     """Batches that come in the order in which threads or processes are done with them."""
-    taken = any(
-        name.startswith(QUEUES) and name.endswith(("Queue.get", ".imap_unordered")) for name in call.names
-    )
-    if taken or call.names & UNORDERED:
+    taken = any(name.startswith(QUEUES) and name.endswith(TAKES_AS_READY) for name in call.names)
+    if taken or call.names & AS_COMPLETED:
         yield context.obstacle(
             call.node,
             "results come in the order in which they are ready, which differs across ranks",
@@ -261,7 +229,7 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
 
 def _set(context: Context, call: Call) -> Iterator[Obstacle]:
     """The order of a set of strings: every process has its own, as Python hashes them with a random seed."""
-    if not call.names & ORDERED or not call.node.args or _sorted(context, call.node):
+    if not call.names & IN_ORDER or not call.node.args or _sorted(context, call.node):
         return
     for given in call.node.args:
         if _is_set(context, given):
@@ -285,7 +253,4 @@ def _sorted(context: Context, node: ast.AST) -> bool:
     """Whether the order goes no further: sorted, counted, or put into a set again."""
     around = context.program.parent(node)
     call = context.program.call(around) if isinstance(around, ast.Call) else None
-    return call is not None and bool(
-        call.names
-        & {"builtins.sorted", "builtins.len", "builtins.set", "builtins.sum", "builtins.max", "builtins.min"}
-    )
+    return call is not None and bool(call.names & ORDERLESS)

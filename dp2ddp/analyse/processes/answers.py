@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from dp2ddp.analyse.api.processes import ENVIRONMENT
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.conditions import assigned
@@ -548,7 +549,7 @@ class Answers:
         if held is not None:
             if is_options(self.context, held):
                 return OPTION + name
-            if ast.unparse(held) in ("os.environ", "environ"):
+            if ast.unparse(held) in ENVIRONMENT:
                 return f"environment {name}"
         if id(node) not in program.nodes:
             return f" {ast.unparse(node)}"

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.analyse.api.devices import AVAILABLE, BINDS, COUNT
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.answers import (
@@ -25,13 +26,11 @@ from dp2ddp.analyse.processes.answers import (
     is_options,
     is_parsed,
 )
-from dp2ddp.analyse.processes.conditions import AVAILABLE, COUNT, is_call_of
+from dp2ddp.analyse.processes.conditions import is_call_of
 from dp2ddp.analyse.program.link import WRAP, Call, Program, Scope
 from dp2ddp.facts import NO_TIER, Aside, Obstacle, OwnGroup
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
-
-BINDS = {"torch.cuda.set_device", "torch.accelerator.set_device_index"}
 
 
 @dataclass(frozen=True)

@@ -5,6 +5,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
+from dp2ddp.analyse.api.files import PICKLES
+from dp2ddp.analyse.api.inspection import ASKS_CLASS
+from dp2ddp.analyse.api.layers import LAYER_HOMES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
@@ -26,13 +30,6 @@ from dp2ddp.analyse.program.link import (
     handed,
 )
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
-
-# What pickles its first argument.
-PICKLES = {
-    f"{module}.{it}" for module in ("pickle", "cPickle", "dill", "cloudpickle") for it in ("dump", "dumps")
-}
-PICKLES |= {"joblib.dump"}
-
 
 # What holds its parts as they are, and what hands on what it is given.
 DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
@@ -139,7 +136,7 @@ def _may_have_module(context: Context, value: Value) -> bool:
 
 def _is_layer(name: str) -> bool:
     """Whether a full name is that of a model or layer of torch's or torchvision's: they have no ``module``."""
-    return name.startswith(("torch.nn.", "torchvision.models.")) and not name.startswith("torch.nn.parallel.")
+    return name.startswith(LAYER_HOMES) and not name.startswith("torch.nn.parallel.")
 
 
 def _stored(context: Context) -> set[int]:
@@ -205,7 +202,7 @@ def _changed(context: Context, call: ast.Call) -> bool:
     name = parent.targets[0].id
     for node in ast.walk(context.program.scope(call).node):
         if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == name:
-            if node.attr in ("items", "keys", "update", "pop", "get"):
+            if node.attr in KEY_METHODS:
                 return True
         if isinstance(node, ast.Compare) and any(isinstance(op, ast.In | ast.NotIn) for op in node.ops):
             if any(isinstance(other, ast.Name) and other.id == name for other in node.comparators):
@@ -236,7 +233,7 @@ def _is_looked_at(context: Context, node: ast.Name | ast.Attribute) -> bool:
     """``state.items()``, ``key in state``, ``for key in state``, ``own.update(state)``."""
     parent = context.program.parent(node)
     match parent:
-        case ast.Attribute(attr="items" | "keys" | "pop" | "get" | "update"):
+        case ast.Attribute(attr=method) if method in KEY_METHODS:
             return True
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[other]):
             return other is node
@@ -280,10 +277,10 @@ def _states(
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
                 yield function.value, _state(context, "save", function.value)
                 yield from _load(context, call.node.args[0])
-    elif call.names & {"torch.save", *PICKLES} and (whole := _pickled(call)) is not None:
+    elif call.names & ({"torch.save"} | PICKLES) and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):
             yield whole, _bare(context, whole, perhaps, "pickle")
-    elif call.names & {"builtins.isinstance", "builtins.issubclass"} and len(call.node.args) == 2:
+    elif call.names & ASKS_CLASS and len(call.node.args) == 2:
         yield from _classes(context, call.node.args[1], "class")
     elif call.names == {"builtins.type"} and isinstance(parent := program.parent(call.node), ast.Compare):
         yield from (found for other in parent.comparators for found in _classes(context, other, "type"))
@@ -354,7 +351,7 @@ def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
         for around in context.program.ancestors(definition):
             source = around.iter if isinstance(around, ast.For | ast.comprehension) else None
             if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
-                return source.func.attr in ("items", "keys")
+                return source.func.attr in KEY_VIEWS
             if isinstance(source, ast.Name):
                 return bool(name)
     return False
@@ -486,7 +483,7 @@ def _restored(context: Context) -> Iterator[ast.expr]:
 
 def _saves_wrapped(context: Context, call: Call) -> bool:
     """Whether a call pickles a wrapped model, alone or in something."""
-    whole = _pickled(call) if call.names & {"torch.save", *PICKLES} else None
+    whole = _pickled(call) if call.names & ({"torch.save"} | PICKLES) else None
     alone = whole is not None and context.is_wrapped(context.program.values(whole))
     return alone or (whole is not None and _holds_wrapped(context, call))
 

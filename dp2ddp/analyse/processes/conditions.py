@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.analyse.api.containers import SETTING_METHODS
+from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
+from dp2ddp.analyse.api.inspection import ASKS_OPTIONS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.link import (
     DICTIONARIES,
@@ -18,22 +21,8 @@ from dp2ddp.analyse.program.link import (
     handed,
 )
 
-AVAILABLE = "torch.cuda.is_available"
-COUNT = "torch.cuda.device_count"
-DEVICES = {"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"}
 # What may be asked of options.
-ANSWERED = {
-    AVAILABLE,
-    COUNT,
-    "builtins.len",
-    "builtins.int",
-    "builtins.bool",
-    "builtins.str",
-    "builtins.isinstance",
-}
-ANSWERED |= {"builtins.list", "builtins.range", "builtins.any", "builtins.all"}
-ANSWERED |= DICTIONARIES
-STRING_METHODS = {"split", "startswith", "endswith", "lower", "upper", "strip", "get"}
+ANSWERED = ASKS_OPTIONS | DICTIONARIES | {AVAILABLE, COUNT}
 
 
 def is_true(test: ast.expr) -> bool:
@@ -169,7 +158,7 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             call = program.call(test)
             known = call is not None and bool(call.names) and call.names <= ANSWERED
-            methods = isinstance(test.func, ast.Attribute) and test.func.attr in STRING_METHODS
+            methods = isinstance(test.func, ast.Attribute) and test.func.attr in SETTING_METHODS
             if methods:
                 return is_choice(context, test.func.value, depth)
             return known and all(is_choice(context, given, depth) for given in handed(test))

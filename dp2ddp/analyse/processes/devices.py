@@ -6,17 +6,11 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICE_ARGUMENTS, DEVICE_TYPES
+from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
-from dp2ddp.analyse.processes.conditions import (
-    AVAILABLE,
-    COUNT,
-    assigned,
-    is_call_of,
-    is_choice,
-    is_cuda_string,
-    is_device,
-)
+from dp2ddp.analyse.processes.conditions import assigned, is_call_of, is_choice, is_cuda_string, is_device
 from dp2ddp.analyse.program.link import Call, Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
 
@@ -133,16 +127,12 @@ def is_current(node: ast.AST) -> bool:
         case ast.Call(func=function, args=[named], keywords=[]) if _makes_device(function):
             parts = (named.body, named.orelse) if isinstance(named, ast.IfExp) else (named,)
             names = [part.value if isinstance(part, ast.Constant) else None for part in parts]
-            return "cuda" in names and set(names) <= {"cuda", "cpu"}
+            return "cuda" in names and set(names) <= DEVICE_TYPES
     return False
 
 
 def _makes_device(function: ast.expr) -> bool:
     return ast.unparse(function).rpartition(".")[2] == "device"
-
-
-# What runs functions that it is given in threads of its own.
-_THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
 
 
 def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
@@ -159,7 +149,7 @@ def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
             moved = any(_moves_to_a_name(program.nodes[key]) for key in run if key in program.nodes)
             found |= {key for key in run if moved or not _only_names(context, program.nodes.get(key))}
     for call in program.calls:
-        if any(name.startswith(_THREADS) for name in call.names):
+        if any(name.startswith(THREADS) for name in call.names):
             found |= context.runs(call.node)
     for scope in program.scopes:
         family = program.bases(scope.owner) if scope.owner is not None else ()
@@ -328,7 +318,7 @@ def _is_data(context: Context, value: Value | None) -> bool:
 def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     """``"cuda"`` and ``"cuda:0"`` given as a device."""
     function = call.node.func
-    places = [keyword.value for keyword in call.node.keywords if keyword.arg in ("device", "map_location")]
+    places = [keyword.value for keyword in call.node.keywords if keyword.arg in DEVICE_ARGUMENTS]
     if isinstance(function, ast.Attribute) and function.attr == "to":
         places += call.node.args[:1]
     if "torch.load" in call.names:
@@ -476,10 +466,6 @@ def _own_method(context: Context, call: Call) -> bool:
     )
 
 
-# What says something, or ends the program.
-_TELLING = ("builtins.print", "builtins.exit", "logging.", "os._exit", "sys.exit", "warnings.warn")
-
-
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
     """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
     parent = context.program.parent(node)
@@ -534,4 +520,4 @@ def _says(context: Context, value: ast.expr) -> bool:
     found = context.program.call(value)
     names = found.names if found is not None else frozenset()
     counts = any(is_call_of(context, it, COUNT) for it in ast.walk(value))
-    return bool(names) and not counts and all(name.startswith(_TELLING) for name in names)
+    return bool(names) and not counts and all(name in ENDS or name.startswith(TELLS) for name in names)

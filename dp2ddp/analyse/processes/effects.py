@@ -11,6 +11,49 @@ import re
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.containers import ASKING_METHODS, TAKES_OUT
+from dp2ddp.analyse.api.downloads import (
+    DATA_SET_BASES,
+    DOWNLOADING_LIBRARIES,
+    FETCHES,
+    FILE_FETCHES,
+    HUB_FETCHES,
+    MODEL_LIBRARIES,
+    PRETRAINED,
+    SHELL_FETCHES,
+    UNPACKS,
+)
+from dp2ddp.analyse.api.files import (
+    ACTS,
+    ASKS_FILES,
+    BETWEEN_PATHS,
+    BUILTIN_OPENERS,
+    JOINS_PATHS_AS,
+    LEAVES_FILES,
+    LOADS,
+    LOGS,
+    MAKES_FOLDERS,
+    MODES,
+    NOWHERE,
+    ONLY_ANSWERS,
+    OPENERS,
+    OTHER_VERBS,
+    PATH_CONTENTS,
+    PATH_OPENERS,
+    PATHS,
+    READS,
+    SAVES,
+    TEMPORARY,
+    TRACKED_SETTINGS,
+    TRACKERS,
+    VERBS,
+    WRITERS,
+    WRITES,
+    WRITING_ANYWAY,
+    WRITING_METHODS,
+)
+from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
+from dp2ddp.analyse.api.processes import INPUT, POPEN_ANSWERS
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
@@ -18,184 +61,14 @@ from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
-# Calls that write, by full name or, with a dot at the end, by its beginning.
-WRITES = frozenset("""
-    os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
-    os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
-    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
-    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
-    torch.onnx.export torch.jit.save torch.export.save
-    cv2.imshow matplotlib.pyplot.show matplotlib.pyplot.draw matplotlib.pyplot.pause
-    requests.post requests.put smtplib.SMTP.sendmail smtplib.SMTP.send_message
-    """.split())
-# What the last part of the name of a call begins with that writes, if another library has it.
-VERBS = re.compile(
-    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
-    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
-)
-# Where such names have another meaning, or are in the list.
-OTHER_VERBS = (
-    "builtins.",
-    "sys.",
-    "io.",
-    "os.",
-    "torch.",
-    "torchvision.",
-    "numpy.",
-    "tqdm.",
-    "logging.",
-    "dp2ddp.",
-)
-# Methods that write, by the class or function that makes the object and the method's name.
-WRITING_METHODS = {
-    "pathlib.": frozenset(
-        "mkdir write_text write_bytes touch unlink rename replace rmdir symlink_to chmod".split()
-    ),
-    "matplotlib.": {"show"},
-    "plotly.": {"show"},
-    "torch.jit.": {"save"},
-}
-# Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
-WRITING_ANYWAY = frozenset("""
-    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
-    write_bytes write_html write_image write_videofile export_chrome_trace
-    """.split())
-# Modules that are trackers themselves.
-TRACKERS = frozenset("""
-    wandb mlflow swanlab clearml trackio neptune comet_ml tensorboard_logger aim dvclive pycrayon
-    """.split())
-# What makes an object that writes whenever it is used.
-WRITERS = frozenset("""
-    torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
-    tensorboardX.SummaryWriter tensorboardX.FileWriter
-    tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
-    visdom.Visdom torchnet.logger.VisdomLogger torchnet.logger.VisdomPlotLogger cox.store.Store
-    logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
-    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter subprocess.Popen
-    """.split())
-# What says how a program ended that was started so, and what it wrote.
-POPEN_ANSWERS = {f"subprocess.Popen.{it}" for it in ("communicate", "wait", "poll")}
-POPEN_ANSWERS |= {f"subprocess.Popen.stdout.{it}" for it in ("read", "readline", "readlines")}
-# What makes one where its mode says so, by the mode's position.
-OPENING = {
-    "codecs.open": 1,
-    "gzip.open": 1,
-    "bz2.open": 1,
-    "lzma.open": 1,
-    "h5py.File": 1,
-    "zipfile.ZipFile": 1,
-    "tarfile.open": 1,
-}
-ASKS = {
-    "subprocess.check_output",
-    "subprocess.getoutput",
-    "shutil.which",
-    "shutil.disk_usage",
-    "wandb.util.generate_id",
-}
-ASKING = (
-    "os.path.",
-    "builtins.len",
-    "builtins.isinstance",
-    "builtins.hasattr",
-    "builtins.bool",
-    "builtins.range",
-    "builtins.enumerate",
-    "builtins.zip",
-    "builtins.sorted",
-    "builtins.list",
-    "builtins.str",
-    "os.listdir",
-    "os.access",
-    "glob.",
-)
-# Methods of strings, lists, dicts and paths that only ask.
-ASKING_METHODS = frozenset("""
-    startswith endswith format join split strip lower upper replace items keys values get
-    exists is_file is_dir glob iterdir with_suffix joinpath
-    """.split())
-# What is given two places, and writes to the second or to both.
-BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
-# What makes a folder or file of a process's own.
-OWN = ("tempfile.", "io.BytesIO", "io.StringIO")
-# What makes a path that begins with the first thing it is given.
-PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", "builtins.open", "io.open")
-BUILTIN_OPEN = {"builtins.open", "io.open"}
-OPENERS = BUILTIN_OPEN | {"codecs.open", "gzip.open", "bz2.open", "pathlib.Path.open"}
-ALL_OPENERS = OPENERS | {"dp2ddp.runtime.open"}
-READS = {
-    "torch.load",
-    "numpy.load",
-    "numpy.loadtxt",
-    "pickle.load",
-    "json.load",
-    "joblib.load",
-    "yaml.safe_load",
-}
-# What reads a file, too, where the program writes one of that name.
-OTHER_READS = frozenset("""
-    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
-    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
-    """.split())
-SAVES = {"torch.save", "dp2ddp.runtime.save"}
-INPUT = "builtins.input"
-# What asks for files and folders begins so.
-FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
-FOLDERS = {"os.makedirs", "pathlib.Path.mkdir"}
-# What looks at a class or function and does not call it.
-LOOKS = frozenset("""
-    builtins.isinstance builtins.issubclass builtins.hasattr builtins.getattr builtins.callable builtins.id
-    builtins.type builtins.print builtins.str builtins.repr
-    """.split())
-# What downloads weights into torch.hub's cache.
-HUB_FETCHES = {
-    "torch.hub.load_state_dict_from_url",
-    "torch.utils.model_zoo.load_url",
-    "torchvision._internally_replaced_utils.load_state_dict_from_url",
-    "torchvision.models.utils.load_state_dict_from_url",
-}
-FETCHES = HUB_FETCHES | {
-    "torch.hub.load",
-    "torch.hub.download_url_to_file",
-    "torchvision.datasets.utils.download_url",
-    "torchvision.datasets.utils.download_and_extract_archive",
-    "urllib.request.urlretrieve",
-    "gdown.download",
-    "huggingface_hub.hf_hub_download",
-    "huggingface_hub.snapshot_download",
-    "datasets.load_dataset",
-}
-FILE_FETCHES = {
-    "torch.hub.download_url_to_file",
-    "torchvision.datasets.utils.download_url",
-    "torchvision.datasets.utils.download_and_extract_archive",
-    "urllib.request.urlretrieve",
-    "gdown.download",
-}
-UNPACKS = {
-    f"{archive}.{extract}"
-    for archive in (
-        "zipfile.ZipFile",
-        "tarfile.open",
-        "tarfile.TarFile",
-        "tarfile.TarFile.open",
-        "py7zr.SevenZipFile",
-        "rarfile.RarFile",
-    )
-    for extract in ("extractall", "extract")
-}
-UNPACKS |= {
-    "shutil.unpack_archive",
-    "patoolib.extract_archive",
-    "torchvision.datasets.utils.extract_archive",
-}
-SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
-PRETRAINED = {"pretrained", "weights", "weights_backbone", "pretrained_backbone"}
-
 
 def is_write(name: str) -> bool:
     """Whether a call of something outside the project, by its full name, writes or logs."""
-    if name in ASKS or any(name.startswith(f"{asks}.") for asks in ASKS) or name.rpartition(".")[2].isupper():
+    if (
+        name in ONLY_ANSWERS
+        or any(name.startswith(f"{asks}.") for asks in ONLY_ANSWERS)
+        or name.rpartition(".")[2].isupper()
+    ):
         return False
     if is_listed(name):
         return True
@@ -214,7 +87,7 @@ def is_listed(name: str) -> bool:
 
 def opens_for_writing(call: Call) -> bool:
     """Whether a call may open a file for writing: an unknown mode counts."""
-    if not call.names & ALL_OPENERS or _is_nowhere(call):
+    if not call.names & OPENERS or _is_nowhere(call):
         return False
     mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
     return _may_write(mode)
@@ -223,15 +96,15 @@ def opens_for_writing(call: Call) -> bool:
 def _is_nowhere(call: Call) -> bool:
     """``open(os.devnull, "w")``."""
     file = call.argument("file", 0)
-    return isinstance(file, ast.expr) and ast.unparse(file) in ("os.devnull", "'/dev/null'")
+    return isinstance(file, ast.expr) and ast.unparse(file) in NOWHERE
 
 
 def _is_writer(context: Context, call: Call) -> bool:
     """Whether a call makes something that writes whenever it is used, if not by Python's own ``open``."""
     if call.names & WRITERS:
         return not _in_own_folder(context, call)
-    for name in call.names & OPENING.keys():
-        if _may_write(call.argument("mode", OPENING[name])):
+    for name in call.names & MODES.keys():
+        if _may_write(call.argument("mode", MODES[name])):
             return not _in_own_folder(context, call)
     return False
 
@@ -245,7 +118,7 @@ def _may_write(mode: ast.expr | None) -> bool:
 
 def _is_open(context: Context, call: Call) -> bool:
     """Whether a call is Python's ``open``, or a path's, of a file that may be written to."""
-    plain = call.names & (BUILTIN_OPEN | {"pathlib.Path.open"})
+    plain = call.names & (BUILTIN_OPENERS | PATH_OPENERS)
     return bool(plain) and opens_for_writing(call) and not _in_own_folder(context, call)
 
 
@@ -285,7 +158,7 @@ def _writes_anyway(call: Call) -> bool:
 def _is_path(node: ast.expr) -> bool:
     """Whether an expression is, as it is written, the path of a file."""
     words = [it.value for it in ast.walk(node) if isinstance(it, ast.Constant) and isinstance(it.value, str)]
-    joins = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(("path.join", "Path"))
+    joins = isinstance(node, ast.Call) and ast.unparse(node.func).endswith(JOINS_PATHS_AS)
     return joins or any(re.search(r"/|\.\w{2,4}$", word) for word in words)
 
 
@@ -305,7 +178,7 @@ def _into_open_file(context: Context, call: Call) -> bool:
         return False
     owners = [getattr(callee, "owner", None) for callee in call.callees]
     given = [value for argument in handed(call.node) for value in context.program.values(argument)]
-    opened = ALL_OPENERS | OPENING.keys()
+    opened = OPENERS | MODES.keys()
     return any(isinstance(it, Made) and it.name in opened for it in (*owners, *given))
 
 
@@ -314,7 +187,7 @@ def _in_own_folder(context: Context, call: Call) -> bool:
     given = handed(call.node)
     if isinstance(call.node.func, ast.Attribute):
         given.append(call.node.func.value)
-    if any(name.startswith(BETWEEN) for name in call.names):
+    if any(name.startswith(BETWEEN_PATHS) for name in call.names):
         return all(is_own(context, it) for it in call.node.args[:2])
     return any(is_own(context, it) for it in given)
 
@@ -324,7 +197,7 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
     if depth > 8:
         return False
     call = context.program.call(node) if isinstance(node, ast.Call) else None
-    if call is not None and any(name.startswith(OWN) for name in call.names):
+    if call is not None and any(name.startswith(TEMPORARY) for name in call.names):
         return True
     begins = _begins(context, node)
     return bool(begins) and all(is_own(context, it, depth + 1) for it in begins)
@@ -421,7 +294,7 @@ def _does_more(context: Context, statement: ast.stmt) -> bool:
 
 
 def _takes(node: ast.Call) -> bool:
-    return isinstance(node.func, ast.Attribute) and node.func.attr in ("pop", "popleft", "popitem")
+    return isinstance(node.func, ast.Attribute) and node.func.attr in TAKES_OUT
 
 
 def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call], bool]) -> bool:
@@ -431,7 +304,7 @@ def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call]
     ]
     return bool(calls) and all(
         call is not None
-        and call.names <= FOLDERS
+        and call.names <= MAKES_FOLDERS
         and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
         and not is_own(call)
         for call in calls
@@ -578,7 +451,7 @@ def _only_asks(context: Context, test: ast.expr) -> bool:
             names = call.names if call is not None else set()
             asks = isinstance(node.func, ast.Attribute) and node.func.attr in ASKING_METHODS
             own = call is not None and any(isinstance(it, Func | Bound | Cls) for it in call.callees)
-            if own or not (asks or (names and all(name.startswith(ASKING) for name in names))):
+            if own or not (asks or (names and all(name.startswith(ASKS) for name in names))):
                 return False
     return True
 
@@ -650,7 +523,7 @@ def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Eff
 def _answers(context: Context, call: Call) -> bool:
     """Whether a call acts on files or starts a program, and what comes out of it is used."""
     alone = isinstance(context.program.parent(call.node), ast.Expr)
-    acts = any(name.startswith(("os.", "subprocess.", "shutil.")) for name in call.names)
+    acts = any(name.startswith(ACTS) for name in call.names)
     return not alone and acts and (bool(call.names & POPEN_ANSWERS) or _writes(context, call.node))
 
 
@@ -696,7 +569,7 @@ def _handed(context: Context, node: ast.Call) -> Iterator[Effect]:
     call = context.program.call(node)
     if call is None or not any(isinstance(it, Ext | Made | Member) for it in call.callees):
         return
-    if call.names & LOOKS or is_runtime(call.names):
+    if call.names & LOOKS_AT_FUNCTIONS or is_runtime(call.names):
         return
     for given in handed(node):
         names = {value.name for value in context.program.values(given) if isinstance(value, Ext)}
@@ -774,21 +647,24 @@ def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:
 
 def _is_of_tracker(name: str) -> bool:
     """Whether a full name is a tracker's, or of one."""
-    return name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name.rstrip(".") not in ASKS
+    return (
+        name.startswith(tuple(f"{tracker}." for tracker in TRACKERS)) and name.rstrip(".") not in ONLY_ANSWERS
+    )
 
 
 def obstacles(context: Context) -> Iterator[Obstacle]:
     """What a tracker would train, and what comes out of one and may be trained by: only the main process has it."""
     program = context.program
     yield from _swept(context)
-    names = {f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config")}
     for node in program.nodes.values():
         if not isinstance(node, ast.Attribute) or not isinstance(node.ctx, ast.Load):
             continue
         used = isinstance(program.parent(node), ast.Attribute | ast.Subscript | ast.Assign | ast.keyword)
         called = isinstance(program.parent(program.parent(node) or node), ast.Call)
         if used and not called and context.runs_in_training(node) and not already(context, node):
-            if any(isinstance(value, Ext) and value.name in names for value in program.values(node)):
+            if any(
+                isinstance(value, Ext) and value.name in TRACKED_SETTINGS for value in program.values(node)
+            ):
                 yield context.obstacle(
                     node,
                     f"`{ast.unparse(node)}` is there on the main process only",
@@ -832,7 +708,7 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
     """
     names = {callee.name for callee in call.callees if isinstance(callee, Ext)}
     if not weights:
-        names = {it for it in names - HUB_FETCHES if not it.startswith(("torchvision.models.", "timm."))}
+        names = {it for it in names - HUB_FETCHES if not it.startswith(MODEL_LIBRARIES)}
     loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
     if names & FETCHES or loads:
         return True
@@ -841,7 +717,7 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
     if _prepares(context, call):
         return True
     for name in names:
-        if name.startswith(("torchvision.", "timm.", "torchaudio.", "torchtext.")):
+        if name.startswith(DOWNLOADING_LIBRARIES):
             given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
             if {"download", *PRETRAINED} & set(given):
                 return True
@@ -891,7 +767,7 @@ def _is_repeated(context: Context, node: ast.AST, depth: int = 0) -> bool:
 def _asked(context: Context, question: ast.expr) -> list[ast.expr]:
     """The paths that a question asks for."""
     calls = (context.program.call(it) for it in ast.walk(question) if isinstance(it, ast.Call))
-    files = (it for it in calls if it is not None and any(name.startswith(FILES) for name in it.names))
+    files = (it for it in calls if it is not None and any(name.startswith(ASKS_FILES) for name in it.names))
     return [it for call in files for it in paths.given(call)]
 
 
@@ -911,11 +787,7 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
     made = Inst(cls, id(call.node))
     if context.module_class(made) or context.runs(call.node) & context.trained_wraps:
         return False
-    data = any(
-        program.derives(made, f"torch.utils.data.{base}")
-        or program.derives(made, f"torchvision.datasets.{base}")
-        for base in ("Dataset", "ImageFolder", "VisionDataset", "MNIST", "CIFAR10", "DatasetFolder")
-    )
+    data = any(program.derives(made, base) for base in DATA_SET_BASES)
     for index in program.entered(call.node):
         for part in program.scopes[index].body:
             for node in program.descendants(part):
@@ -926,7 +798,7 @@ def _caches(context: Context, cls: Cls, call: Call) -> bool:
                     return True
                 opens = _is_open(context, inner) or _is_writer(context, inner)
                 if data and (inner.names & SAVES or opens or _writes(context, node)):
-                    if not any(name.startswith(("logging.", "wandb.")) for name in inner.names):
+                    if not any(name.startswith(LOGS) for name in inner.names):
                         return True
     return False
 
@@ -1021,7 +893,7 @@ def _asks_files(context: Context, test: ast.expr) -> bool:
     """Whether a condition asks for files, itself or in what it calls."""
     nodes = (context.program.nodes.get(key) for key in context.runs(test))
     calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
-    return any(name.startswith(FILES) for call in calls if call is not None for name in call.names)
+    return any(name.startswith(ASKS_FILES) for call in calls if call is not None for name in call.names)
 
 
 def caching(context: Context) -> set[int]:
@@ -1103,7 +975,7 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
                 context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
             ]
             names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(FILES) for name in names):
+            if any(name.startswith(ASKS_FILES) for name in names):
                 found = around
     return found
 
@@ -1165,7 +1037,7 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
                     what = f"what follows {ast.unparse(call.node.func)}()"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
     for call in program.calls:
-        loads = bool(call.names & READS)
+        loads = bool(call.names & LOADS)
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
@@ -1183,7 +1055,7 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
 def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
     """Whether a call writes a file: all at once, or one that it opens for that."""
     if by_opening:
-        texts = call.names & {"pathlib.Path.write_text", "pathlib.Path.write_bytes"}
+        texts = call.names & PATH_CONTENTS
         return bool(texts or opens_for_writing(call)) and not _in_own_folder(context, call)
     saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
     return bool(saves) and not _in_own_folder(context, call)
@@ -1191,23 +1063,12 @@ def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
 
 def _reads(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
-    opens = call.names & ALL_OPENERS and not opens_for_writing(call)
-    return bool(opens or call.names & OTHER_READS)
+    opens = call.names & OPENERS and not opens_for_writing(call)
+    return bool(opens or call.names & READS)
 
 
 def _writes_file(name: str) -> bool:
-    files = (
-        "numpy.",
-        "pickle.",
-        "json.",
-        "shutil.copy",
-        "shutil.move",
-        "joblib.",
-        "os.rename",
-        "os.replace",
-        "pandas.",
-    )
-    return is_write(name) and name.startswith(files)
+    return is_write(name) and name.startswith(LEAVES_FILES)
 
 
 def _fetches_by_shell(call: Call) -> bool:

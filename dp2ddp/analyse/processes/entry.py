@@ -11,13 +11,17 @@ import copy
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.containers import LIST_CHANGES, PLAIN_METHODS
+from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
+from dp2ddp.analyse.api.files import PATH_WRITES
+from dp2ddp.analyse.api.processes import STARTED
+from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
+from dp2ddp.analyse.api.settings import CONFIGURES
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.processes.conditions import (
-    AVAILABLE,
-    COUNT,
     asks_for_gpus,
     asks_machine,
     assigned,
@@ -50,77 +54,6 @@ from dp2ddp.analyse.program.link import (
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
-
-# Calls that change nothing outside the process and draw no random numbers.
-PURE = (
-    "addict.",
-    "argparse.",
-    "box.",
-    "builtins.",
-    "collections.",
-    "colorama.",
-    "configparser.",
-    "dataclasses.",
-    "easydict.",
-    "enum.",
-    "functools.",
-    "inspect.",
-    "itertools.",
-    "json.load",
-    "logging.getLogger",
-    "math.",
-    "matplotlib.use",
-    "ml_collections.",
-    "multiprocessing.cpu_count",
-    "munch.",
-    "numpy.array",
-    "omegaconf.",
-    "os.chdir",
-    "os.cpu_count",
-    "os.environ",
-    "os.getcwd",
-    "os.getenv",
-    "os.path.",
-    "pathlib.",
-    "pyhocon.",
-    "re.",
-    "subprocess.check_output",
-    "sys.path.",
-    "time.",
-    "datetime.",
-    "torch.accelerator.",
-    "torch.cuda.is_available",
-    "torch.cuda.device_count",
-    "torch.device",
-    "torch.nn.functional.",
-    "torch.set_default_dtype",
-    "torchvision.transforms.",
-    "types.",
-    "typing.",
-    "warnings.",
-    "yacs.",
-    "yaml.",
-    "dp2ddp.runtime.device",
-    "dp2ddp.runtime.get_",
-    "dp2ddp.runtime.is_main_process",
-    "dp2ddp.runtime.on_main_process",
-)
-IMPURE = {
-    "builtins.print",
-    "builtins.input",
-    "builtins.exec",
-    "builtins.exit",
-}
-IMPURE_METHODS = {"mkdir", "write_text", "write_bytes", "touch", "unlink", "rename", "rmdir", "open"}
-# Methods of strings, lists and dicts: ``args.gpus.split(",")``.
-PLAIN = {name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")}
-# Methods that set the entries of configurations.
-CHANGING = {"merge_from_file", "merge_from_list", "merge_from_other_cfg", "merge_with", "set_defaults"}
-# Methods that change a list.
-CHANGING_LISTS = {"append", "clear", "extend", "insert", "pop", "remove", "reverse", "sort"}
-STARTED = {"dp2ddp.runtime.launch", "dp2ddp.runtime.init"}
-CHOSEN = "dp2ddp.runtime.use_devices"
-VISIBLE = "CUDA_VISIBLE_DEVICES"
 
 
 def collect(context: Context) -> tuple[Script, ...]:
@@ -311,7 +244,7 @@ def _acts(context: Context, node: ast.AST) -> bool:
         return False
     call = context.program.call(node)
     if call is None or not call.callees:
-        return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN)
+        return not (isinstance(node.func, ast.Attribute) and node.func.attr in PLAIN_METHODS)
     return any(_impure(context, callee, call) for callee in call.callees)
 
 
@@ -320,7 +253,7 @@ def _impure(context: Context, callee: object, call: Call) -> bool:
         return False  # what it runs is looked at on its own
     if isinstance(callee, Cls):
         outside = [base for base in context.program.bases(callee) if isinstance(base, Ext)]
-        return any(not base.name.startswith(PURE) for base in outside)
+        return any(not base.name.startswith(NO_SIDE_EFFECTS) for base in outside)
     name = full_name(callee)  # type: ignore[arg-type]
     if name == "builtins.open":
         return not _only_reads(call)
@@ -328,11 +261,11 @@ def _impure(context: Context, callee: object, call: Call) -> bool:
         return not isinstance(callee, Ext)  # an expression may be anything, and what it makes may do anything
     if not name:
         function = call.node.func
-        return not (isinstance(function, ast.Attribute) and function.attr in PLAIN)
+        return not (isinstance(function, ast.Attribute) and function.attr in PLAIN_METHODS)
     last = name.rpartition(".")[2]
-    if name in IMPURE or (name.startswith("pathlib.") and last in IMPURE_METHODS):
+    if name in SIDE_EFFECTS or (name.startswith("pathlib.") and (last in PATH_WRITES or last == "open")):
         return True
-    return not name.startswith(PURE)
+    return not name.startswith(NO_SIDE_EFFECTS)
 
 
 def _only_reads(call: Call) -> bool:
@@ -666,7 +599,7 @@ def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Itera
             yield from _changes(context, node, runs)
     if any(isinstance(node, ast.Attribute) for node in nodes):
         for node in program.nodes.values():
-            if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CHANGING:
+            if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CONFIGURES:
                 yield program.statement(node)
 
 
@@ -724,7 +657,7 @@ def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
 def _changed_in_place(node: ast.AST) -> ast.expr | None:
     """The list that a piece of code changes."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in CHANGING_LISTS:
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in LIST_CHANGES:
             return changed
         case ast.AugAssign(target=changed) | ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
             return changed

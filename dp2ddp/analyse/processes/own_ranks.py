@@ -7,32 +7,31 @@ without one raises. So whatever always leads to such a call belongs to the distr
 from __future__ import annotations
 
 import ast
-import re
 
+from dp2ddp.analyse.api.iteration import DISTRIBUTED_SAMPLER
+from dp2ddp.analyse.api.processes import (
+    ASKS_FOR_GROUP,
+    ASKS_RUNTIME_FOR_GROUP,
+    DISTRIBUTED,
+    JOINS,
+    LAUNCHERS,
+    NEEDS_NO_GROUP,
+    PROCESSES,
+    RUNS_PROGRAMS,
+    SPAWNS,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.link import WRAP, Bound, Call, Cls, Ext, Func, Value
-
-HOMES = ("torch.distributed", "torch.distributed.distributed_c10d")
-STARTS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}
-JOINS = {f"{home}.init_process_group" for home in HOMES}
-SAMPLER = "torch.utils.data.DistributedSampler"
-# Functions of torch.distributed that need no group, beside those that only ask.
-FREE = {"init_device_mesh", "get_node_local_rank", "register_backend"}
-LAUNCHERS = re.compile(r"torchrun|torch\.distributed\.(launch|run)\b")
-RUNS = ("os.system", "os.exec", "os.spawn", "os.popen", "subprocess.")
-PROCESSES = {"multiprocessing.Process", "torch.multiprocessing.Process"}
 
 
 def is_query(call: Call) -> bool:
     """Whether a call asks if there is a process group."""
-    return bool(call.names & {f"{home}.is_initialized" for home in HOMES})
+    return bool(call.names & ASKS_FOR_GROUP)
 
 
 def is_denied(call: Call) -> bool:
     """Whether a call asks what is never so with DataParallel alone."""
-    return is_query(call) or bool(
-        call.names & {f"dp2ddp.runtime.{name}" for name in ("is_initialized", "stands_aside")}
-    )
+    return is_query(call) or bool(call.names & ASKS_RUNTIME_FOR_GROUP)
 
 
 def wraps(context: Context, call: Call) -> bool:
@@ -48,7 +47,7 @@ def is_alike(call: Call) -> bool:
 
 def starts(context: Context, call: Call) -> bool:
     """Whether a call starts ranks, or joins their group."""
-    return bool(call.names & (STARTS | JOINS)) or opens(context, call)
+    return bool(call.names & (SPAWNS | JOINS)) or opens(context, call)
 
 
 def needs_them(context: Context, call: Call) -> bool:
@@ -61,10 +60,15 @@ def _needs(context: Context, callee: Value, call: Call) -> bool:
     if _is_wrap(context, callee):
         return True
     name = callee.name if isinstance(callee, Ext) else ""
-    if name == SAMPLER:
+    if name == DISTRIBUTED_SAMPLER:
         return call.argument("num_replicas", 1) is None or call.argument("rank", 2) is None
     home, _, function = name.rpartition(".")
-    return home in HOMES and function.islower() and not function.startswith("is_") and function not in FREE
+    return (
+        home in DISTRIBUTED
+        and function.islower()
+        and not function.startswith("is_")
+        and function not in NEEDS_NO_GROUP
+    )
 
 
 def _is_wrap(context: Context, callee: Value) -> bool:
@@ -94,7 +98,7 @@ def opens(context: Context, call: Call) -> bool:
 
 def launches(call: Call) -> bool:
     """Whether a call runs a command that starts ranks."""
-    return any(name.startswith(RUNS) for name in call.names) and bool(
+    return any(name.startswith(RUNS_PROGRAMS) for name in call.names) and bool(
         LAUNCHERS.search(ast.unparse(call.node))
     )
 

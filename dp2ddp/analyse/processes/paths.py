@@ -7,19 +7,20 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.files import (
+    BETWEEN_PATHS,
+    JOINS_PATHS,
+    OPENERS_BY_PATH,
+    WRITES_TO_FIRST,
+    WRITES_TO_SECOND,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.link import Call
 
-OPENS = {"builtins.open", "io.open", "dp2ddp.runtime.open", "gzip.open", "codecs.open", "bz2.open"}
-# What writes to what it is given second, and what copies there or into such a folder.
-SECOND = {"torch.save", "dp2ddp.runtime.save", "json.dump", "pickle.dump", "joblib.dump"}
-BETWEEN = ("shutil.copy", "shutil.move", "os.rename", "os.replace")
 # What a format stands in place of, up to the last one.
 _UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)
 
-# What writes to what it is given first, and the ending that it may add to that.
-FIRST = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savetxt": "", "pandas.": ""}
 # A text that tells no file from others of its kind.
 _KIND = re.compile(r"\.?\w*")
 
@@ -60,27 +61,27 @@ def read(context: Context, call: Call) -> File:
 def given(call: Call) -> list[ast.expr]:
     """The path that a call is given, or is a method of; what it is given second where it writes to that."""
     arguments = call.node.args
-    place = 1 if call.names and (call.names <= SECOND or _goes_between(call)) else 0
+    place = 1 if call.names and (call.names <= WRITES_TO_SECOND or _goes_between(call)) else 0
     found = _owner(call) or arguments[place : place + 1]
     return [it for it in found if not isinstance(it, ast.Starred)]
 
 
 def _goes_between(call: Call) -> bool:
     """Whether a call copies or moves files."""
-    return bool(call.names) and all(name.startswith(BETWEEN) for name in call.names)
+    return bool(call.names) and all(name.startswith(BETWEEN_PATHS) for name in call.names)
 
 
 def written(context: Context, call: Call) -> File:
     """The file that a call writes."""
     arguments = call.node.args
-    if _owner(call) or (call.names and call.names <= OPENS | SECOND):
+    if _owner(call) or (call.names and call.names <= OPENERS_BY_PATH | WRITES_TO_SECOND):
         return _file(context, given(call))
     if _goes_between(call):
         source, target = (_file(context, arguments[at : at + 1]) for at in (0, 1))
         known = source.endings is not None and target.endings is not None
         endings = source.endings | target.endings if known else None  # type: ignore[operator]
         return File(endings, target.spelled)
-    for name, more in FIRST.items():
+    for name, more in WRITES_TO_FIRST.items():
         if call.names and all(it.startswith(name) for it in call.names):
             found = _file(context, arguments[:1])
             added = None if found.endings is None else found.endings | {it + more for it in found.endings}
@@ -109,7 +110,7 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
             return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
     elif isinstance(node, ast.Call) and node.args:
         call = context.program.call(node)
-        found = node.args[:1] if call is not None and call.names & OPENS else []
+        found = node.args[:1] if call is not None and call.names & OPENERS_BY_PATH else []
     if depth > 8 or not found:
         return frozenset([ast.unparse(node)])
     return frozenset().union(*(spelled(context, it, depth + 1) for it in found))
@@ -132,9 +133,9 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
         case ast.Call(args=arguments):
             call = context.program.call(node)
             names = call.names if call is not None else set()
-            if names & OPENS and arguments:
+            if names & OPENERS_BY_PATH and arguments:
                 found = arguments[:1]
-            elif names & {"os.path.join", "pathlib.Path"} and arguments:
+            elif names & JOINS_PATHS and arguments:
                 found = arguments[-1:]
             else:
                 found = returned(context, node)

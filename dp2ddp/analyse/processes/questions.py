@@ -5,21 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.analyse.api.files import EXISTENCE, LOADS, MAKES, SAVES
+from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.processes.effects import READS, SAVES, all_pass, caching, is_inside, opens_for_writing
+from dp2ddp.analyse.processes.effects import all_pass, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.processes.entry import given
 from dp2ddp.analyse.program.link import Call, Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
 from dp2ddp.plan import Anchor
-
-ASKS = frozenset("""
-    os.path.exists os.path.isdir os.path.isfile os.path.lexists
-    pathlib.Path.exists pathlib.Path.is_dir pathlib.Path.is_file
-    """.split())
-MAKES = {"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch", *SAVES}
-ENDS = {"sys.exit", "builtins.exit", "builtins.quit"}
 
 
 def collect(
@@ -106,7 +101,7 @@ def _asked(context: Context, test: ast.expr) -> set[str]:
     known = [call for call in calls if call is not None]
     if any("dp2ddp.runtime.from_main_process" in call.names for call in known):
         return set()
-    return set().union(*(_paths(context, call) for call in known if call.names & ASKS))
+    return set().union(*(_paths(context, call) for call in known if call.names & EXISTENCE))
 
 
 def _is_cache(context: Context, node: ast.If | ast.Assert, makers: dict[int, set[str]]) -> bool:
@@ -115,7 +110,7 @@ def _is_cache(context: Context, node: ast.If | ast.Assert, makers: dict[int, set
         return False
     asked = _asked(context, node.test)
     making = {key for key, paths in makers.items() if paths & asked}
-    reading = {id(call.node) for call in context.program.calls if call.names & READS}
+    reading = {id(call.node) for call in context.program.calls if call.names & LOADS}
     here, there = (
         {id(it) for it in _runs(context, block)} if block else set() for block in (node.body, node.orelse)
     )
@@ -199,7 +194,7 @@ def _ends(context: Context, statement: ast.stmt) -> bool:
 
 def _reads(context: Context, block: list[ast.stmt]) -> bool:
     calls = [context.program.call(inner) for part in block for inner in context.program.descendants(part)]
-    return any(call is not None and call.names & READS for call in calls)
+    return any(call is not None and call.names & LOADS for call in calls)
 
 
 def _runs(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:

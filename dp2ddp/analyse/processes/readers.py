@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from dp2ddp.analyse.api.files import SAVES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import checkpoints
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.processes.effects import SAVES
 from dp2ddp.analyse.program.link import Program, handed
 from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.iteration import BEGINS, NEXT_METHODS
 from dp2ddp.analyse.program.link import Cls, Ext, Inst, Program
 
 PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr
@@ -29,7 +30,7 @@ def handing(program: Program, cls: Cls) -> Handing | None:
     if any(program.values(base) != {Ext("builtins.object")} for base in node.bases) or node.keywords:
         return None
     methods = {it.name: it for it in node.body if isinstance(it, ast.FunctionDef)}
-    if not {"__init__", "__iter__"} <= methods.keys() or node.decorator_list:
+    if not {*BEGINS} <= methods.keys() or node.decorator_list:
         return None
     return _Iterated(program, cls, methods).handing()
 
@@ -62,11 +63,11 @@ class _Iterated:
             if len(uses) != 2 or not made:
                 return None
             taking = made[0].value
-        held = self._argument(taking, "builtins.next", ("__next__", "next"))
+        held = self._argument(taking, "builtins.next", NEXT_METHODS)
         if not isinstance(held, ast.Attribute) or not self._is_own(held.value):
             return None
         looks = [it for it in self._mentions(held.attr) if isinstance(it.ctx, ast.Load)]
-        begun = self._begun(self._assigned(held.attr, ("__init__", "__iter__"))) if looks == [held] else None
+        begun = self._begun(self._assigned(held.attr, BEGINS)) if looks == [held] else None
         calls = frozenset({id(taking)})
         return None if begun is None else Handing(begun.parameter, begun.position, begun.calls | calls)
 

@@ -8,22 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api.decorators import KEEPS_NO_FUNCTION, PROPERTY_MARKS
 from dp2ddp.analyse.program.link import Bound, Cls, Func, Inst, Program, full_name
-
-# What marks a method that is called where an attribute is asked for.
-PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")
-# Decorators that keep a function nowhere.
-PLAIN = (
-    "staticmethod",
-    "classmethod",
-    "abstractmethod",
-    "overload",
-    "wraps",
-    "contextmanager",
-    "lru_cache",
-    "cache",
-)
-PLAIN += (*PROPERTIES, "no_grad", "inference_mode", "enable_grad", "autocast", "jit", "njit", "script")
 
 
 def may_run(program: Program, runs: set[int]) -> set[int]:
@@ -119,10 +105,10 @@ class _Reach:
 def _is_called_by_python(method: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     marks = (ast.unparse(it).rpartition(".")[2] for it in method.decorator_list)
     special = method.name.startswith("__") and method.name.endswith("__")
-    return special or any(mark in PROPERTIES for mark in marks)
+    return special or any(mark in PROPERTY_MARKS for mark in marks)
 
 
 def _is_handed_on(function: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
     """Whether a decorator may keep a function, and have it called later."""
     marks = [it.func if isinstance(it, ast.Call) else it for it in function.decorator_list]
-    return any(ast.unparse(it).rpartition(".")[2] not in PLAIN for it in marks)
+    return any(ast.unparse(it).rpartition(".")[2] not in KEEPS_NO_FUNCTION for it in marks)

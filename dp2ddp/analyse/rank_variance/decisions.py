@@ -13,6 +13,12 @@ from collections.abc import Callable, Iterable, Iterator, Set
 from dataclasses import dataclass
 from functools import cached_property
 
+from dp2ddp.analyse.api.inspection import ASKS_KIND_OR_SIZE
+from dp2ddp.analyse.api.layers import TRAINS
+from dp2ddp.analyse.api.numbers import MAKES_NUMBER_OF, NUMBER_HOMES, NUMBERS
+from dp2ddp.analyse.api.processes import ENDS
+from dp2ddp.analyse.api.purity import COPIES_OBJECT
+from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.evaluation import evaluating, meters
 from dp2ddp.analyse.processes.conditions import is_call_of, is_rate, returned
@@ -22,19 +28,6 @@ from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import NO_TIER, Agreement, Effect, Evaluation, Problem
 
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
-ENDING = {"sys.exit", "builtins.exit", "builtins.quit", "os._exit"}
-# Methods that train, and what a state is kept by to be loaded again.
-TRAINING = {"backward", "step", "load_state_dict"}
-KEEPING = {"copy.deepcopy", "copy.copy"}
-# What has nothing to do with the numbers in a tensor.
-SIZES = {"shape", "size", "dim", "ndim", "numel", "device", "dtype", "is_cuda", "training"}
-ASKING = {f"builtins.{name}" for name in ("len", "isinstance", "hasattr", "type", "range", "callable")}
-ASKING |= {"torch.is_tensor", "torch.is_floating_point", "numpy.isscalar"}
-# What is one number: attributes and methods, functions, and where these are from.
-NUMBERS = {"item", "mean", "sum", "max", "min", "avg", "val", "count", "global_avg", "std"}
-MAKING_NUMBERS = {f"builtins.{name}" for name in ("float", "int", "round", "sum", "max", "min", "abs", "len")}
-MAKING_NUMBERS |= {f"numpy.{name}" for name in ("mean", "nanmean", "sum", "median", "sqrt", "average", "exp")}
-NUMBER_MODULES = ("math.", "sklearn.metrics.", "statistics.", "scipy.stats.")
 
 
 @dataclass(frozen=True)
@@ -246,9 +239,9 @@ class _Steering:
                 if call is None:
                     return False
                 kept = any("state_dict" in ast.unparse(it) or self._is_model(it) for it in node.args)
-                if call.names & KEEPING and kept:
+                if call.names & COPIES_OBJECT and kept:
                     return True
-                trains = isinstance(function, ast.Attribute) and function.attr in TRAINING
+                trains = isinstance(function, ast.Attribute) and function.attr in TRAINS
                 return trains or self.context.is_wrapped(call.callees)
         return False
 
@@ -272,7 +265,7 @@ class _Steering:
         for inner in self._within(node):
             if isinstance(inner, ast.Call):
                 call = self.program.call(inner)
-                if call is not None and call.names & ENDING:
+                if call is not None and call.names & ENDS:
                     return True
             if isinstance(inner, ast.Break | ast.Continue | ast.Return) and self._is_left(inner, node):
                 return True
@@ -334,13 +327,13 @@ class _Steering:
 
     def _call(self, node: ast.Call, below: bool) -> Iterator[_Use]:
         call = self.program.call(node)
-        asks = call is not None and bool(call.names & ASKING)
+        asks = call is not None and bool(call.names & ASKS_KIND_OR_SIZE)
         if call is None or id(node) in self.forwards.calls or asks:
             return
         if is_runtime(call.names):
             return
         if isinstance(node.func, ast.Attribute):
-            if node.func.attr in SIZES:
+            if node.func.attr in NO_NUMBERS:
                 return
             yield _Use(node.func.value, below)
         if LOADER in call.names:
@@ -366,7 +359,7 @@ class _Steering:
         return isinstance(node, ast.Name) and scope.owner is not None and scope.params[:1] == [node.id]
 
     def _attribute(self, node: ast.Attribute, below: bool) -> Iterator[_Use]:
-        if node.attr in SIZES:
+        if node.attr in NO_NUMBERS:
             return
         if self._is_me(node.value):
             for made in self.program.definitions(node):
@@ -577,7 +570,7 @@ class _Steering:
             case ast.Call(func=function):
                 call = self.program.call(node)
                 names = call.names if call is not None else set()
-                if names and names <= MAKING_NUMBERS or any(it.startswith(NUMBER_MODULES) for it in names):
+                if names and names <= MAKES_NUMBER_OF or any(it.startswith(NUMBER_HOMES) for it in names):
                     return True
                 handed = returned(self.context, node)
                 if handed:

@@ -14,11 +14,24 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dp2ddp.analyse.api.containers import COLLECTIONS, TRUTH
+from dp2ddp.analyse.api.files import SAVES
+from dp2ddp.analyse.api.inspection import ASKS_KIND_OR_SIZE, GETS_ATTRIBUTES, SIZES
+from dp2ddp.analyse.api.layers import (
+    CHANGES_TRAINING,
+    CLIPS,
+    STEERS,
+    STEERS_OR_COMPUTES,
+    TRAINED_ATTRIBUTES,
+    TRAINS,
+)
+from dp2ddp.analyse.api.processes import ENDS
+from dp2ddp.analyse.api.purity import COPIES_OBJECT
+from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import PLAIN, Kind, Unclear
 from dp2ddp.analyse.processes.conditions import is_rate
-from dp2ddp.analyse.processes.effects import SAVES
 from dp2ddp.analyse.program.link import (
     NOTHING,
     Bound,
@@ -36,7 +49,7 @@ from dp2ddp.analyse.program.link import (
     handed,
     is_runtime,
 )
-from dp2ddp.analyse.rank_variance.decisions import ASKING, ENDING, KEEPING, SIZES, TRAINING, above
+from dp2ddp.analyse.rank_variance.decisions import above
 from dp2ddp.analyse.training.gathering import compared
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.analyse.training.metrics import Judged, Reporters
@@ -50,11 +63,6 @@ NUMBER = DRAWN | MEASURED
 CHOSEN = MEASURED | SURELY | MANY
 FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef
 LEAVING = ast.Break | ast.Continue | ast.Return | ast.Raise
-# What changes gradients beside the methods that train, and whose objects say how it is done.
-CLIPPING = ("clip_grad_norm_", "clip_grad_value_", "clip_grad_norm")
-KEPT = {"grad", "data"}
-STEERING = ("torch.optim.", "torch.utils.data.", "torch.nn.")
-COLLECTIONS = ("builtins.list", "builtins.dict", "builtins.set", "collections.")
 
 
 @dataclass(frozen=True)
@@ -221,11 +229,11 @@ class _Following:
         if call is None:
             return False
         method = getattr(call.node.func, "attr", "")
-        if method in TRAINING or method in ("zero_grad", "requires_grad_"):
+        if method in CHANGES_TRAINING:
             return not self.program.called_scopes(node)
-        if call.names & (SAVES | ENDING) or _clips(call) or _makes(call):
+        if call.names & (SAVES | ENDS) or _clips(call) or _makes(call):
             return True
-        if call.names & KEEPING and any("state_dict" in ast.unparse(it) for it in call.node.args):
+        if call.names & COPIES_OBJECT and any("state_dict" in ast.unparse(it) for it in call.node.args):
             return True
         return self.context.is_wrapped(call.callees)
 
@@ -258,7 +266,7 @@ class _Following:
     def _steers(self, value: Value) -> bool:
         """Whether an object trains, draws or computes: what it has is of weight for every process."""
         if isinstance(value, Made):
-            return value.name.startswith(STEERING)
+            return value.name.startswith(STEERS_OR_COMPUTES)
         bases = self.program.bases(value.cls) if isinstance(value, Inst) else []
         drawing = any(isinstance(it, Ext) and it.name.startswith("torch.utils.data.") for it in bases)
         return drawing or value in self.context.trained_modules
@@ -304,7 +312,7 @@ class _Following:
                 return self._settled(node, self._named(node, found))
             case ast.Attribute(attr="shape", value=value):
                 return SIZED if self._how(value, frame, found) & NUMBER else 0
-            case ast.Attribute(attr=name) if name in SIZES:
+            case ast.Attribute(attr=name) if name in NO_NUMBERS:
                 return 0
             case ast.Attribute(value=value):
                 own = self._how(value, frame, found) if not self._is_me(value, frame) else 0
@@ -338,7 +346,7 @@ class _Following:
 
     def _differs(self, test: ast.expr, frame: Frame, found: Found) -> bool:
         """Whether the processes may answer a condition each in its own way."""
-        how = self._how(test, frame, found) | self._own(test, ("__bool__", "__len__"), frame)
+        how = self._how(test, frame, found) | self._own(test, TRUTH, frame)
         if isinstance(test, ast.Name | ast.Attribute) and self._is_collection(test):
             return bool(how & MANY)
         return bool(how & ~SIZED)
@@ -393,7 +401,7 @@ class _Following:
         self.asking[node.attr][self.frame] = None
         known = self.fields.get(node.attr, {})
         if not owners:
-            return _any(known.values()) if node.attr not in KEPT else 0
+            return _any(known.values()) if node.attr not in TRAINED_ATTRIBUTES else 0
         how = known.get(None, 0) | self._held(self.program.values(node))
         for owner in owners if known or self.shared else ():
             family = self.program.bases(owner.cls) if isinstance(owner, Inst) else []
@@ -420,9 +428,9 @@ class _Following:
         if call is None:
             return _any(self._how(it, frame, found) for it in handed(node))
         names = call.names
-        if names & {"builtins.getattr", "builtins.hasattr"} and len(node.args) > 1:
+        if names & GETS_ATTRIBUTES and len(node.args) > 1:
             return self._got(node, frame, found)
-        if names & ASKING - {"builtins.len", "builtins.range"} or is_runtime(names):
+        if names & (ASKS_KIND_OR_SIZE - SIZES) or is_runtime(names):
             return 0
         given = [self._how(it, frame, found) for it in handed(node)]
         if self.context.is_wrapped(call.callees):
@@ -437,7 +445,7 @@ class _Following:
             return SIZED if not node.args else 0 if _is_later(node.args[0]) else DRAWN
         if method == "numel" and receiver & NUMBER:
             return DRAWN
-        if method in SIZES:
+        if method in NO_NUMBERS:
             return 0
         entries = self._entries(node, frame, found)
         how = _any(self._of(it.frame).returned for it in entries)
@@ -751,7 +759,11 @@ class _Following:
 
     def _is_part_of_training(self, value: Value) -> bool:
         """Whether an object is a module, or trains or draws: what changes those is looked at where it is done."""
-        return self.context.module_class(value) or isinstance(value, Made) and value.name.startswith(STEERING)
+        return (
+            self.context.module_class(value)
+            or isinstance(value, Made)
+            and value.name.startswith(STEERS_OR_COMPUTES)
+        )
 
     def _change_name(self, name: ast.Name, how: int, frame: Frame, found: Found) -> None:
         scope = self.program.scope(name)
@@ -780,7 +792,7 @@ class _Following:
         method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if (
             not isinstance(around, ast.Expr | ast.Lambda)
-            or method in TRAINING
+            or method in TRAINS
             or self.context.is_wrapped(call.callees)
         ):
             return
@@ -999,13 +1011,13 @@ def _parameters(scope: Scope) -> list[ast.arg]:
 
 
 def _clips(call: Call) -> bool:
-    return any(name.endswith(CLIPPING) for name in call.names)
+    return any(name.endswith(CLIPS) for name in call.names)
 
 
 def _makes(call: Call) -> bool:
     """Whether an optimizer, a schedule, a loader or a sampler is made."""
     names = [it.name for it in call.callees if isinstance(it, Ext)]
-    return any(it.startswith(STEERING[:2]) and it.rpartition(".")[2][:1].isupper() for it in names)
+    return any(it.startswith(STEERS) and it.rpartition(".")[2][:1].isupper() for it in names)
 
 
 def _is_outside_name(values: Values) -> bool:

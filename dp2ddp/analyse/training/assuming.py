@@ -11,6 +11,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from dp2ddp.analyse.api.tensors import HANDS_ON
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.dataflow.kinds import (
@@ -24,7 +25,7 @@ from dp2ddp.analyse.dataflow.kinds import (
     Unclear,
     Value,
 )
-from dp2ddp.analyse.dataflow.samples import HANDED_ON, Frame
+from dp2ddp.analyse.dataflow.samples import Frame
 from dp2ddp.analyse.program.link import handed
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -185,7 +186,7 @@ def _scalars(context: Context, loss: ast.expr) -> frozenset[int]:
                 waiting += (one, other)
             case ast.Subscript(value=ast.Call() as call):
                 waiting.append(call)
-            case ast.Call(func=ast.Attribute(attr=name, value=inner)) if name in HANDED_ON:
+            case ast.Call(func=ast.Attribute(attr=name, value=inner)) if name in HANDS_ON:
                 waiting.append(inner)
             case ast.Call():
                 for index in program.called_scopes(node):

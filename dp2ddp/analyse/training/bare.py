@@ -11,16 +11,15 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_NAMES
+from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.context import Context, root_name
-from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.dataflow.samples import Samples, layer_does
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.wrapping import models
-from dp2ddp.analyse.wrapping.models import MODULE_NAMES, PARAMETERS
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
-CONTAINERS = {f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict")}
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
 UNKNOWN = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
@@ -161,14 +160,14 @@ def _unfit(context: Context, samples: Samples, part: object) -> str:
     name = full_name(part)  # type: ignore[arg-type]
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
-    if call is None or name in PARAMETERS:
-        return "" if name in PARAMETERS else f"holds {shown}, which can't be followed"
+    if call is None or name in HOLDS_PARAMETERS:
+        return "" if name in HOLDS_PARAMETERS else f"holds {shown}, which can't be followed"
     if name in CONTAINERS:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))
         return "" if followed else f"holds a {shown} of layers that can't be followed"
     stateless = layer_does(context.program, part) is not None and name not in RANDOM  # type: ignore[arg-type]
-    if not stateless and name not in losses.CLASSES:
+    if not stateless and name not in LOSS_CLASSES:
         return f"holds a {shown}, which may look at several samples or draws random numbers"
     sparse = call.argument("sparse")
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
@@ -184,7 +183,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
             return f"derived from `{full_name(base).removeprefix('torch.')}`"
     for name, values in fields:
-        if wraps and any(full_name(value) in PARAMETERS for value in values):
+        if wraps and any(full_name(value) in HOLDS_PARAMETERS for value in values):
             return f"has a parameter `{name}` of its own beside a wrapped part"
         given = [
             it.value

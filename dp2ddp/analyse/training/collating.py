@@ -12,6 +12,19 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, auto
 
+from dp2ddp.analyse.api.containers import CHANGES_BEYOND_APPENDING, DICT_LOOKUPS
+from dp2ddp.analyse.api.inspection import ASKS_ABOUT_DATA
+from dp2ddp.analyse.api.iteration import COLLATES, COPIES_SEQUENCE
+from dp2ddp.analyse.api.randomness import DRAWS_ANY
+from dp2ddp.analyse.api.tensors import (
+    BY_ROW,
+    CONCATENATES,
+    DIMENSION_ARGUMENTS,
+    MOVES_DIMENSIONS,
+    OF_KIND,
+    OF_LISTS,
+    STACKS,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.program.link import Bound, Call, Const, Ext, Func, Inst, Made, Scope, Value, full_name
@@ -54,38 +67,6 @@ class Across:
 
 Found = Form | Parts | Across
 
-DEFAULTS = ("default_collate", "default_convert")
-COLLATES = {
-    f"torch.utils.data.{module}{name}"
-    for module in ("", "dataloader.", "_utils.collate.")
-    for name in DEFAULTS
-}
-# What makes a tensor or array of a list, entry by entry.
-STACKING = {
-    f"torch.{name}" for name in ("stack", "tensor", "as_tensor", "FloatTensor", "LongTensor", "BoolTensor")
-}
-STACKING |= {"torch.from_numpy", "torch.IntTensor", "torch.DoubleTensor", "torch.ByteTensor"}
-STACKING |= {f"numpy.{name}" for name in ("stack", "array", "asarray")}
-JOINING = {"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"}
-# What leaves each row where it is.
-BY_ROW = frozenset("""
-    to cuda cpu float long int bool half double type contiguous clone detach pin_memory share_memory_ astype numpy
-    mul div add sub mul_ div_ add_ sub_ abs exp log clamp sqrt neg
-    """.split())
-COPYING = {f"builtins.{name}" for name in ("list", "tuple", "iter")}
-ASKING = {f"builtins.{name}" for name in ("isinstance", "type", "hasattr", "callable", "print")}
-DRAWING = (
-    "random.",
-    "numpy.random.",
-    "torch.rand",
-    "torch.normal",
-    "torch.bernoulli",
-    "torch.multinomial",
-    "secrets.",
-)
-CHANGING = frozenset(
-    "sort reverse insert extend pop remove clear update setdefault popitem add discard".split()
-)
 DEPTH = 6
 
 
@@ -290,11 +271,7 @@ class _Collating:
             case ast.Attribute(attr=name, value=value):
                 held = self.of(value)
                 if held in (Form.ROWS, Form.COLLATED):
-                    return (
-                        held
-                        if name == "data"
-                        else Form.FIXED if name in ("device", "dtype") else Across(node)
-                    )
+                    return held if name == "data" else Form.FIXED if name in OF_KIND else Across(node)
                 return held if held in (Form.FIXED, Form.SAMPLE) else Across(node)
             case ast.Subscript():
                 return self._entry(node)
@@ -411,7 +388,8 @@ class _Collating:
             around = self.program.parent(use)
             call = self.program.parent(around) if around is not None else None
             called = isinstance(call, ast.Call) and isinstance(around, ast.Attribute) and call.func is around
-            if called and (around.attr in CHANGING or (around.attr.endswith("_") and around.attr not in BY_ROW)):  # type: ignore[union-attr]
+            method = around.attr if called and isinstance(around, ast.Attribute) else ""
+            if method in CHANGES_BEYOND_APPENDING or (method.endswith("_") and method not in BY_ROW):
                 return Across(call)
             if (
                 isinstance(around, ast.Subscript)
@@ -515,14 +493,14 @@ class _Collating:
 
     def _draws(self, node: ast.Call) -> bool:
         call = self.program.call(node)
-        return call is not None and any(it.startswith(DRAWING) for it in call.names)
+        return call is not None and any(it.startswith(DRAWS_ANY) for it in call.names)
 
     def _call(self, node: ast.Call) -> Found:
         call = self.program.call(node)
         names = call.names if call is not None else frozenset()
         if self._peeks(node, names):
             return Form.FIXED
-        if names == {"builtins.zip"} or names <= COPYING and names or names == {"builtins.map"}:
+        if names == {"builtins.zip"} or names <= COPIES_SEQUENCE and names or names == {"builtins.map"}:
             return self._rearranged(node, next(iter(names)))
         given = [self.of(it.value if isinstance(it, ast.Starred) else it) for it in node.args]
         given += [self.of(it.value) for it in node.keywords]
@@ -537,7 +515,7 @@ class _Collating:
             return across
         if names and names <= COLLATES:
             return Form.COLLATED if given[0] in (Form.SAMPLES, Form.COLUMNS) else Across(node)
-        if names and names <= STACKING | JOINING and given:
+        if names and names <= OF_LISTS | CONCATENATES and given:
             return self._stacked(node, names, given)
         held = self.of(node.func.value) if isinstance(node.func, ast.Attribute) else Form.FIXED
         if isinstance(held, Across):
@@ -556,7 +534,7 @@ class _Collating:
 
     def _peeks(self, node: ast.Call, names: Iterable[str]) -> bool:
         """``isinstance(batch[0], dict)`` and ``batch[0].keys()``: what all samples have in common."""
-        asked = node.args[0] if node.args and set(names) and set(names) <= ASKING else None
+        asked = node.args[0] if node.args and set(names) and set(names) <= ASKS_ABOUT_DATA else None
         if isinstance(node.func, ast.Attribute) and node.func.attr == "keys":
             asked = node.func.value
         if isinstance(asked, ast.Name):
@@ -566,7 +544,7 @@ class _Collating:
         match asked:
             case ast.Subscript(value=value, slice=ast.Constant()):
                 return self.of(value) in (Form.SAMPLES, Form.FIXED)
-        return asked is not None and self.of(asked) is not None and bool(set(names) & ASKING)
+        return asked is not None and self.of(asked) is not None and bool(set(names) & ASKS_ABOUT_DATA)
 
     def _rearranged(self, node: ast.Call, name: str) -> Found:
         """``zip(*batch)``, ``list(…)``, ``map(f, …)``."""
@@ -592,7 +570,7 @@ class _Collating:
                 if _is_sample(drawn):
                     own = self.of(function)
                     return Form.SAMPLES if own is Form.FIXED else Across(node)
-                if names <= COPYING and drawn is Form.SAMPLES:
+                if names <= COPIES_SEQUENCE and drawn is Form.SAMPLES:
                     return Form.COLUMNS
                 if names <= COLLATES | {"torch.stack"} and drawn is Form.SAMPLES:
                     return Parts(((None, Form.ROWS),))
@@ -605,20 +583,20 @@ class _Collating:
         """One tensor, or array, of a list with an entry for each sample."""
         rest = [
             it.value
-            for it in (*node.args[1:2], *(it.value for it in node.keywords if it.arg in ("dim", "axis")))
+            for it in (*node.args[1:2], *(it.value for it in node.keywords if it.arg in DIMENSION_ARGUMENTS))
             if isinstance(it, ast.Constant)
         ]
         if any(it in (Form.SAMPLES, Form.ROWS) for it in given[1:]):
             return Across(node)
         first = given[0]
-        if first in (Form.FIXED, Form.SAMPLE) or first is Form.ROWS and not set(names) & JOINING:
+        if first in (Form.FIXED, Form.SAMPLE) or first is Form.ROWS and not set(names) & CONCATENATES:
             return first
-        along = set(names) <= JOINING | {"torch.stack", "numpy.stack"} and any(
-            it not in (0, None) for it in rest
-        )
+        along = set(names) <= CONCATENATES | STACKS and any(it not in (0, None) for it in rest)
         if first is not Form.SAMPLES or along:
             return Across(node)
-        return Form.ROWS if not set(names) & JOINING or self._adds_dimension(node.args[0]) else Across(node)
+        return (
+            Form.ROWS if not set(names) & CONCATENATES or self._adds_dimension(node.args[0]) else Across(node)
+        )
 
     def _adds_dimension(self, node: ast.expr) -> bool:
         """Whether every entry of a list gets a first dimension of its own: ``[it.unsqueeze(0) for it in batch]``."""
@@ -636,12 +614,12 @@ class _Collating:
         name = node.func.attr  # type: ignore[attr-defined]
         plain = all(it in (Form.FIXED, Form.ROWS) for it in given)
         numbers = [it.value for it in node.args if isinstance(it, ast.Constant)]
-        if held is Form.COLLATED and name in ("items", "values", "get", "pop") and plain:
+        if held is Form.COLLATED and name in DICT_LOOKUPS and plain:
             return held
         if name in BY_ROW and plain:
             return held
         later = len(numbers) == len(node.args) > 0 and all(isinstance(it, int) and it > 0 for it in numbers)
-        if name in ("unsqueeze", "squeeze", "transpose", "flatten") and later:
+        if name in MOVES_DIMENSIONS and later:
             return held
         if name == "permute" and numbers[:1] == [0]:
             return held

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from functools import cached_property
 
+from dp2ddp.analyse.api.randomness import GENERATOR_HOMES
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import Samples, called
@@ -19,7 +20,6 @@ from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Draw, Gather, Obstacle
 
-GLOBAL = ("torch", "torch.nn.functional", "random", "numpy.random")
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -124,6 +124,6 @@ class Drawing:
         """Whether a call draws from a generator that ``local_random`` looks after."""
         if call.argument("generator") is not None:
             return False
-        of_libraries = all(name.rpartition(".")[0] in GLOBAL for name in call.names)
+        of_libraries = all(name.rpartition(".")[0] in GENERATOR_HOMES for name in call.names)
         layer = any(isinstance(it, Made) for it in self.program.values(called(call.node)))
         return of_libraries or layer

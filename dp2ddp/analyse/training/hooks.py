@@ -9,6 +9,10 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
+from dp2ddp.analyse.api.containers import KEEPS
+from dp2ddp.analyse.api.iteration import COLLECTS
+from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, GRAD, PARAMETER_HOOKS, TENSOR_HOOKS
+from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
@@ -17,16 +21,6 @@ from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.program.link import Bound, Func, Scope
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
-
-OF_TENSORS = {"register_hook"}
-OF_PARAMETERS = {"register_post_accumulate_grad_hook"}
-OF_MODULES = {"register_full_backward_hook", "register_backward_hook"}
-KEEPING = {"append", "update", "add", "extend", "setdefault", "__setitem__", "print"}
-SCALING = {"mul", "div", "mul_", "div_", "multiply", "divide"}
-HANDING_ON = {"neg", "neg_", "clone", "detach", "contiguous", "to", "float", "double", "half"}
-GRAD = "torch.autograd.grad"
-COLLECTING = {f"builtins.{name}" for name in ("list", "tuple", "filter", "reversed", "sorted")}
-TELLING = {"device", "dtype", "shape", "size", "type"}
 
 
 def returned(context: Context) -> Iterator[Obstacle]:
@@ -50,7 +44,7 @@ def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
             func=ast.Attribute(attr="parameters" | "named_parameters")
         ):
             return True
-        case ast.Call(args=given) if program.call(node) and program.call(node).names & COLLECTING:  # type: ignore[union-attr]
+        case ast.Call(args=given) if program.call(node) and program.call(node).names & COLLECTS:  # type: ignore[union-attr]
             parts = given
         case ast.List(elts=parts) | ast.Tuple(elts=parts):
             pass
@@ -74,16 +68,16 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for call in context.program.calls:
         function = call.node.func
         method = function.attr if isinstance(function, ast.Attribute) else ""
-        hooks = OF_TENSORS | OF_PARAMETERS | OF_MODULES
+        hooks = TENSOR_HOOKS | PARAMETER_HOOKS | BACKWARD_HOOKS
         own = any(isinstance(callee, Func | Bound) for callee in call.callees)
         if method not in hooks or own or not call.node.args or not context.runs_in_training(call.node):
             continue
         given = ast.unparse(call.node.args[0])
         shown = f"`{ast.unparse(function)}({given if len(given) < 60 else '…'})`"
         scopes = _functions(context, call.node.args[0])
-        if scopes and method in OF_TENSORS and all(_is_linear(samples, it) for it in scopes):
+        if scopes and method in TENSOR_HOOKS and all(_is_linear(samples, it) for it in scopes):
             continue
-        if scopes and method not in OF_PARAMETERS and all(_only_looks(it) for it in scopes):
+        if scopes and method not in PARAMETER_HOOKS and all(_only_looks(it) for it in scopes):
             yield context.obstacle(
                 call.node,
                 f"{shown} sees the gradients of the main process's part of each batch",
@@ -92,7 +86,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             )
             continue
         owner = kinds.tensor(samples.of(function.value), function)  # type: ignore[attr-defined]
-        of_rows = method in OF_TENSORS and owner in (*BY_SAMPLE, *AVERAGED)
+        of_rows = method in TENSOR_HOOKS and owner in (*BY_SAMPLE, *AVERAGED)
         yield context.obstacle(
             call.node,
             f"{shown} is given gradients before those of the processes are averaged, and is not linear in them",
@@ -151,11 +145,11 @@ def _is_sign(context: Context, node: ast.AST) -> bool:
     match parent:
         case ast.Compare(ops=[ast.Is() | ast.IsNot()]):
             return True
-        case ast.Attribute(attr="sign" | "sign_" | "zero_" | "device" | "dtype" | "shape"):
+        case ast.Attribute(attr=name) if name in SIGN_ALONE:
             return True
         case ast.Attribute(attr="data"):
             return _is_sign(context, parent)
-        case ast.Attribute(attr="detach" | "clone" | "cpu" | "float" | "to"):
+        case ast.Attribute(attr=name) if name in KEEPS_SIGN:
             around = context.program.parent(parent)
             return isinstance(around, ast.Call) and _is_sign(context, around)
         case ast.Call():
@@ -177,12 +171,12 @@ def _only_looks(scope: Scope) -> bool:
     if isinstance(scope.node, ast.Lambda):
         body = scope.node.body
         name = getattr(body.func, "attr", getattr(body.func, "id", "")) if isinstance(body, ast.Call) else ""
-        return name in KEEPING
+        return name in KEEPS or name == "print"
     for node in (inner for statement in scope.body for inner in ast.walk(statement)):
         match node:
             case ast.Return(value=ast.expr()) | ast.Yield() | ast.YieldFrom():
                 return False
-            case ast.Call(func=ast.Attribute(attr=method)) if method.endswith("_") and method not in KEEPING:
+            case ast.Call(func=ast.Attribute(attr=method)) if method.endswith("_") and method not in KEEPS:
                 return False
             case ast.Subscript(value=ast.Name(id=name), ctx=ast.Store()) if name in scope.params:
                 return False
@@ -236,9 +230,9 @@ class _Hook:
                 )
             case ast.BinOp(op=ast.Div(), left=left, right=right):
                 return self.is_linear(left) and self._is_fixed(right)
-            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args) if method in SCALING:
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=args) if method in SCALES:
                 return self.is_linear(inner) and all(map(self._is_fixed, args))
-            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in HANDING_ON:
+            case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in HANDS_GRADIENT_ON:
                 return self.is_linear(inner)
         return False
 
@@ -247,7 +241,9 @@ class _Hook:
 
     def _is_fixed(self, node: ast.expr) -> bool:
         """Whether something is the same in every process, whatever the gradient is."""
-        told = {id(it.value) for it in ast.walk(node) if isinstance(it, ast.Attribute) and it.attr in TELLING}
+        told = {
+            id(it.value) for it in ast.walk(node) if isinstance(it, ast.Attribute) and it.attr in NO_GRADIENT
+        }
         names = [it for it in ast.walk(node) if isinstance(it, ast.Name) and id(it) not in told]
         if any(it.id in self._names for it in names):
             return False

@@ -6,6 +6,13 @@ import ast
 from dataclasses import replace
 from typing import Any
 
+from dp2ddp.analyse.api.containers import ENTRY_CHANGES
+from dp2ddp.analyse.api.iteration import (
+    LOADER_ARGUMENTS,
+    ORDERLESS_ARGUMENTS,
+    SAMPLER_ARGUMENTS,
+    SAYS_OF_BATCHES,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned
@@ -16,19 +23,6 @@ from dp2ddp.plan import Anchor
 
 SAMPLERS = "torch.utils.data.distributed"
 DEPTH = 12
-POSITIONS = {
-    "dataset": 0,
-    "batch_size": 1,
-    "shuffle": 2,
-    "sampler": 3,
-    "batch_sampler": 4,
-    "num_workers": 5,
-    "collate_fn": 6,
-    "drop_last": 8,
-}
-
-# What a loader says of the batches that it draws.
-SAID = {"batch_size", "sampler", "batch_sampler", "drop_last", "_index_sampler"}
 
 
 def collect(
@@ -66,11 +60,11 @@ def _read(context: Context, training: set[int]) -> dict[int, str]:
 def _asked(context: Context, node: ast.AST) -> ast.expr | None:
     """The loader that an expression asks for what it draws, if it is one."""
     match node:
-        case ast.Attribute(attr=name, value=asked, ctx=ast.Load()) if name in SAID:
+        case ast.Attribute(attr=name, value=asked, ctx=ast.Load()) if name in SAYS_OF_BATCHES:
             return asked
         case ast.Call(func=ast.Name(id="getattr"), args=[asked, name, *_]):
             known = isinstance(name, ast.Constant)
-            return asked if not known or name.value in SAID else None  # type: ignore[attr-defined]
+            return asked if not known or name.value in SAYS_OF_BATCHES else None  # type: ignore[attr-defined]
         case ast.Call(func=ast.Name(id="vars"), args=[asked]) | ast.Attribute(attr="__dict__", value=asked):
             return asked
     return None
@@ -144,7 +138,7 @@ def _is_local(context: Context, value: ast.expr) -> bool:
 
 def given_for(context: Context, call: Call, name: str) -> list[ast.expr]:
     """What a loader's argument may be: written in the call, or in a dict that is passed as ``**kwargs``."""
-    argument = call.argument(name, POSITIONS[name])
+    argument = call.argument(name, LOADER_ARGUMENTS[name])
     if argument is not None:
         return [argument]
     return [value for display in _displays(context, call) or () for key, value in display if key == name]
@@ -197,7 +191,7 @@ def _is_updated(context: Context, node: ast.expr) -> bool:
             and ast.unparse(other.value) == text
         ):
             return True
-        if isinstance(other, ast.Attribute) and other.attr in ("update", "setdefault", "pop"):
+        if isinstance(other, ast.Attribute) and other.attr in ENTRY_CHANGES:
             if ast.unparse(other.value) == text:
                 return True
     return False
@@ -365,17 +359,14 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
         return "the distributed branch beside uses it, too"
     if dataset is None:
         return "its data set can't be seen in its call"
-    for name in ("sampler", "batch_sampler"):
+    for name in SAMPLER_ARGUMENTS:
         for value in given_for(context, call, name):
             if not _is_none(context, value):
                 return f"it has a {name} of its own"
     displays = _displays(context, call)
     if displays is None:
         return "its arguments come from a collection that can't be followed"
-    hidden = {key for display in displays for key, _ in display} & set(POSITIONS) - {
-        "num_workers",
-        "collate_fn",
-    }
+    hidden = {key for display in displays for key, _ in display} & set(LOADER_ARGUMENTS) - ORDERLESS_ARGUMENTS
     if hidden:
         return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
     if any(isinstance(argument, ast.Starred) for argument in call.node.args):

@@ -6,9 +6,20 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.context import LOOPS, WRAPPERS, Context, is_copy
-from dp2ddp.analyse.dataflow.samples import HANDED_ON
-from dp2ddp.analyse.processes.conditions import COUNT, assigned, is_call_of
+from dp2ddp.analyse.api.devices import COUNT
+from dp2ddp.analyse.api.files import PICTURES
+from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
+from dp2ddp.analyse.api.purity import HOLDS
+from dp2ddp.analyse.api.tensors import (
+    FILLS,
+    GIVEN_SIZES,
+    HANDS_ON,
+    JOINS_TENSORS,
+    PASSES_PICTURES_ON,
+    REPEATS,
+)
+from dp2ddp.analyse.context import LOOPS, Context, is_copy
+from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.program.link import (
     ASKING,
     DICTIONARIES,
@@ -26,32 +37,8 @@ from dp2ddp.analyse.program.updates import updated
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
-DRAWING = {"builtins.next", "builtins.iter", "builtins.zip", "builtins.list", "itertools.cycle"}
 # What is given a loader, and keeps it or asks for it: any other function from outside may draw from it.
-HOLDING = (
-    *ASKING,
-    "builtins.dict",
-    "builtins.enumerate",
-    "builtins.reversed",
-    "builtins.setattr",
-    "builtins.vars",
-    "collections.",
-    "copy.",
-    "functools.partial",
-    "logging.",
-    "types.",
-)
-FILLING = {
-    f"torch.{name}"
-    for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
-}
-SHAPING = {"view", "reshape", "expand", "repeat", "resize_", "new_zeros", "new_ones"}
-COPYING = {"repeat", "expand", "tile", "repeat_interleave"}
-JOINING = {"torch.stack", "torch.cat", "torch.concat"}
-# What makes a picture of a tensor, or saves one, and what only hands it on to that.
-PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
-PASSING = {"torch.autograd.Variable", "torchvision.utils.make_grid", "torch.sigmoid", "torch.tanh"}
-COUNTERS = {"builtins.range", "tqdm.trange", "itertools.count"}
+HOLDING = (*ASKING, *HOLDS)
 
 
 @dataclass(frozen=True)
@@ -264,9 +251,9 @@ def _passed(context: Context, source: ast.expr) -> Values:
 
 def _may_draw(call: Call) -> bool:
     """Whether a call draws from a loader that it is given, or may: ``update_bn(loader, model)``."""
-    if call.names & DRAWING:
+    if call.names & DRAWS_BATCHES:
         return True
-    outside = bool(call.names) and not call.names & (WRAPPERS | DICTIONARIES | {LOADER})
+    outside = bool(call.names) and not call.names & (HANDS_OUT | DICTIONARIES | {LOADER})
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
@@ -379,8 +366,8 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
             sizes.add(ast.unparse(given))
     for call in program.calls:
         function = call.node.func
-        shapes = bool(call.names & FILLING) or (
-            isinstance(function, ast.Attribute) and function.attr in SHAPING
+        shapes = bool(call.names & FILLS) or (
+            isinstance(function, ast.Attribute) and function.attr in GIVEN_SIZES
         )
         if not shapes or not context.runs_in_training(call.node):
             continue
@@ -401,9 +388,9 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
             continue
         name = getattr(call.node.func, "attr", "")
         parts = _sizes(call)
-        if call.names & JOINING:
+        if call.names & JOINS_TENSORS:
             parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
-        elif name not in COPYING:
+        elif name not in REPEATS:
             continue
         if any(_counts_gpus(context, part) for part in parts):
             yield context.obstacle(
@@ -445,7 +432,7 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
         if isinstance(parent, ast.Attribute):
             around = program.parent(parent)
             called = isinstance(around, ast.Call) and around.func is parent
-            if parent.attr not in HANDED_ON or (called and around.args and parent.attr != "to"):
+            if parent.attr not in HANDS_ON or (called and around.args and parent.attr != "to"):
                 return False
             waiting.append(around if called else parent)  # type: ignore[arg-type]
         elif isinstance(parent, ast.Call):
@@ -454,7 +441,7 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
                 return False
             if all(name.endswith(PICTURES) for name in call.names):
                 continue
-            if not context.is_wrapped(call.callees) and not call.names <= PASSING:
+            if not context.is_wrapped(call.callees) and not call.names <= PASSES_PICTURES_ON:
                 return False
             waiting.append(parent)
         elif isinstance(parent, ast.Assign) and [type(it) for it in parent.targets] == [ast.Name]:
@@ -670,12 +657,12 @@ def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
             if "builtins.enumerate" in call.names:
                 first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
                 return first if isinstance(first, ast.Name) else None
-            if not call.names & WRAPPERS or not call.node.args:
+            if not call.names & HANDS_OUT or not call.node.args:
                 return None
             source = call.node.args[0]
         if isinstance(source, ast.Name) and isinstance(target, ast.Name):
             held = context.program.values(source)
-            if held and all(full_name(value) in COUNTERS | WRAPPERS for value in held):
+            if held and all(full_name(value) in COUNTERS | HANDS_OUT for value in held):
                 return target
     if isinstance(loop, ast.While):
         tested = {node.id for node in ast.walk(loop.test) if isinstance(node, ast.Name)}

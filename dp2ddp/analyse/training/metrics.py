@@ -8,23 +8,25 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
+from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS
+from dp2ddp.analyse.api.layers import TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
+from dp2ddp.analyse.api.processes import PRINTS
+from dp2ddp.analyse.api.randomness import PERMUTATIONS
+from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Unclear
-from dp2ddp.analyse.dataflow.samples import OF_TENSORS, Samples, right_side
+from dp2ddp.analyse.dataflow.samples import Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned, is_rate
 from dp2ddp.analyse.processes.effects import is_write
 from dp2ddp.analyse.program.link import Scope, handed
 from dp2ddp.analyse.training import assuming
 from dp2ddp.analyse.training.gathering import Gathering
-from dp2ddp.analyse.training.loops import PICTURES, BatchLoop
+from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
-
-COLLECTING = ("append", "extend", "insert", "add", "update", "remove", "pop", "clear")
-LISTING = ("append", "extend")
-ADDING = ("add_", "index_add_", "index_put_", "scatter_add_", "scatter_reduce_")
 
 
 @dataclass(frozen=True)
@@ -174,7 +176,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
     """Samples of a batch mixed with each other while training."""
     training = set().union(*(loop.runs for loop in loops if loop.trains))
     for call in context.program.calls:
-        if id(call.node) in training and call.names & {"torch.randperm", "numpy.random.permutation"}:
+        if id(call.node) in training and call.names & PERMUTATIONS:
             yield context.obstacle(
                 call.node,
                 "the samples of a batch are permuted: each rank would permute its own part only",
@@ -277,10 +279,7 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
         leaves = any(
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
             or is_rate(context, inner)
-            or (
-                isinstance(inner, ast.Call)
-                and _method(inner) in ("load_state_dict", "deepcopy", "step", "backward")
-            )
+            or (isinstance(inner, ast.Call) and _method(inner) in TRAINS_OR_KEEPS)
             for part in node.body
             for inner in context.program.descendants(part)
         )
@@ -320,10 +319,10 @@ def is_report(context: Context, node: ast.Call) -> bool:
     if call is None:
         return False
     return any(
-        name in ("builtins.print", "dp2ddp.runtime.print")
+        name in PRINTS
         or name.startswith("logging.")
-        or (is_write(name) and not name.startswith(("os.", "shutil.")) and not name.endswith(PICTURES))
-        or name.endswith((".set_postfix", ".set_description"))
+        or (is_write(name) and not name.startswith(ACTS_ON_FILES) and not name.endswith(PICTURES))
+        or name.endswith(PROGRESS)
         for name in call.names
     )
 
@@ -421,18 +420,18 @@ class _Followed:
                         self.known |= self._bound([node.target])
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
                     self.rows |= self._bound([self._taken(node)])
-                if isinstance(node, ast.Call) and _method(node) in ("update", "append") and self.given(node):
+                if isinstance(node, ast.Call) and _method(node) in RECORDS_VALUES and self.given(node):
                     self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
                 if (
                     isinstance(node, ast.Call)
-                    and _method(node) in COLLECTING
+                    and _method(node) in CHANGES
                     and (
                         self._is_chosen(node)
-                        or (_method(node) in LISTING and any(map(self._keeps, handed(node))))
+                        or (_method(node) in APPENDS and any(map(self._keeps, handed(node))))
                     )
                 ):
                     self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
-                if isinstance(node, ast.Call) and _method(node) in ADDING:
+                if isinstance(node, ast.Call) and _method(node) in ADDS_IN_PLACE:
                     if any(map(self._is_by_sample, node.args)):
                         self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
             self.known |= self.counted

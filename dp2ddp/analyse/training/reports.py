@@ -13,6 +13,17 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.numbers import CASTS_NUMBER
+from dp2ddp.analyse.api.purity import ARRAYS_AND_BUILTINS, KEEPS_NOTHING
+from dp2ddp.analyse.api.tensors import (
+    LEAVES_TORCH,
+    OF_ALL_ROWS,
+    ONE_WITHOUT_GRAPH,
+    STATISTICS,
+    TO_HOST,
+    WITHOUT_GRAPH,
+)
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
@@ -26,30 +37,6 @@ from dp2ddp.analyse.training.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.wrapping import functional
 from dp2ddp.facts import SHARDED_ONLY, Effect, Number, Obstacle
 
-# Methods that take a number to add it to others, or to keep it.
-FEEDING = {"update", "append", "extend", "add", "push"}
-# What makes a number, or an array, of a tensor, or hands it on without its graph.
-LEAVING = {"item", "numpy", "tolist", "detach", "cpu", "float", "double", "clone"}
-STATISTICS = {f"torch.{name}" for name in ("mean", "median", "std", "var")}
-# Packages whose objects keep nothing of what they are given, or share it between the processes by themselves.
-KNOWN = (
-    "builtins.",
-    "torch.",
-    "torchvision.",
-    "numpy.",
-    "tqdm.",
-    "logging.",
-    "dp2ddp.",
-    "torchmetrics.",
-    "ignite.",
-)
-KNOWN += ("collections.", "apex.", "random.", "math.", "copy.", "gc.", "time.", "os.", "sys.", "warnings.")
-# What makes numbers of all rows together.
-REDUCTIONS = frozenset(f"torch.{name}" for name in """
-    median std var max min amax amin aminmax norm unique unique_consecutive bincount histc mode quantile nanquantile
-    kthvalue count_nonzero std_mean var_mean nanmedian
-    """.split())
-REDUCTIONS |= STATISTICS
 STEPS = 2000
 """How many expressions one question may lead to."""
 
@@ -261,7 +248,7 @@ class _Finder(Gathering):
     def _given(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is given to a meter or a list."""
         match node:
-            case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDING:
+            case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDS:
                 if self._is_trained(holder):
                     return
                 for given in handed(node):
@@ -275,7 +262,7 @@ class _Finder(Gathering):
         return (
             bool(outside)
             and isinstance(call.node.func, ast.Attribute)  # type: ignore[union-attr]
-            and not any(name.startswith(KNOWN) for name in call.names)  # type: ignore[union-attr]
+            and not any(name.startswith(KEEPS_NOTHING) for name in call.names)  # type: ignore[union-attr]
             and self._trains(node)
             and not self._reporters.has(node)
         )
@@ -416,12 +403,12 @@ class _Finder(Gathering):
     def _reduced(self, call: Call) -> ast.expr | None:
         """The rows that a function of torch makes a number of, or several; None for other calls."""
         node, function = call.node, call.node.func
-        if isinstance(function, ast.Attribute) and not call.names & REDUCTIONS:
+        if isinstance(function, ast.Attribute) and not call.names & OF_ALL_ROWS:
             rows, name, others = function.value, f"torch.{function.attr}", node.args
         else:
             rows, others = node.args[0] if node.args else None, node.args[1:]
             name = next(iter(call.names)) if len(call.names) == 1 else ""
-        if rows is None or name not in REDUCTIONS:
+        if rows is None or name not in OF_ALL_ROWS:
             return None
         others = [*others, *(it.value for it in node.keywords)]
         value = self._of(rows)
@@ -605,7 +592,7 @@ class _Finder(Gathering):
     def _peeled(self, node: ast.expr) -> ast.expr:
         """The tensor that a number, or a tensor without graph, is made of."""
         match node:
-            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[]) if method in LEAVING:
+            case ast.Call(func=ast.Attribute(value=inner, attr=method), args=[]) if method in WITHOUT_GRAPH:
                 return self._peeled(inner)
             case ast.Call(args=[inner]) if "builtins.float" in _names(self, node):
                 return self._peeled(inner)
@@ -618,7 +605,7 @@ class _Finder(Gathering):
     def _is_kept_outside(self, node: ast.expr) -> bool:
         """Whether rows are made something that nothing is trained with: an array, a list, a tensor off the GPU."""
         inside = [it for it in ast.walk(node) if isinstance(it, ast.Attribute)]
-        return self._peeled(node) is not node and any(it.attr in ("numpy", "tolist", "cpu") for it in inside)
+        return self._peeled(node) is not node and any(it.attr in TO_HOST for it in inside)
 
     def _is_tensor(self, node: ast.expr, asked: frozenset[ast.AST] = frozenset()) -> bool:
         """Whether an expression is a tensor, and no number of Python's; ``asked`` are definitions in question."""
@@ -630,7 +617,7 @@ class _Finder(Gathering):
         match node:
             case ast.Constant() | ast.Subscript(value=ast.Attribute(attr="shape")):
                 return False
-            case ast.Call(func=ast.Attribute(attr="item" | "size" | "numpy" | "tolist")):
+            case ast.Call(func=ast.Attribute(attr=method)) if method in (*LEAVES_TORCH, "size"):
                 return False
             case ast.Call():
                 own = [self.program.scopes[index] for index in self.program.called_scopes(node.func)]
@@ -641,7 +628,7 @@ class _Finder(Gathering):
                     if isinstance(it, ast.Return) and it not in asked
                 ]
                 names = _names(self, node)
-                if any(name.startswith(("numpy.", "builtins.")) for name in names):
+                if any(name.startswith(ARRAYS_AND_BUILTINS) for name in names):
                     return False
                 method = node.func.value if isinstance(node.func, ast.Attribute) else None
                 held = self.program.definitions(method) if isinstance(method, ast.Name) else []
@@ -761,9 +748,9 @@ def _only_divides(branch: ast.If) -> bool:
     calls = {id(it): it for part in branch.body for it in ast.walk(part) if isinstance(it, ast.Call)}
     plain = all(
         isinstance(it.func, ast.Name)
-        and it.func.id in ("float", "int")
+        and it.func.id in CASTS_NUMBER
         or isinstance(it.func, ast.Attribute)
-        and it.func.attr in LEAVING
+        and it.func.attr in WITHOUT_GRAPH
         for it in calls.values()
     )
     return plain and all(
@@ -781,7 +768,7 @@ def _with_graph(node: ast.AST) -> Iterator[ast.Name]:
     if (
         isinstance(node, ast.Call)
         and isinstance(node.func, ast.Attribute)
-        and node.func.attr in ("item", "detach")
+        and node.func.attr in ONE_WITHOUT_GRAPH
     ):
         return
     if isinstance(node, ast.Name):

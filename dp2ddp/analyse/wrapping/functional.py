@@ -12,26 +12,13 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.layers import DATA_PARALLEL_ARGUMENTS, ENABLES_GRADIENTS, SAME_OF_WRAPPED
+from dp2ddp.analyse.api.tensors import SHAPES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import entry
 from dp2ddp.analyse.program.link import FUNCTION, SAME_OBJECT, Call, Cls, Inst, Program, handed
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
-
-# Methods that only shape a tensor, by what they may be given first for that.
-SHAPES = {
-    "view": (-1,),
-    "reshape": (-1,),
-    "flatten": (1,),
-    "squeeze": (1, 2, 3, -1),
-    "unsqueeze": (1, 2, 3, -1),
-}
-
-# What has gradients computed where they were not.
-ENABLING = {"torch.enable_grad", "torch.set_grad_enabled", "torch.autograd.grad_mode.set_grad_enabled"}
-
-# What a wrapped network does as a bare one does.
-METHODS = ("parameters", "zero_grad", "state_dict", "load_state_dict", "requires_grad_", "half")
 
 
 @dataclass(frozen=True)
@@ -89,7 +76,7 @@ def is_untrained(context: Context, call: Call) -> bool:
             )
             names = set().union(*(_called(program, it) for it in managers))
             inside = set().union(*(_called(program, it) for it in ast.walk(around)))
-            if inside & ENABLING:
+            if inside & ENABLES_GRADIENTS:
                 return False
             if "torch.no_grad" in names:
                 return True
@@ -145,11 +132,9 @@ def _wrap(tree: ast.Module, last: ast.AST, made: ast.Assign, devices: ast.expr |
 def _site(context: Context, call: Call) -> Site | None:
     program = context.program
     module, inputs, devices = (
-        call.argument(name, index) for index, name in enumerate(("module", "inputs", "device_ids"))
+        call.argument(name, index) for index, name in enumerate(DATA_PARALLEL_ARGUMENTS)
     )
-    more = [
-        keyword.arg for keyword in call.node.keywords if keyword.arg not in ("module", "inputs", "device_ids")
-    ]
+    more = [keyword.arg for keyword in call.node.keywords if keyword.arg not in DATA_PARALLEL_ARGUMENTS]
     forward, cls = _method(context, call.node)
     if module is None or inputs is None or isinstance(inputs, ast.Tuple) or more or len(call.node.args) > 3:
         return None
@@ -286,7 +271,7 @@ def _may_be_wrapped(context: Context, use: ast.expr) -> bool:
     program = context.program
     parent = program.parent(use)
     if isinstance(parent, ast.Attribute):
-        return parent.attr in (*SAME_OBJECT, *METHODS)
+        return parent.attr in (*SAME_OBJECT, *SAME_OF_WRAPPED)
     if isinstance(parent, ast.keyword):
         parent = program.parent(parent)
     if not isinstance(parent, ast.Call):

@@ -7,11 +7,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from dp2ddp.analyse.api.containers import LIST_ADDS
+from dp2ddp.analyse.api.devices import COUNT
+from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
+from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS, MODULE_NAMES, WRAP_NAMES
+from dp2ddp.analyse.api.processes import STARTED
+from dp2ddp.analyse.api.purity import UNTRAINED
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
 from dp2ddp.analyse.processes import branches
 from dp2ddp.analyse.processes.answers import Answers, Literals
 from dp2ddp.analyse.processes.conditions import (
-    COUNT,
     asks_for_gpus,
     decides_device,
     is_call_of,
@@ -21,11 +26,9 @@ from dp2ddp.analyse.processes.conditions import (
     leaves_before,
 )
 from dp2ddp.analyse.processes.devices import is_current, is_gpu
-from dp2ddp.analyse.processes.entry import STARTED
 from dp2ddp.analyse.program.link import (
     ASKING,
     FUNCTION,
-    OPTIONS,
     STEPS,
     WRAP,
     Bound,
@@ -44,31 +47,6 @@ from dp2ddp.analyse.program.link import (
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
-
-PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter", "torch.nn.ParameterList"}
-# What gives settings, numbers, paths and loggers: nothing that could be trained.
-UNTRAINED = (
-    *OPTIONS,
-    *(f"builtins.{name}" for name in ("float", "int", "len", "str")),
-    "logging.",
-    "os.",
-    "pathlib.",
-)
-# What a wrapped model has as a bare one has it.
-MODULE_NAMES = frozenset("""
-    module parameters named_parameters modules named_modules children named_children buffers named_buffers state_dict
-    load_state_dict train eval training zero_grad requires_grad_ to cuda cpu float half double bfloat16 apply forward
-    register_forward_hook register_buffer type share_memory __class__ __dict__ device_ids
-    """.split())
-# What else a wrap has, of its own or as every module.
-WRAP_NAMES = MODULE_NAMES | frozenset("""
-    add_module call_super_init compile dim dump_patches extra_repr gather get_buffer
-    get_extra_state get_parameter get_submodule output_device parallel_apply
-    register_backward_hook register_forward_pre_hook register_full_backward_hook register_full_backward_pre_hook
-    register_load_state_dict_post_hook register_load_state_dict_pre_hook register_module register_parameter
-    register_state_dict_post_hook register_state_dict_pre_hook replicate scatter set_extra_state set_submodule
-    src_device_obj to_empty xpu
-    """.split())
 
 
 def collect(context: Context) -> tuple[Wrap, ...]:
@@ -161,7 +139,7 @@ def _is_asked_before(context: Context, node: ast.AST) -> bool:
             return True
         if isinstance(around, ast.If | ast.IfExp):
             asked, whole = ast.unparse(around.test), ast.unparse(around)
-            if any(word in asked for word in ("hasattr", "isinstance", "type(")) or ".module" in whole:
+            if any(word in asked for word in ASKS_FOR_WRAP) or ".module" in whole:
                 return True
     return False
 
@@ -252,7 +230,7 @@ def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.
 
 def _is_optimizer(name: str) -> bool:
     package, _, last = name.rpartition(".")
-    others = package.endswith((".lr_scheduler", ".swa_utils"))
+    others = package.endswith(BESIDE_OPTIMIZERS)
     return package.startswith("torch.optim") and last[:1].isupper() and not others
 
 
@@ -297,7 +275,7 @@ def _group(node: ast.Dict) -> ast.expr | None:
 def _is_parameter(context: Context, node: ast.Call) -> bool:
     """Whether a call makes a parameter."""
     call = context.program.call(node)
-    return call is not None and bool(call.names) and call.names <= PARAMETERS
+    return call is not None and bool(call.names) and call.names <= HOLDS_PARAMETERS
 
 
 def _is_followed(context: Context, node: ast.Call) -> bool:
@@ -371,7 +349,7 @@ def _named(context: Context, name: ast.Name | ast.Attribute, depth: int) -> Iter
         if (
             isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
-            and node.func.attr in ("append", "extend", "insert")
+            and node.func.attr in LIST_ADDS
             and ast.unparse(node.func.value) == text
         ):
             for argument in node.args:
@@ -432,7 +410,7 @@ def _holds_tracked(context: Context, module: Inst, held: Values) -> bool:
         return False
     for name, values in program.fields(module):
         fine = context.is_wrapped(values) or values & held
-        trained = [it for it in values if context.module_class(it) or full_name(it) in PARAMETERS]
+        trained = [it for it in values if context.module_class(it) or full_name(it) in HOLDS_PARAMETERS]
         if not fine and not all(full_name(it).endswith("Loss") for it in trained):
             return False
         if not values and is_called(context, module, name):

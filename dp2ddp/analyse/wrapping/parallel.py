@@ -10,10 +10,20 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
+from dp2ddp.analyse.api.inspection import ASKS_CLASS_AS
+from dp2ddp.analyse.api.layers import (
+    CALLBACK,
+    CALLBACK_PATCHES,
+    MODULE,
+    NAMES_DEVICES,
+    OVERRIDES,
+    PARAMETERS,
+    SYNCHRONISED,
+)
+from dp2ddp.analyse.api.processes import WAITS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.program.link import (
     STEP_FUNCTIONS,
-    STEPS,
     WRAP,
     Call,
     Cls,
@@ -24,29 +34,6 @@ from dp2ddp.analyse.program.link import (
     is_derived,
 )
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
-
-MODULE = "torch.nn.Module"
-PARAMETERS = {"torch.nn.Parameter", "torch.nn.parameter.Parameter"}
-# What a module that waits for others is made with.
-WAITING = {
-    f"{module}.{name}"
-    for module, names in {
-        "queue": ("Queue", "SimpleQueue"),
-        "Queue": ("Queue",),
-        "threading": ("Barrier", "Condition", "Event"),
-    }.items()
-    for name in names
-}
-# The method of a layer that is told of its replicas.
-CALLBACK = "__data_parallel_replicate__"
-# What has a DataParallel do so, where it is not of the project.
-PATCHES = (".patch_replication_callback",)
-# A package whose BatchNorm waits for that of other GPUs of the same process.
-SYNCHRONISED = "encoding.nn."
-# What a class may change of what a call of a model does.
-CALLS = ("__call__", "forward", *STEPS)
-# The steps that may name devices: the runtime has them name each rank's own.
-AT_HOME = ("scatter", "gather")
 
 
 def stays(context: Context, call: Call) -> bool:
@@ -123,7 +110,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     """
     program = context.program
     called_back = {it.owner for it in program.scopes if getattr(it.node, "name", "") == CALLBACK}
-    makers = {call.scope.owner for call in program.calls if call.names & WAITING}
+    makers = {call.scope.owner for call in program.calls if call.names & WAITS}
     for cls in sorted((it for it in makers if it is not None), key=lambda it: it.scope):
         if context.module_class(Inst(cls, 0)) and not called_back & set(program.bases(cls)):
             name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
@@ -134,7 +121,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if apart and context.runs_in_training(call.node):
             chosen = len(call.callees) > len(apart)
             yield (_may_wait if chosen else _waiting)(context, call.node, apart[0])
-        if any(name.endswith(PATCHES) for name in call.names) and context.runs_in_training(call.node):
+        if any(name.endswith(CALLBACK_PATCHES) for name in call.names) and context.runs_in_training(
+            call.node
+        ):
             yield context.obstacle(
                 call.node,
                 "this has the layers of each replica called back",
@@ -189,7 +178,7 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
     root = root_name(node)
     named = context.program.definitions(root) if root is not None else []
     around = context.program.parent(node)
-    checks = isinstance(around, ast.Call) and ast.unparse(around.func) in ("isinstance", "issubclass")
+    checks = isinstance(around, ast.Call) and ast.unparse(around.func) in ASKS_CLASS_AS
     return not checks and bool(named) and all(isinstance(it, ast.alias | ast.ClassDef) for it in named)
 
 
@@ -218,7 +207,10 @@ def at_home(context: Context) -> set[int]:
     program = context.program
     functions = (it for it in program.scopes if it.owner in program.wrappers)
     return {
-        id(node) for it in functions if getattr(it.node, "name", "") in AT_HOME for node in program.body(it)
+        id(node)
+        for it in functions
+        if getattr(it.node, "name", "") in NAMES_DEVICES
+        for node in program.body(it)
     }
 
 
@@ -272,7 +264,7 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     changed = [
         it.node.name  # type: ignore[attr-defined]
         for it in functions
-        if getattr(it.node, "name", "") in CALLS
+        if getattr(it.node, "name", "") in OVERRIDES
         and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
     ]
     if changed:

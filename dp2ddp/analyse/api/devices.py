@@ -1,0 +1,21 @@
+"""Which devices there are, which one is taken, and what moves tensors there."""
+
+from __future__ import annotations
+
+AVAILABLE = "torch.cuda.is_available"
+COUNT = "torch.cuda.device_count"
+# What a device is, or makes one.
+DEVICES = frozenset({"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"})
+# What makes a device the process's own.
+BINDS = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_index"})
+# The runtime's choice of devices, and the variable that hides devices.
+CHOSEN = "dp2ddp.runtime.use_devices"
+VISIBLE = "CUDA_VISIBLE_DEVICES"
+# Methods that move a tensor or a module to a device; arguments that name one.
+MOVES = frozenset({"cuda", "to"})
+DEVICE_ARGUMENTS = frozenset({"device", "map_location"})
+# The words that a device's name begins with.
+DEVICE_TYPES = frozenset({"cuda", "cpu"})
+# Methods that give a module another type, and the types of half precision.
+CASTS = frozenset({"to", "type"})
+HALF_TYPES = frozenset({"torch.half", "torch.float16"})

@@ -1,0 +1,59 @@
+"""What is fetched from elsewhere or unpacked: weights, data sets, archives."""
+
+from __future__ import annotations
+
+from dp2ddp.analyse.api.files import OPENERS
+
+# What reads from the network, and what keeps in a file what is read there.
+OPENS_URL = frozenset({"requests.get", "urllib.request.urlopen"})
+STORES = OPENERS | {"shutil.copyfileobj", "shutil.copy", "shutil.move"}
+# What downloads weights into torch.hub's cache.
+HUB_FETCHES = frozenset("""
+    torch.hub.load_state_dict_from_url torch.utils.model_zoo.load_url
+    torchvision._internally_replaced_utils.load_state_dict_from_url
+    torchvision.models.utils.load_state_dict_from_url
+    """.split())
+# What downloads into the file or folder that it is given.
+FILE_FETCHES = frozenset("""
+    torch.hub.download_url_to_file torchvision.datasets.utils.download_url
+    torchvision.datasets.utils.download_and_extract_archive urllib.request.urlretrieve gdown.download
+    """.split())
+# All that downloads.
+FETCHES = HUB_FETCHES | FILE_FETCHES | frozenset("""
+    torch.hub.load huggingface_hub.hf_hub_download huggingface_hub.snapshot_download datasets.load_dataset
+    """.split())
+# What unpacks an archive.
+UNPACKS = frozenset(
+    f"{archive}.{extract}"
+    for archive in (
+        "zipfile.ZipFile",
+        "tarfile.open",
+        "tarfile.TarFile",
+        "tarfile.TarFile.open",
+        "py7zr.SevenZipFile",
+        "rarfile.RarFile",
+    )
+    for extract in ("extractall", "extract")
+)
+UNPACKS |= {
+    "shutil.unpack_archive",
+    "patoolib.extract_archive",
+    "torchvision.datasets.utils.extract_archive",
+}
+# Commands of a shell that fetch or unpack.
+SHELL_FETCHES = ("wget", "curl", "gdown", "unzip", "tar -x", "tar x", "git clone")
+# Libraries whose models and data sets download themselves where they are told to, by the beginning of their names;
+# those of models alone; and the arguments that tell a model to.
+DOWNLOADING_LIBRARIES = ("torchvision.", "timm.", "torchaudio.", "torchtext.")
+MODEL_LIBRARIES = ("torchvision.models.", "timm.")
+PRETRAINED = frozenset({"pretrained", "weights", "weights_backbone", "pretrained_backbone"})
+# The classes that data sets derive from, in torch and torchvision.
+DATA_SET_BASES = frozenset("""
+    torch.utils.data.Dataset torchvision.datasets.VisionDataset torchvision.datasets.DatasetFolder
+    torchvision.datasets.ImageFolder torchvision.datasets.MNIST torchvision.datasets.CIFAR10
+    """.split())
+# Where torchvision has its data sets, and those that ``verify --synthetic`` has small ones for.
+DATA_SETS = "torchvision.datasets."
+SYNTHETIC = frozenset("""
+    MNIST FashionMNIST KMNIST QMNIST CIFAR10 CIFAR100 SVHN STL10 ImageFolder ImageNet
+    """.split())

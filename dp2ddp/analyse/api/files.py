@@ -1,0 +1,171 @@
+"""Files and folders: what opens, reads, writes and asks for them; trackers and writers; paths."""
+
+from __future__ import annotations
+
+import re
+
+# Opening
+
+# Python's own, and whatever else opens a file by the path that it is given first, or is a method of.
+BUILTIN_OPENERS = frozenset({"builtins.open", "io.open"})
+OPENERS_BY_PATH = BUILTIN_OPENERS | frozenset("""
+    codecs.open gzip.open bz2.open lzma.open dp2ddp.runtime.open
+    """.split())
+PATH_OPENERS = frozenset({"pathlib.Path.open"})
+OPENERS = OPENERS_BY_PATH | PATH_OPENERS
+# What makes an object that writes where its mode says so, beside Python's own: the mode's place.
+MODES = {
+    "codecs.open": 1,
+    "gzip.open": 1,
+    "bz2.open": 1,
+    "lzma.open": 1,
+    "h5py.File": 1,
+    "zipfile.ZipFile": 1,
+    "tarfile.open": 1,
+}
+# What leads nowhere, as it is written.
+NOWHERE = frozenset({"os.devnull", "'/dev/null'"})
+# What makes a file or folder of a process's own, by the beginning of its name.
+TEMPORARY = ("tempfile.", "io.BytesIO", "io.StringIO")
+
+# Asking
+
+# What asks whether a file or folder is there.
+EXISTENCE = frozenset("""
+    os.path.exists os.path.isdir os.path.isfile os.path.lexists
+    pathlib.Path.exists pathlib.Path.is_dir pathlib.Path.is_file
+    """.split())
+# What lists a folder: what that holds changes while the main process writes into it.
+LISTS_FOLDER = frozenset("""
+    glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
+    """.split())
+# How the names begin of what asks for files and folders.
+ASKS_FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
+# What begins like a write, and only answers.
+ONLY_ANSWERS = frozenset("""
+    subprocess.check_output subprocess.getoutput shutil.which shutil.disk_usage wandb.util.generate_id
+    """.split())
+
+# Paths
+
+# What makes a path, or opens one, that begins with the first thing it is given, by the beginning of its name.
+PATHS = ("os.path.", "os.fspath", "pathlib.", "builtins.str", *sorted(BUILTIN_OPENERS))
+# What makes a path of parts.
+JOINS_PATHS = frozenset({"os.path.join", "pathlib.Path"})
+# How those are written at the end.
+JOINS_PATHS_AS = ("path.join", "Path")
+# What makes a part of a path of others, by the beginning of its name; and what of these hands out something else.
+PATH_PARTS = ("builtins.", "os.path.", "os.fspath", "pathlib.", "datetime.", "time.", "re.", "uuid.")
+NO_PATH_PARTS = frozenset({"builtins.open"})
+# The arguments that take the path of a file or folder that is made.
+PATH_ARGUMENTS = frozenset({"f", "file", "name", "log_dir", "logdir"})
+
+# Reading
+
+# What loads whole what a program has saved.
+LOADS = frozenset("""
+    torch.load numpy.load numpy.loadtxt pickle.load json.load joblib.load yaml.safe_load
+    """.split())
+# What reads a file, too: apart, since only what is known to be the file that the program writes counts for these.
+READS = frozenset("""
+    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
+    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
+    """.split())
+
+# Writing
+
+SAVES = frozenset({"torch.save", "dp2ddp.runtime.save"})
+# What pickles its first argument: into the file that it is given second, or into bytes.
+PICKLES_TO_FILES = frozenset("""
+    pickle.dump cPickle.dump dill.dump cloudpickle.dump joblib.dump
+    """.split())
+PICKLES = PICKLES_TO_FILES | frozenset("pickle.dumps cPickle.dumps dill.dumps cloudpickle.dumps".split())
+# What writes to what it is given second.
+WRITES_TO_SECOND = SAVES | PICKLES_TO_FILES | {"json.dump"}
+# What writes to what it is given first, by the beginning of its name, and the ending that it may add to that.
+WRITES_TO_FIRST = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savetxt": "", "pandas.": ""}
+# What is given two places, and writes to the second or to both, by the beginning of its name.
+BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
+# What makes files or folders; what makes folders, and may be told that they are there.
+MAKES = SAVES | {"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch"}
+MAKES_FOLDERS = frozenset({"os.makedirs", "pathlib.Path.mkdir"})
+# Methods of paths that change files or folders.
+PATH_WRITES = frozenset("""
+    mkdir write_text write_bytes touch unlink rename replace rmdir symlink_to hardlink_to chmod
+    """.split())
+# Those of them that write a whole file.
+PATH_CONTENTS = frozenset({"pathlib.Path.write_text", "pathlib.Path.write_bytes"})
+# Calls that write, by full name or, with a dot at the end, by its beginning.
+WRITES = frozenset("""
+    os.makedirs os.mkdir os.remove os.unlink os.rename os.replace os.rmdir os.removedirs os.symlink os.link os.system
+    os.chmod os.chown os.truncate os.mkfifo shutil. subprocess. distutils. logging.config. loguru.logger.add
+    numpy.save numpy.savez numpy.savez_compressed numpy.savetxt pickle.dump cPickle.dump json.dump
+    torchvision.utils.save_image torchvision.io.write_png torchvision.io.write_jpeg torchvision.io.write_video
+    torch.onnx.export torch.jit.save torch.export.save
+    cv2.imshow matplotlib.pyplot.show matplotlib.pyplot.draw matplotlib.pyplot.pause
+    requests.post requests.put smtplib.SMTP.sendmail smtplib.SMTP.send_message
+    """.split())
+# What the last part of the name of a call begins with that writes, if another library has it.
+VERBS = re.compile(
+    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
+    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
+)
+# Where such names have another meaning, or are in the list.
+OTHER_VERBS = (
+    "builtins.",
+    "sys.",
+    "io.",
+    "os.",
+    "torch.",
+    "torchvision.",
+    "numpy.",
+    "tqdm.",
+    "logging.",
+    "dp2ddp.",
+)
+# Methods that write, by the class or function that makes the object and the method's name.
+WRITING_METHODS = {
+    "pathlib.": PATH_WRITES,
+    "matplotlib.": {"show"},
+    "plotly.": {"show"},
+    "torch.jit.": {"save"},
+}
+# Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
+WRITING_ANYWAY = frozenset("""
+    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
+    write_bytes write_html write_image write_videofile export_chrome_trace
+    """.split())
+# What of all that leaves a file that a program may read again, by the beginning of its name.
+LEAVES_FILES = (
+    *("numpy.", "json.", "pandas."),
+    *(f"{name.partition('.')[0]}." for name in sorted(PICKLES_TO_FILES)),
+    *BETWEEN_PATHS,
+)
+# What acts on files or starts programs, and may answer, by the beginning of its name.
+ACTS = ("os.", "subprocess.", "shutil.")
+# What acts on files as a whole, and not on what is in them, by the beginning of its name.
+ACTS_ON_FILES = ("os.", "shutil.")
+
+# Writers
+
+# Modules that are trackers themselves.
+TRACKERS = frozenset("""
+    wandb mlflow swanlab clearml trackio neptune comet_ml tensorboard_logger aim dvclive pycrayon
+    """.split())
+# Where trackers hold the settings of a run.
+TRACKED_SETTINGS = frozenset(f"{tracker}.{name}" for tracker in TRACKERS for name in ("config", "run.config"))
+# What makes an object that writes whenever it is used.
+WRITERS = frozenset("""
+    torch.utils.tensorboard.SummaryWriter torch.utils.tensorboard.FileWriter
+    tensorboardX.SummaryWriter tensorboardX.FileWriter
+    tensorflow.summary.FileWriter tensorflow.summary.create_file_writer tensorflow.compat.v1.summary.FileWriter
+    visdom.Visdom torchnet.logger.VisdomLogger torchnet.logger.VisdomPlotLogger cox.store.Store
+    logging.FileHandler logging.handlers.RotatingFileHandler logging.handlers.TimedRotatingFileHandler
+    cv2.VideoWriter imageio.get_writer pandas.ExcelWriter subprocess.Popen
+    """.split())
+# What only logs, whatever it is called of, by the beginning of its name.
+LOGS = ("logging.", "wandb.")
+# What makes a picture of a tensor, or saves one, by the end of its name.
+PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
+# What shows numbers in a progress bar, by the end of its name.
+PROGRESS = (".set_postfix", ".set_description")

@@ -1,0 +1,47 @@
+"""What only looks at its arguments: builtins and others that ask, and never call or keep what they are given."""
+
+from __future__ import annotations
+
+# What asks for an attribute by its name; what asks for it or sets it.
+GETS_ATTRIBUTES = frozenset({"builtins.getattr", "builtins.hasattr"})
+ATTRIBUTES_BY_NAME = GETS_ATTRIBUTES | {"builtins.setattr"}
+# What asks for a class: by full name, and as it is written.
+ASKS_CLASS = frozenset({"builtins.isinstance", "builtins.issubclass"})
+ASKS_CLASS_AS = ("isinstance", "issubclass")
+# How a condition is written that tells a wrapped model from a bare one.
+ASKS_FOR_WRAP = ("hasattr", "isinstance", "type(")
+# What looks at a class or function and does not call it.
+LOOKS_AT_FUNCTIONS = frozenset(f"builtins.{name}" for name in """
+    isinstance issubclass hasattr getattr callable id type print str repr
+    """.split())
+# What asks for the kind of a value, or prints it, and hands nothing of it on: by last name, and by full name.
+ASKS_TYPE = frozenset({"isinstance", "type", "hasattr", "print"})
+ASKS_ABOUT_DATA = frozenset(f"builtins.{name}" for name in (*sorted(ASKS_TYPE), "callable"))
+# What asks for the size of something.
+SIZES = frozenset({"builtins.len", "builtins.range"})
+# What asks for the kind of a value, or for its size: nothing of its numbers.
+ASKS_KIND_OR_SIZE = SIZES | frozenset("""
+    builtins.isinstance builtins.hasattr builtins.type builtins.callable
+    torch.is_tensor torch.is_floating_point numpy.isscalar
+    """.split())
+# What may be asked of options to decide on devices, beside for devices themselves.
+ASKS_OPTIONS = frozenset(
+    f"builtins.{name}" for name in "len int bool str isinstance list range any all".split()
+)
+# What a condition may call that the main process alone evaluates, by the beginning of its name.
+ASKS = (
+    "os.path.",
+    "builtins.len",
+    "builtins.isinstance",
+    "builtins.hasattr",
+    "builtins.bool",
+    "builtins.range",
+    "builtins.enumerate",
+    "builtins.zip",
+    "builtins.sorted",
+    "builtins.list",
+    "builtins.str",
+    "os.listdir",
+    "os.access",
+    "glob.",
+)

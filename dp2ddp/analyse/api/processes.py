@@ -1,0 +1,57 @@
+"""Programs, processes, threads and ranks: what starts, ends and joins them, and what tells one from the others."""
+
+from __future__ import annotations
+
+import re
+
+# What ends the program, or this process.
+ENDS = frozenset({"sys.exit", "builtins.exit", "builtins.quit", "os._exit", "os.abort"})
+# What says something to who runs the program, by the beginning of its name.
+TELLS = ("builtins.print", "logging.", "warnings.warn")
+# What prints a line.
+PRINTS = frozenset({"builtins.print", "dp2ddp.runtime.print"})
+# What runs another program, by the beginning of its name.
+RUNS_PROGRAMS = ("os.system", "os.exec", "os.spawn", "os.popen", "subprocess.")
+# How a command begins that starts ranks.
+LAUNCHERS = re.compile(r"torchrun|torch\.distributed\.(launch|run)\b")
+# What says how a program ended that ``subprocess.Popen`` started, and what it wrote.
+POPEN_ANSWERS = frozenset(
+    f"subprocess.Popen.{it}"
+    for it in ("communicate", "wait", "poll", "stdout.read", "stdout.readline", "stdout.readlines")
+)
+
+# What starts processes that run a function; what makes one such process.
+SPAWNS = frozenset({"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"})
+PROCESSES = frozenset({"multiprocessing.Process", "torch.multiprocessing.Process"})
+# What runs functions that it is given in threads of its own, by the beginning of its name.
+THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
+# What hands out results of threads or processes, by the beginning and the end of its name; and by its whole name.
+QUEUES = ("queue.", "multiprocessing.", "torch.multiprocessing.")
+TAKES_AS_READY = ("Queue.get", ".imap_unordered")
+AS_COMPLETED = frozenset({"concurrent.futures.as_completed"})
+# What one thread waits for another by.
+WAITS = frozenset("""
+    queue.Queue queue.SimpleQueue Queue.Queue threading.Barrier threading.Condition threading.Event
+    """.split())
+
+# Where torch has its collectives, and what of that joins a group, asks for one, or needs none.
+DISTRIBUTED = ("torch.distributed", "torch.distributed.distributed_c10d")
+JOINS = frozenset(f"{home}.init_process_group" for home in DISTRIBUTED)
+ASKS_FOR_GROUP = frozenset(f"{home}.is_initialized" for home in DISTRIBUTED)
+NEEDS_NO_GROUP = frozenset({"init_device_mesh", "get_node_local_rank", "register_backend"})
+WORLD_SIZE = "torch.distributed.get_world_size"
+# What tells one rank from the others: calls, and what a launcher sets in the environment.
+RANKS = frozenset({"torch.distributed.get_rank", "dp2ddp.runtime.get_rank", "dp2ddp.runtime.is_main_process"})
+RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})
+# What a program's environment is, as it is written.
+ENVIRONMENT = frozenset({"os.environ", "environ"})
+
+# The runtime's: what starts the ranks, asks whether they are, and agrees on a value.
+STARTED = frozenset({"dp2ddp.runtime.launch", "dp2ddp.runtime.init"})
+ASKS_RUNTIME_FOR_GROUP = frozenset({"dp2ddp.runtime.is_initialized", "dp2ddp.runtime.stands_aside"})
+AGREED = "dp2ddp.runtime.from_main_process"
+INPUT = "builtins.input"
+# The runtime's, for the batches of a loop that are dealt to the ranks.
+DEALS_BATCHES = frozenset({"dp2ddp.runtime.shard_batches", "dp2ddp.runtime.divide_batches"})
+# The names that the runtime may be imported as.
+RUNTIME_NAMES = ("ddp", "ddp_runtime", "dp2ddp_runtime", "dp2ddp_ddp")

@@ -1,0 +1,52 @@
+"""What differs from process to process and from run to run: random numbers and their seeds, clocks, identities."""
+
+from __future__ import annotations
+
+from dp2ddp.analyse.api import operations
+
+# What draws random numbers from a generator that all code shares, by the beginning of its name.
+DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
+# Those, and what draws from the system.
+DRAWS_ANY = (*DRAWS, "secrets.")
+# Methods of tensors that draw random numbers, and that nothing else has.
+DRAWING_METHODS = frozenset(
+    it
+    for it in operations.METHODS
+    if operations.NAMES[f"torch.Tensor.{it}"].random
+    and (it.endswith("_") or it in ("multinomial", "bernoulli"))
+)
+# What puts numbers in a random order.
+PERMUTATIONS = frozenset({"torch.randperm", "numpy.random.permutation"})
+# Modules whose functions draw from a generator that all code shares.
+GENERATOR_HOMES = ("torch", "torch.nn.functional", "random", "numpy.random")
+
+# What seeds a generator by the number that it is given.
+SEEDS = frozenset("""
+    torch.manual_seed torch.random.manual_seed torch.cuda.manual_seed torch.cuda.manual_seed_all
+    torch.Generator.manual_seed
+    """.split())
+# Those that take the clock, or the system's own noise, where they are given nothing.
+UNSEEDED = frozenset("""
+    random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng
+    torch.seed torch.random.seed
+    """.split())
+# What reads or sets the state of a generator.
+GENERATOR_STATES = frozenset("""
+    numpy.random.get_state numpy.random.set_state random.getstate random.setstate
+    """.split())
+# The arguments of all of them that take the seed.
+SEED_ARGUMENTS = frozenset({"seed", "a"})
+
+# Calls whose result is this process's own: clocks, process ids, the system's noise.
+OF_PROCESS = frozenset("""
+    time.time time.time_ns time.perf_counter time.perf_counter_ns time.monotonic time.monotonic_ns time.process_time
+    time.clock timeit.default_timer datetime.datetime.now datetime.datetime.utcnow datetime.datetime.today
+    os.getpid os.urandom uuid.uuid1 uuid.uuid4 secrets.randbits secrets.randbelow secrets.token_hex
+    """.split())
+# Calls whose text is this process's own, or this machine's.
+OF_PROCESS_OR_MACHINE = OF_PROCESS | frozenset("""
+    time.strftime time.localtime time.gmtime time.ctime time.asctime datetime.date.today
+    socket.gethostname platform.node tempfile.mkdtemp tempfile.mktemp
+    """.split())
+# Those that write out the time that they are given, and the argument's place.
+FORMATS_TIME = {"time.strftime": 1, "time.localtime": 0, "time.gmtime": 0, "time.ctime": 0, "time.asctime": 0}
