@@ -16,9 +16,11 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
-from dp2ddp.analyse.program.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, full_name
 from dp2ddp.facts import Outdated
 from dp2ddp.legacy import KEYWORD, NOW, Kind, Mend
 from dp2ddp.plan import Anchor

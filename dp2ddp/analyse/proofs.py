@@ -7,7 +7,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from dp2ddp.analyse.context import Context, option_names
-from dp2ddp.analyse.program.link import Call, Cls, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Cls, full_name
 from dp2ddp.facts import Proof, Wrap
 
 DATA_SETS = frozenset(

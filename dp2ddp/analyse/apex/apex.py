@@ -17,18 +17,18 @@ from typing import Any
 
 from dp2ddp.analyse.apex import apex_wraps
 from dp2ddp.analyse.apex.autocast import Regions, Unfollowed
+from dp2ddp.analyse.api.handing import INITIALIZE
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import LOOPS, Context, option_names
-from dp2ddp.analyse.program.link import (
-    INITIALIZE,
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import (
     NOTHING,
-    WRAP,
     Bound,
-    Call,
     Ext,
     Func,
     Inst,
     Made,
-    Scope,
     Value,
     Values,
     closure,

@@ -13,8 +13,11 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.analyse.apex.autocast import DISABLING, Unfollowed
+from dp2ddp.analyse.api.handing import INITIALIZE
+from dp2ddp.analyse.api.parallel import APEX_WRAP, WRAP
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, root_name
-from dp2ddp.analyse.program.link import APEX_WRAP, INITIALIZE, WRAP, Call, Ext, Made, Values, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Ext, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 
 WORLD_SIZE = "torch.distributed.get_world_size"

@@ -10,20 +10,10 @@ import ast
 from collections.abc import Iterator, Sequence
 
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.program.link import (
-    Bound,
-    Call,
-    Cls,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Member,
-    Program,
-    Scope,
-    Value,
-    full_name,
-)
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member, Value, full_name
 
 FUNCTIONS = "torch.nn.functional."
 # Functions and methods that compute nothing that half precision changes.

@@ -5,10 +5,13 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable
 
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.processes.conditions import OPTIONS
-from dp2ddp.analyse.program.link import LOADER, Call, Const, Func, Scope, full_name, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Const, Func, full_name
 
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""

@@ -7,21 +7,14 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
+from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
-from dp2ddp.analyse.program.link import (
-    OPTIONS,
-    Call,
-    Coll,
-    Inst,
-    Made,
-    Program,
-    Scope,
-    closure,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Coll, Inst, Made, closure, full_name
 
 
 class Forwards(Samples):

@@ -6,7 +6,8 @@ import ast
 
 from dp2ddp.analyse.api.losses import LOSSES
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import Call, Made
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Made
 from dp2ddp.facts import Problem
 
 # Losses that are a mean over the samples unless told otherwise, with their functional forms.

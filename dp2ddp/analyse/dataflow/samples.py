@@ -8,30 +8,18 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation, written
+from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.context import WRAPPERS, Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import (
-    LOADER,
-    OPTIONS,
-    Bound,
-    Call,
-    Cls,
-    Const,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Program,
-    Scope,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
 from dp2ddp.facts import Problem
 
 # What hands a tensor on, by its last name: to follow a tensor, where it is known that it is one.

@@ -29,7 +29,8 @@ from dp2ddp.analyse.processes.effects import (
     opens_for_writing,
 )
 from dp2ddp.analyse.processes.questions import ASKS, MAKES
-from dp2ddp.analyse.program.link import Call, Mod, full_name, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Mod, full_name
 from dp2ddp.facts import Agreement, Effect
 
 # What has a value of its own in each process, or at each time.

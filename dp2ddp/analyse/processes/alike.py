@@ -6,9 +6,11 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import LOADER, Bound, Call, Cls, Func, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Bound, Cls, Func, full_name
 from dp2ddp.facts import NO_TIER, Agreement, Obstacle
 
 # Calls whose result is this process's own.

@@ -13,6 +13,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.analyse import wrappers
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.answers import (
@@ -26,7 +28,8 @@ from dp2ddp.analyse.processes.answers import (
     is_parsed,
 )
 from dp2ddp.analyse.processes.conditions import AVAILABLE, COUNT, is_call_of
-from dp2ddp.analyse.program.link import WRAP, Call, Program, Scope
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.facts import NO_TIER, Aside, Obstacle, OwnGroup
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -114,7 +117,7 @@ def _pruned(context: Context) -> Context:
             frozenset().union(*(getattr(it, name) for it in pruners)) for name in ("alone", "starting")
         )
         branches = replace(branches, alone=alone, starting=starting)
-    return Context(Program(project, list(files.values())), branches)
+    return Context(wrappers.linked(project, list(files.values())), branches)
 
 
 def _find(context: Context, answers: Answers) -> Branches | None:

@@ -4,19 +4,11 @@ from __future__ import annotations
 
 import ast
 
+from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import (
-    DICTIONARIES,
-    OPTIONS,
-    Coll,
-    Const,
-    Ext,
-    Inst,
-    Made,
-    Value,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.values import Coll, Const, Ext, Inst, Made, Value, full_name
 
 AVAILABLE = "torch.cuda.is_available"
 COUNT = "torch.cuda.device_count"

@@ -11,11 +11,13 @@ import re
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import returned
-from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
 # Calls that write, by full name or, with a dot at the end, by its beginning.

@@ -11,6 +11,7 @@ import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import is_options
@@ -28,20 +29,9 @@ from dp2ddp.analyse.processes.conditions import (
 )
 from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
-from dp2ddp.analyse.program.link import (
-    WRAP,
-    Bound,
-    Call,
-    Cls,
-    Coll,
-    Ext,
-    Func,
-    Inst,
-    Scope,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Values, full_name
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -367,7 +357,7 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
     for wrap in context.wraps:
         if id(wrap.node) not in runs:
             continue
-        given = context.program.wrap_argument(wrap, "device_ids", 1)
+        given = context.wrappers.argument(wrap, "device_ids", 1)
         given = None if given is None or _all_devices(context, given) else given
         expression = _by_option(context, wrap.node, given) or given
         if given is not None:

@@ -9,8 +9,10 @@ from __future__ import annotations
 import ast
 import re
 
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import WRAP, Bound, Call, Cls, Ext, Func, Value
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Value
 
 HOMES = ("torch.distributed", "torch.distributed.distributed_c10d")
 STARTS = {"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"}

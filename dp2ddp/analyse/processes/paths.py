@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
-from dp2ddp.analyse.program.link import Call
+from dp2ddp.analyse.program.calls import Call
 
 OPENS = {"builtins.open", "io.open", "dp2ddp.runtime.open", "gzip.open", "codecs.open", "bz2.open"}
 # What writes to what it is given second, and what copies there or into such a folder.

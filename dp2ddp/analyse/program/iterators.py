@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.program.link import Cls, Ext, Inst, Program
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Cls, Ext, Inst
 
 PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr
 

@@ -8,7 +8,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.analyse.program.link import Bound, Cls, Func, Inst, Program, full_name
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, full_name
 
 # What marks a method that is called where an attribute is asked for.
 PROPERTIES = ("property", "cached_property", "setter", "getter", "deleter")

@@ -14,28 +14,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
 
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import PLAIN, Kind, Unclear
 from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.effects import SAVES
-from dp2ddp.analyse.program.link import (
-    NOTHING,
-    Bound,
-    Call,
-    Cls,
-    Coll,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Scope,
-    Value,
-    Values,
-    handed,
-    is_runtime,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Coll, Ext, Func, Inst, Made, Mod, Value, Values
 from dp2ddp.analyse.rank_variance.decisions import ASKING, ENDING, KEEPING, SIZES, TRAINING, above
 from dp2ddp.analyse.training.gathering import compared
 from dp2ddp.analyse.training.loops import BatchLoop

@@ -11,11 +11,12 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api import operations
+from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.dataflow.samples import Samples, layer_does
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
+from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.wrapping import models
 from dp2ddp.analyse.wrapping.models import MODULE_NAMES, PARAMETERS
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem

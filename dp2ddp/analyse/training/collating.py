@@ -14,7 +14,9 @@ from enum import Enum, auto
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.samples import right_side
-from dp2ddp.analyse.program.link import Bound, Call, Const, Ext, Func, Inst, Made, Scope, Value, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Made, Value, full_name
 from dp2ddp.analyse.training.loaders import given_for, hides_arguments
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 

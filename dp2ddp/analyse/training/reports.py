@@ -13,12 +13,14 @@ from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import LOADER, Call, handed, is_runtime
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import Update, updated
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.training.loops import BatchLoop, drawn, training_loaders

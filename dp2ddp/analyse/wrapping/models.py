@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import takewhile
 
+from dp2ddp.analyse.api.handing import ASKING
+from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.api.parallel import FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
 from dp2ddp.analyse.processes import branches
 from dp2ddp.analyse.processes.answers import Answers, Literals
@@ -22,25 +25,8 @@ from dp2ddp.analyse.processes.conditions import (
 )
 from dp2ddp.analyse.processes.devices import is_current, is_gpu
 from dp2ddp.analyse.processes.entry import STARTED
-from dp2ddp.analyse.program.link import (
-    ASKING,
-    FUNCTION,
-    OPTIONS,
-    STEPS,
-    WRAP,
-    Bound,
-    Call,
-    Cls,
-    Const,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor

@@ -1,0 +1,47 @@
+"""What hands back what it is given, the object that it is called of, or elements of those; what only asks."""
+
+from __future__ import annotations
+
+# Methods of modules and tensors that return the object itself, or its copy on another device or of another type.
+SAME_OBJECT = frozenset("""
+    to cuda cpu train eval half float double bfloat16 type requires_grad_ share_memory apply contiguous detach clone
+    """.split())
+# What returns its argument, or a copy of it.
+COPIES = {
+    "copy.copy",
+    "copy.deepcopy",
+    "dp2ddp.runtime.share",
+    "dp2ddp.runtime.shard",
+    "dp2ddp.runtime.shard_batches",
+    "dp2ddp.runtime.divide_batches",
+}
+# What changes layers of a model, and hands it back.
+CONVERTS_NORMS = {
+    "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "torch.nn.modules.batchnorm.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.convert_syncbn_model",
+}
+COPIES |= CONVERTS_NORMS
+# Prepares a model and optimizers for mixed precision, and hands them back.
+INITIALIZE = "apex.amp.initialize"
+# What hands out the elements of its first argument.
+ITERATORS = frozenset("""
+    builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
+    tqdm.tqdm itertools.islice rich.progress.track
+    """.split())
+# What is given functions and classes, and calls none of them.
+ASKING = ("inspect.", "typing.", "functools.update_wrapper", "functools.wraps") + tuple(
+    f"builtins.{name}"
+    for name in (
+        "callable",
+        "getattr",
+        "hasattr",
+        "id",
+        "isinstance",
+        "issubclass",
+        "len",
+        "print",
+        "setattr",
+        "type",
+    )
+)

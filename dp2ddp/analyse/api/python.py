@@ -1,0 +1,36 @@
+"""What Python's own parts do that the linker follows: containers, properties, records, imports by name."""
+
+from __future__ import annotations
+
+# Classes of lists, and those whose objects are dictionaries, or hold by attribute what they are given by name.
+LISTS = {"builtins.list", "collections.deque", "builtins.set"}
+DICTIONARIES = {
+    "addict.Dict",
+    "argparse.Namespace",
+    "box.Box",
+    "builtins.dict",
+    "collections.OrderedDict",
+    "collections.defaultdict",
+    "easydict.EasyDict",
+    "ml_collections.ConfigDict",
+    "munch.Munch",
+    "munch.munchify",
+    "types.SimpleNamespace",
+}
+TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+# The methods that making an object runs.
+CONSTRUCTING = ("__init__", "__new__", "__post_init__")
+PROPERTIES = {"builtins.property", "functools.cached_property"}
+RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple", "pydantic.BaseModel"}
+# What imports a module by its name.
+IMPORTING = {"importlib.import_module", "builtins.__import__"}
+# What runs a module of the project as a program, and returns its names.
+RUNS_MODULES = ("run_path", "run_module")
+RUNS = {f"runpy.{name}" for name in RUNS_MODULES}
+LOADING = IMPORTING | RUNS
+LOADING |= {
+    "imp.load_source",
+    "importlib.util.spec_from_file_location",
+    "importlib.machinery.SourceFileLoader",
+}
+ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.StrEnum")
