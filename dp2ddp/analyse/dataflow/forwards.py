@@ -97,9 +97,8 @@ class Forwards(Samples):
         calls = [it for it in self.program.body(self.program.scope(call.node)) if isinstance(it, ast.Call)]
         given = {it.arg for other in calls if ast.unparse(other.func) == text for it in other.keywords}
         for index in self.program.methods(model, "forward", call.node):
-            args = self.program.scopes[index].node.args  # type: ignore[attr-defined]
-            names = {it.arg for it in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
-            if args.kwarg is None and not given - {None} <= names:
+            taken = self.program.scopes[index].signature
+            if taken.others is None and not given - {None} <= {it.arg for it in taken.named}:
                 return False
         return True
 

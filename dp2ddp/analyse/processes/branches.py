@@ -278,8 +278,7 @@ def _named(context: Context, answers: Answers, scope: Scope, branches: Branches)
 
 def _parameters(context: Context, answers: Answers, scope: Scope, option: str) -> Iterator[str]:
     """The parameters of a function that are an option."""
-    args = getattr(scope.node, "args", None)
-    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs) if args is not None else ():
+    for arg in scope.signature.named:
         if {answers.subject(it) for it in context.program.given(arg)} == {option}:
             yield arg.arg
 

@@ -38,49 +38,40 @@ class Calling:
         inner = self.tree.scopes[func.scope]
         if not seen:
             self.store.unseen.add(func.scope)
-        params = inner.params
-        args = inner.node.args  # type: ignore[attr-defined]
-        named = {arg.arg: arg for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
-        static = any(
-            isinstance(d, ast.Name) and d.id == "staticmethod"
-            for d in getattr(inner.node, "decorator_list", [])
-        )
-        if owner is not None and params and not static:
-            self.store.define(inner, params[0], named[params[0]], [owner])
-            params = params[1:]
-        for index, (node, values) in enumerate(given.places):
-            if index < len(params):
-                self.store.define(inner, params[index], named[params[index]], values)
-            elif args.vararg is not None:
-                self._surplus(inner, args.vararg, f"[{index - len(params)}]", node, values)
+        taken = inner.signature
+        if owner is not None and taken.places and not self.classes.is_static(func):
+            self.store.define(inner, taken.places[0].arg, taken.places[0], [owner])
+            taken = taken.bound
+        bindings = taken.bind(given.places, ((name, (node, values)) for name, node, values in given.names))
+        for parameter, (_, values) in bindings.given:
+            self.store.define(inner, parameter.arg, parameter, values)
+        for key, (node, values) in bindings.rest:
+            self._surplus(inner, taken.rest, key, node, values)
+        for key, (node, values) in bindings.others:
+            self._surplus(inner, taken.others, key, node, values)
         if given.rest is not None:
             node, values = given.rest
-            for index, name in enumerate(params[len(given.places) :]):
+            for index, parameter in enumerate(taken.places[len(given.places) :]):
                 if item := self.containers.item(values, str(index)):
-                    self.store.define(inner, name, named[name], item)
-            if args.vararg is not None:
-                self._surplus(inner, args.vararg, "[*]", node, self.containers.elements(values))
-        for name, node, values in given.names:
-            if name in named:
-                self.store.define(inner, name, named[name], values)
-            elif args.kwarg is not None:
-                self._surplus(inner, args.kwarg, f"[{name}]", node, values)
+                    self.store.define(inner, parameter.arg, parameter, item)
+            self._surplus(inner, taken.rest, "*", node, self.containers.elements(values))
         for values in given.dictionaries:
-            for name, arg in named.items():
-                if (name in params or arg in args.kwonlyargs) and (
-                    item := self.containers.item(values, name)
-                ):
-                    self.store.define(inner, name, arg, item)
-            if args.kwarg is not None and (colls := {it for it in values if isinstance(it, Coll)}):
-                self.store.define(inner, args.kwarg.arg, args.kwarg, colls)
+            for parameter in taken.named:
+                if item := self.containers.item(values, parameter.arg):
+                    self.store.define(inner, parameter.arg, parameter, item)
+            if taken.others is not None and (colls := {it for it in values if isinstance(it, Coll)}):
+                self.store.define(inner, taken.others.arg, taken.others, colls)
         self.store.read(~func.scope)
         return frozenset(self.store.returns[func.scope])
 
-    def _surplus(self, inner: Scope, parameter: ast.arg, name: str, node: ast.AST, values: Values) -> None:
-        """Put what no other parameter takes into that of ``*args`` or ``**kwargs``."""
-        collection = Coll(id(parameter))
-        self.store.set_field(collection, name, node, values)
-        self.store.define(inner, parameter.arg, parameter, [collection])
+    def _surplus(
+        self, inner: Scope, parameter: ast.arg | None, key: str, node: ast.AST, values: Values
+    ) -> None:
+        """Put what no other parameter takes into that of ``*args`` or ``**kwargs``, if there is one."""
+        if parameter is not None:
+            collection = Coll(id(parameter))
+            self.store.set_field(collection, f"[{key}]", node, values)
+            self.store.define(inner, parameter.arg, parameter, [collection])
 
     def apply(
         self, callee: Value, given: Arguments, site: ast.AST, seen: bool = True, depth: int = 0

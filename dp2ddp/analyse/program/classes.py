@@ -104,6 +104,11 @@ class Classes:
         """What a decorator is, without the arguments that it is given."""
         return self.store.values(decorator.func if isinstance(decorator, ast.Call) else decorator)
 
+    def is_static(self, function: Func) -> bool:
+        """Whether a method is given no object."""
+        marks = getattr(self.tree.scopes[function.scope].node, "decorator_list", ())
+        return any(isinstance(it, ast.Name) and it.id == "staticmethod" for it in marks)
+
     def is_property(self, function: Func) -> bool:
         """Whether a function is called where it is asked for as an attribute."""
         marks = getattr(self.tree.scopes[function.scope].node, "decorator_list", ())

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.scopes import Tree
+from dp2ddp.analyse.program.signature import bind, is_spread
 from dp2ddp.analyse.program.values import Bound, Cls, Func, Value
 
 
@@ -34,25 +35,15 @@ class Fitting:
             func, bound = (
                 (self.classes.own(first, "__init__")[0], True) if isinstance(first, Cls) else (None, True)
             )
-        starred = any(isinstance(it, ast.Starred) for it in node.args) or any(
-            not it.arg for it in node.keywords
-        )
-        if not isinstance(func, Func) or starred:
+        if not isinstance(func, Func) or is_spread(node):
             return True
-        inner = self.tree.scopes[func.scope].node
-        args: ast.arguments = inner.args  # type: ignore[attr-defined]
-        marks = [ast.unparse(it) for it in getattr(inner, "decorator_list", ())]
-        if marks and not isinstance(callee, Cls):
+        inner = self.tree.scopes[func.scope]
+        if getattr(inner.node, "decorator_list", ()) and not isinstance(callee, Cls):
             return True  # it may be given something more, or less
-        every = [it.arg for it in (*args.posonlyargs, *args.args)][bound:]
-        named = {str(it.arg) for it in node.keywords}
-        needed = set(every[: max(0, len(every) - len(args.defaults))])
-        needed |= {
-            it.arg for it, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value is None
-        }
-        surplus = len(node.args) > len(every) and args.vararg is None
-        unknown = args.kwarg is None and not named <= {*every, *(it.arg for it in args.kwonlyargs)}
-        return not surplus and not unknown and needed <= {*every[: len(node.args)], *named}
+        signature = inner.takes(bound)
+        bindings = bind(node, signature)
+        known = {id(it) for it, _ in (*bindings.given, *signature.defaults)}
+        return not bindings.nothing and all(id(it) in known for it in signature.named)
 
     def returns_it(self, callee: Value, node: ast.Call) -> bool:
         """Whether a function returns something, where a call's result is asked for an attribute: None has none."""

@@ -46,7 +46,7 @@ class Interpreter:
                     self.evaluate(expression, scope)
                 inner = self.tree.by_node[id(node)]
                 self.store.define(scope, node.name, node, self.calling.decorated(node, Func(inner.index)))
-                self._defaults(node.args, inner, scope)
+                self._defaults(inner, scope)
             case ast.ClassDef():
                 for expression in (*node.bases, *node.decorator_list, *(k.value for k in node.keywords)):
                     self.evaluate(expression, scope)
@@ -98,11 +98,8 @@ class Interpreter:
         for node in nodes:
             self.execute(node, scope)
 
-    def _defaults(self, args: ast.arguments, inner: Scope, scope: Scope) -> None:
-        named = [*args.posonlyargs, *args.args]
-        pairs = [*zip(reversed(named), reversed(args.defaults), strict=False)]
-        pairs += [(arg, value) for arg, value in zip(args.kwonlyargs, args.kw_defaults, strict=True) if value]
-        for arg, value in pairs:
+    def _defaults(self, inner: Scope, scope: Scope) -> None:
+        for arg, value in inner.signature.defaults:
             self.store.define(inner, arg.arg, arg, self.evaluate(value, scope))
 
     def _assign(self, target: ast.expr, values: Values, scope: Scope, at: ast.AST) -> None:

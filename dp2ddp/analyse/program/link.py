@@ -13,8 +13,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from dp2ddp.analyse.program.attributes import Attributes
-from dp2ddp.analyse.program.binding import Binding
 from dp2ddp.analyse.program.by_text import ByText
+from dp2ddp.analyse.program.callers import Callers
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.commands import Commands
@@ -59,7 +59,7 @@ class Linker:
             tree, store, classes, names, containers, outside, calling, attributes, dispatch, special
         )
         self.entering = Entering(tree, store, containers, calling, commands, by_text)
-        self.binding = Binding(tree, store, members)
+        self.callers = Callers(tree, store, classes, members)
         special.attach(self)
 
     def run(self) -> None:
@@ -97,10 +97,10 @@ class Program:
         self.anchor, self.node_at, self.location = tree.anchor, tree.node_at, tree.location
         self.is_placed = tree.is_placed
 
-        # What expressions may be, and calls: see ``store.Store``, ``binding.Binding`` and ``entering.Entering``.
+        # What expressions may be, and calls: see ``store.Store``, ``callers.Callers`` and ``entering.Entering``.
         self.values, self.ordered, self.call = linker.store.values, linker.store.ordered, linker.store.call
-        self.calls = linker.store.in_order
-        self.targets, self.given = linker.binding.targets, linker.binding.given
+        self.calls, self.callers = linker.store.in_order, linker.callers.callers
+        self.targets, self.given = linker.callers.targets, linker.callers.given
         self.called_scopes, self.entered = linker.entering.called_scopes, linker.entering.entered
         self.entered_by = linker.entering.entered_by_call
 

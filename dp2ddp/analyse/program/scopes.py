@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
+from dp2ddp.analyse.program.signature import Signature
 from dp2ddp.analyse.program.values import Cls
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Location, SourceFile, span_of
@@ -45,12 +46,17 @@ class Scope:
         body = self.node.body  # type: ignore[attr-defined]
         return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]
 
-    @property
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature.of(self.node)
+
+    def takes(self, bound: bool) -> Signature:
+        """The parameters that a call gives something; ``bound``: without that of the object which it is called of."""
+        return self.signature.bound if bound else self.signature
+
+    @cached_property
     def params(self) -> list[str]:
-        if not isinstance(self.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-            return []
-        args = self.node.args
-        return [arg.arg for arg in (*args.posonlyargs, *args.args)]
+        return [it.arg for it in self.signature.places]
 
 
 class Tree:

@@ -26,6 +26,7 @@ from dp2ddp.analyse.processes.conditions import (
 from dp2ddp.analyse.processes.devices import is_current, is_gpu
 from dp2ddp.analyse.processes.entry import STARTED
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
@@ -477,9 +478,7 @@ def _wrap(context: Context, call: Call) -> Wrap:
     )
     if module is None:
         return replace(wrap, problem=Problem("the wrapped model can't be seen in this call", "name it first"))
-    if any(isinstance(argument, ast.Starred) for argument in call.node.args) or any(
-        keyword.arg is None for keyword in call.node.keywords
-    ):
+    if is_spread(call.node):
         return replace(wrap, problem=Problem("arguments come from a collection", "write them out"))
     if dim is not None:
         return replace(

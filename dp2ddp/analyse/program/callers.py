@@ -1,4 +1,4 @@
-"""Which arguments reach a parameter, and which parameter an argument reaches."""
+"""Which calls enter a function, and what they give its parameters."""
 
 from __future__ import annotations
 
@@ -9,18 +9,21 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.scopes import Tree
+from dp2ddp.analyse.program.signature import bind, is_spread
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, Value
 
 
 @dataclass
-class Binding:
+class Callers:
     """Asked when all is linked."""
 
     tree: Tree
     store: Store
+    classes: Classes
     members: Members
 
     def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
@@ -29,8 +32,7 @@ class Binding:
             case Func():
                 yield callee.scope, None, False
             case Bound():
-                marks = getattr(self.tree.scopes[callee.func.scope].node, "decorator_list", ())
-                yield callee.func.scope, callee.owner, "staticmethod" not in map(ast.unparse, marks)
+                yield callee.func.scope, callee.owner, not self.classes.is_static(callee.func)
             case Cls():
                 made = Inst(callee, id(call.node))
                 yield from ((it, made, True) for it in self.members.methods(made, "__init__", call.node))
@@ -42,27 +44,19 @@ class Binding:
     def given(self, parameter: ast.arg) -> list[ast.expr]:
         """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
         scope = self.tree.scope(parameter)
-        args = scope.node.args  # type: ignore[attr-defined]
-        every = [*args.posonlyargs, *args.args]
-        pairs = [*zip(reversed(every), reversed(args.defaults), strict=False)]
-        pairs += zip(args.kwonlyargs, args.kw_defaults, strict=True)
-        default = next((default for arg, default in pairs if arg is parameter), None)
-        found: list[ast.expr | None] = []
         if scope.index in self.store.unseen:
             return []
-        for call, bound in self._passing.get(scope.index, ()):
-            if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
-                keyword.arg is None for keyword in call.node.keywords
-            ):
-                return []
-            position = every.index(parameter) - bound if parameter in every else None
-            if position == -1:
-                return []  # the object whose method it is
-            found.append(call.argument(parameter.arg, position) or default)
+        default = scope.signature.default(parameter)
+        found: list[ast.expr | None] = []
+        for call, bound in self.callers.get(scope.index, ()):
+            if is_spread(call.node) or (bound and parameter in scope.signature.places[:1]):
+                return []  # not seen; or the object whose method it is
+            written = bind(call.node, scope.takes(bound)).given
+            found.append(next((value for it, value in written if it is parameter), default))
         return list(dict.fromkeys(it for it in found if it is not None))
 
     @cached_property
-    def _passing(self) -> dict[int, list[tuple[Call, bool]]]:
+    def callers(self) -> dict[int, list[tuple[Call, bool]]]:
         """The calls that enter each function, in source order, and whether the first parameter is an object's."""
         found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
         for call in self.store.in_order:
