@@ -202,7 +202,7 @@ class _Finder(Gathering):
         while True:
             new = {
                 scope
-                for scope, callers in self._callers.items()
+                for scope, callers in self.program.callers.items()
                 if scope not in found
                 and all(
                     self.program.scope(call.node).index in found
