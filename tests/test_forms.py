@@ -2,6 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Inst
+from dp2ddp.source import Project
+
 HEAD = """\
 import contextlib
 import functools
@@ -147,3 +156,75 @@ HELD = {
     "dictionaries in one": "found = ({'b': Other()} | {'a': Net()})['a']",
 }
 FORMS = ASSIGNED | PASSED | HELD
+
+# What is not followed: nothing of the project's is found there, so that whoever asks knows that it is unknown.
+UNKNOWN = {
+    "with, of a generator",
+    "except as",
+    "yielded",
+    "yielded from",
+    "matched by a class",
+    "awaited",
+    "mapped",
+    "locals()[…]",
+    "__iadd__",
+    "__add__",
+    "__getattr__",
+    "__setitem__",
+    "__iter__",
+}
+# Where more than one may be it, as far as is known.
+EITHER = {
+    "starred": {"Net", "Other"},
+    "lists added": {"Net", "Other"},
+    "slice": {"Net", "Other"},
+    "with": {"Net", "Held"},
+    "__iadd__ that returns another": {"Net", "Holder"},
+}
+# The calls that do not show what they give a parameter: who asks for the expressions gets none.
+NOT_SEEN = {
+    "spread",
+    "behind what is spread",
+    "spread by name",
+    "handed on whole",
+    "handed on whole, by name",
+    "partial",
+    "partial by keyword",
+    "mapped",
+}
+
+
+def linked(text: str) -> tuple[Program, ast.Name]:
+    """A program that ends by using ``found``, and that use."""
+    path = Path("/example/a.py")
+    project = Project.of({path: f"{HEAD}{text}\nuse(found)\n"})
+    program = Program(project, project.files.values())
+    return program, program.files[0].tree.body[-1].value.args[0]  # type: ignore[attr-defined]
+
+
+def test_the_forms_are_named() -> None:
+    assert len(FORMS) == len(ASSIGNED) + len(PASSED) + len(HELD)
+    assert UNKNOWN | EITHER.keys() <= FORMS.keys() and not UNKNOWN & EITHER.keys()
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_values_go_through(form: str) -> None:
+    program, use = linked(FORMS[form])
+    found = {program.scopes[it.cls.scope].node.name for it in program.values(use) if isinstance(it, Inst)}  # type: ignore[attr-defined]
+    assert found == (set() if form in UNKNOWN else EITHER.get(form, {"Net"}))
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_what_gives_a_name_its_value_is_known(form: str) -> None:
+    program, use = linked(FORMS[form])
+    assert program.definitions(use)
+    assert all(program.file(it) is program.file(use) for it in program.definitions(use))
+
+
+@pytest.mark.parametrize("form", [form for form in FORMS if "def take(" in FORMS[form]])
+def test_what_calls_give_a_parameter_is_all_or_not_seen(form: str) -> None:
+    program, _ = linked(FORMS[form])
+    take = next(it for it in program.scopes if getattr(it.node, "name", "") == "take")
+    net = take.signature.parameter("net")
+    seen = [ast.unparse(it) for it in program.given(net)] if net is not None else []
+    assert seen == ([] if form in NOT_SEEN or net is None else ["Net()"])

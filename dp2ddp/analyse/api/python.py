@@ -21,7 +21,8 @@ TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefaul
 # The methods that making an object runs.
 CONSTRUCTING = ("__init__", "__new__", "__post_init__")
 PROPERTIES = {"builtins.property", "functools.cached_property"}
-RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple", "pydantic.BaseModel"}
+NAMED_TUPLE = "typing.NamedTuple"
+RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", NAMED_TUPLE, "pydantic.BaseModel"}
 # What imports a module by its name.
 IMPORTING = {"importlib.import_module", "builtins.__import__"}
 # What runs a module of the project as a program, and returns its names.

@@ -196,6 +196,9 @@ class ByText:
         spaces = frozenset(it.owner for it in owners if isinstance(it, Names))
         named = self.members(spaces, self.texts(key), node) if spaces else NOTHING
         others = owners - {Names(it) for it in spaces} if spaces else owners
+        if isinstance(key, ast.Slice) and (parts := frozenset(it for it in others if isinstance(it, Coll))):
+            named |= self.containers.collected(node, self.containers.elements(parts))
+            others -= parts
         if isinstance(key, ast.Constant):
             return named | self.containers.item(others, str(key.value))
         return named | self.containers.elements(others)

@@ -55,6 +55,11 @@ class Calling:
                 if item := self.containers.item(values, str(index)):
                     self.store.define(inner, parameter.arg, parameter, item)
             self._surplus(inner, taken.rest, "*", node, self.containers.elements(values))
+        for node, values in given.behind:
+            one = self.containers.elements(values) if isinstance(node, ast.Starred) else values
+            for parameter in taken.places[len(given.places) :]:
+                self.store.define(inner, parameter.arg, parameter, one)
+            self._surplus(inner, taken.rest, "*", node, one)
         for values in given.dictionaries:
             for parameter in taken.named:
                 if item := self.containers.item(values, parameter.arg):
@@ -112,13 +117,16 @@ class Calling:
     def arguments(self, node: ast.Call, first: int = 0) -> Arguments:
         """What a call gives, from one place on."""
         places: list[tuple[ast.AST, Values]] = []
+        behind: list[tuple[ast.AST, Values]] = []
         rest: tuple[ast.AST, Values] | None = None
         for argument in node.args[first:]:
             values = self.store.of(argument)
-            if isinstance(argument, ast.Starred):
+            if rest is not None:
+                behind.append((argument, values))
+            elif isinstance(argument, ast.Starred):
                 rest = argument, values
-                break
-            places.append((argument, values))
+            else:
+                places.append((argument, values))
         names, dictionaries = [], []
         for keyword in node.keywords:
             values = self.store.of(keyword.value)
@@ -126,7 +134,7 @@ class Calling:
                 dictionaries.append(values)
             else:
                 names.append((keyword.arg, keyword.value, values))
-        return Arguments(tuple(places), rest, tuple(names), tuple(dictionaries))
+        return Arguments(tuple(places), rest, tuple(behind), tuple(names), tuple(dictionaries))
 
     def functions(self, value: Value, node: ast.AST, called: bool, depth: int = 0) -> set[int]:
         """The functions that calling a value enters."""

@@ -41,20 +41,27 @@ class Call:
 
 @dataclass(frozen=True)
 class Arguments:
-    """What something is called with: by place, up to ``rest`` that ``*x`` hands out; by name; what ``**x`` is."""
+    """What something is called with: by place, up to ``rest`` that ``*x`` hands out; by name; what ``**x`` is.
+
+    ``behind``: what stands behind ``*x``, at one of the places from there on.
+    """
 
     places: tuple[tuple[ast.AST, Values], ...] = ()
     rest: tuple[ast.AST, Values] | None = None
+    behind: tuple[tuple[ast.AST, Values], ...] = ()
     names: tuple[tuple[str, ast.AST, Values], ...] = ()
     dictionaries: tuple[Values, ...] = ()
 
     def after(self, first: Arguments) -> Arguments:
         """These arguments behind others."""
         if first.rest is not None:
-            return Arguments(first.places, first.rest, first.names + self.names)
+            behind = first.behind + self.places + self.behind
+            dictionaries = first.dictionaries + self.dictionaries
+            return Arguments(first.places, first.rest, behind, first.names + self.names, dictionaries)
         return Arguments(
             first.places + self.places,
             self.rest,
+            self.behind,
             first.names + self.names,
             first.dictionaries + self.dictionaries,
         )

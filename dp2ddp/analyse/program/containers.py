@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.handing import ITERATORS
-from dp2ddp.analyse.api.python import TABLE_METHODS
+from dp2ddp.analyse.api.python import NAMED_TUPLE, TABLE_METHODS
 from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
 from dp2ddp.analyse.program.outside import Outside
@@ -35,6 +35,9 @@ class Containers:
                         found |= entry
             if isinstance(value, Made) and value.name not in ITERATORS:
                 found |= self.outside.part(value, "[]")
+            if isinstance(value, Inst) and key.isdigit() and self.classes.derives(value, NAMED_TUPLE):
+                for name in self.classes.recorded(value.cls)[int(key) :][:1]:
+                    found = found.union(*self.store.field(value.cls, name).values())
         return frozenset(found)
 
     def elements(self, values: Values) -> Values:
@@ -139,7 +142,7 @@ class Containers:
                 found |= {it for it in values if isinstance(it, Coll)}
         return frozenset(found)
 
-    def fill(self, table: Inst, given: Arguments) -> None:
+    def fill(self, table: Inst | Coll, given: Arguments) -> None:
         """Put what a dictionary of a class of the project is made of into it."""
         for node, values in given.places:
             for value in values:

@@ -87,7 +87,9 @@ class Reaching:
         for place in range(after - 1, -1, -1):
             node, at = known.nodes[place], known.orders[place]
             holder = self.tree.holder(node)
-            if holder is current and not starts:
+            if (
+                holder is current and not starts and not isinstance(node, ast.arg)
+            ):  # a lambda's is given before
                 again.append(node)  # `x = f(x)`: the right side is evaluated first
                 continue
             while branch is not None and at < branch[0]:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.calling import Calling
+from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.containers import Containers
 from dp2ddp.analyse.program.dispatch import Dispatch
@@ -83,20 +84,30 @@ class Interpreter:
                     if item.optional_vars is not None:
                         self._assign(item.optional_vars, values, scope, node)
                 self._execute_all(node.body, scope)
+            case ast.Match():
+                values = self.evaluate(node.subject, scope)
+                for case in node.cases:
+                    if isinstance(case.pattern, ast.MatchAs) and case.pattern.name:
+                        self.store.define(scope, case.pattern.name, case.pattern, values)
+                    self._execute_all(ast.iter_child_nodes(case), scope)
+            case (
+                ast.MatchAs(name=str(name)) | ast.MatchStar(name=str(name)) | ast.MatchMapping(rest=str(name))
+            ):
+                self.store.define(scope, name, node, NOTHING)  # parts of what is matched are not followed
+                self._execute_all(ast.iter_child_nodes(node), scope)
             case ast.Return():
                 if node.value is not None:
                     values = self.evaluate(node.value, scope)
                     self.store.grow(self.store.returns[scope.index], values, ~scope.index)
             case _:
-                for child in ast.iter_child_nodes(node):
-                    if isinstance(child, ast.expr):
-                        self.evaluate(child, scope)
-                    else:
-                        self.execute(child, scope)
+                self._execute_all(ast.iter_child_nodes(node), scope)
 
     def _execute_all(self, nodes: Iterable[ast.AST], scope: Scope) -> None:
         for node in nodes:
-            self.execute(node, scope)
+            if isinstance(node, ast.expr):
+                self.evaluate(node, scope)
+            else:
+                self.execute(node, scope)
 
     def _defaults(self, inner: Scope, scope: Scope) -> None:
         for arg, value in inner.signature.defaults:
@@ -113,7 +124,9 @@ class Interpreter:
             case ast.Tuple() | ast.List():
                 for index, element in enumerate(target.elts):
                     if isinstance(element, ast.Starred):
-                        self._assign(element.value, self.containers.elements(values), scope, at)
+                        rest = self.containers.elements(values)
+                        some = self.containers.collected(element, rest) if rest else NOTHING
+                        self._assign(element.value, some, scope, at)
                     else:
                         self._assign(element, self.containers.item(values, str(index)), scope, at)
             case ast.Subscript():
@@ -186,6 +199,8 @@ class Interpreter:
                 if _is_string(node.right):
                     return frozenset([Made("pathlib.Path", id(node))])
                 return frozenset(value for value in left if full_name(value).startswith("pathlib."))
+            case ast.BinOp(op=ast.Add() | ast.BitOr()):
+                return self._joined(node, self.evaluate(node.left, scope), self.evaluate(node.right, scope))
             case ast.BoolOp():
                 return frozenset().union(*[self.evaluate(value, scope) for value in node.values])
             case ast.NamedExpr():
@@ -200,8 +215,10 @@ class Interpreter:
             case ast.Dict():
                 collection = Coll(id(node))
                 for key, value in zip(node.keys, node.values, strict=True):
-                    if key is not None:
-                        self.evaluate(key, scope)
+                    if key is None:
+                        self.containers.fill(collection, Arguments(((value, self.evaluate(value, scope)),)))
+                        continue
+                    self.evaluate(key, scope)
                     name = key.value if isinstance(key, ast.Constant) else "*"
                     self.store.set_field(collection, f"[{name}]", value, self.evaluate(value, scope))
                 return frozenset([collection])
@@ -216,6 +233,7 @@ class Interpreter:
                 return self.evaluate(node.value, scope)
             case ast.Lambda():
                 inner = self.tree.by_node[id(node)]
+                self._defaults(inner, scope)
                 self.store.grow(
                     self.store.returns[inner.index], self.evaluate(node.body, inner), ~inner.index
                 )
@@ -226,6 +244,18 @@ class Interpreter:
             if isinstance(child, ast.expr):
                 self.evaluate(child, scope)
         return NOTHING
+
+    def _joined(self, node: ast.BinOp, *parts: Values) -> Values:
+        """``list + list`` and ``dictionary | dictionary``; unknown where none of them is known to be one."""
+        if not any(isinstance(it, Coll) for values in parts for it in values):
+            return NOTHING
+        collection = Coll(id(node))
+        for part, values in zip((node.left, node.right), parts, strict=True):
+            if isinstance(node.op, ast.BitOr):
+                self.containers.fill(collection, Arguments(((part, values),)))
+            else:
+                self.store.set_field(collection, "[*]", part, self.containers.elements(values))
+        return frozenset([collection])
 
     def _comprehension(self, node: ast.expr, scope: Scope) -> Values:
         for generator in node.generators:  # type: ignore[attr-defined]

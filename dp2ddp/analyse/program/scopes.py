@@ -145,8 +145,10 @@ class Tree:
         elif isinstance(node, ast.Import | ast.ImportFrom):
             for alias in node.names:
                 scope.names.add(alias.asname or alias.name.partition(".")[0])
-        elif isinstance(node, ast.ExceptHandler) and node.name:
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
             scope.names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            scope.names.add(node.rest)
         elif isinstance(node, ast.Global):
             scope.globals.update(node.names)
         elif isinstance(node, ast.Nonlocal):

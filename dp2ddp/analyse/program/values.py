@@ -6,7 +6,7 @@ A value is plain data. ``Values`` is what one expression may be; where nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 
@@ -79,9 +79,13 @@ class Coll:
 
 @dataclass(frozen=True)
 class Const:
-    """A literal."""
+    """A literal: ``1`` and ``True`` are equal, and yet two."""
 
     value: object
+    kind: type = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "kind", type(self.value))
 
 
 @dataclass(frozen=True)
