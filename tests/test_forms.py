@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.source import Project
 
@@ -219,6 +220,45 @@ def test_what_gives_a_name_its_value_is_known(form: str) -> None:
     program, use = linked(FORMS[form])
     assert program.definitions(use)
     assert all(program.file(it) is program.file(use) for it in program.definitions(use))
+
+
+@pytest.mark.parametrize("form", ASSIGNED)
+def test_every_form_of_assignment_has_its_source(form: str) -> None:
+    program, use = linked(ASSIGNED[form])
+    sources = [program.source(it) for it in program.definitions(use)]
+    if form in {"matched", "matched by a class"}:
+        assert {it.how for it in sources} == {How.OTHER}
+    else:
+        assert all(it.value is not None and it.how is not How.OTHER for it in sources)
+
+
+PLACES = {
+    "found = make()": ("assigned", "make()", ()),
+    "found: int = make()": ("assigned", "make()", ()),
+    "(found := make())": ("assigned", "make()", ()),
+    "found += make()": ("augmented", "make()", ()),
+    "a, (b, found) = make()": ("assigned", "make()", (1, 1)),
+    "[found, *a] = make()": ("assigned", "make()", (0,)),
+    "*a, found = make()": ("assigned", "make()", (None,)),
+    "*found, a = make()": ("assigned", "make()", (None,)),
+    "a = b, found = make()": ("assigned", "make()", (1,)),
+    "for a, found in make(): pass": ("element", "make()", (1,)),
+    "[0 for found in make()]": ("element", "make()", ()),
+    "with make() as (a, found): pass": ("entered", "make()", (1,)),
+    "with other() as a, make() as found: pass": ("entered", "make()", ()),
+    "import found": ("other", None, ()),
+}
+
+
+@pytest.mark.parametrize("text", PLACES)
+def test_the_place_in_what_is_unpacked_is_known(text: str) -> None:
+    path = Path("/example/a.py")
+    project = Project.of({path: f"{text}\n"})
+    program = Program(project, project.files.values())
+    named = (it for it in program.nodes.values() if getattr(it, "id", getattr(it, "name", "")) == "found")
+    source = program.source(next(named))
+    value = None if source.value is None else ast.unparse(source.value)
+    assert (source.how.value, value, source.place) == PLACES[text]
 
 
 @pytest.mark.parametrize("form", [form for form in FORMS if "def take(" in FORMS[form]])

@@ -231,14 +231,10 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     program = context.program
     for definition in program.definitions(node):
-        statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
-        named = program.parent(definition) if statement is not None else None
-        if isinstance(named, ast.NamedExpr) and definition is named.target:
-            found.append(named.value)
-        elif isinstance(statement, ast.Assign) and definition in statement.targets:
-            found.append(statement.value)
-        else:
+        value = program.source(definition).plain
+        if value is None:
             return []
+        found.append(value)
     if not found and isinstance(node, ast.Attribute):
         # `args.cuda = …` on a parser's namespace, wherever it was set.
         for target, statement in context.attribute_assignments.get(node.attr, ()):

@@ -10,6 +10,7 @@ README.md, beside this file, says what is where.
 
 from __future__ import annotations
 
+import ast
 from collections.abc import Iterable
 
 from dp2ddp.analyse.program.attributes import Attributes
@@ -28,6 +29,7 @@ from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.names import Lookup
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
+from dp2ddp.analyse.program.sources import Source, source
 from dp2ddp.analyse.program.special import Nothing, Special
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.source import Project, SourceFile
@@ -116,3 +118,7 @@ class Program:
             linker.attributes.getters_of,
         )
         self.entries, self.contents = linker.containers.entries, linker.containers.contents
+
+    def source(self, definition: ast.AST) -> Source:
+        """What a definition takes its value from."""
+        return source(definition, self.parent)
