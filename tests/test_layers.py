@@ -137,3 +137,15 @@ def test_the_folders_of_the_analysis_know_only_what_is_below_them(folder: str) -
 def test_every_folder_of_the_analysis_is_in_the_table() -> None:
     names = {it.stem for it in (PACKAGE / "analyse").iterdir() if it.name[0] not in "_."}
     assert names == set(ANALYSIS)
+
+
+def test_the_linker_is_in_small_parts_and_knows_no_wrapper() -> None:
+    for path in (PACKAGE / "analyse" / "program").glob("*.py"):
+        assert len(path.read_text().splitlines()) < 600
+        named = {name for name in _imported_names(path) if name.startswith("dp2ddp.analyse.api.parallel")}
+        assert not named, f"{path.name} knows of wrapped models"
+
+
+def _imported_names(path: Path) -> set[str]:
+    nodes = [it for it in ast.walk(ast.parse(path.read_bytes())) if isinstance(it, ast.ImportFrom)]
+    return {f"{it.module}.{alias.name}" for it in nodes for alias in it.names}

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.handing import COPIES, INITIALIZE, SAME_OBJECT
+from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.python import DICTIONARIES, LOADING, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
@@ -118,8 +119,8 @@ class Dispatch:
                         self.containers.contents(frozenset().union(*map(self.store.values, handed(node))))
                     )
                     found |= self.outside.made(callee, node)
-                case Ext(name=name) if name == INITIALIZE:
-                    found |= self._initialized(node)
+                case Ext() if callee.name in HANDS_BACK:
+                    found |= self._handed_back(node, HANDS_BACK[callee.name])
                 case Ext() if callee.name in DICTIONARIES:
                     made = self.containers.dictionary(node)
                     plain = callee.name.startswith(("builtins.", "collections."))
@@ -169,12 +170,12 @@ class Dispatch:
                 return found.union(*given[1:]) if owners else NOTHING
         return NOTHING
 
-    def _initialized(self, node: ast.Call) -> Values:
-        """What apex hands back: the model, and the optimizers where it is given some."""
+    def _handed_back(self, node: ast.Call, parameters: Sequence[str]) -> Values:
+        """What a call is given by its first parameters, as it hands it back: alone, or in a tuple."""
         named = {keyword.arg: keyword.value for keyword in node.keywords}
-        given = [*node.args[:2], *(named[it] for it in ("models", "optimizers") if it in named)]
+        given = [*node.args[: len(parameters)], *(named[it] for it in parameters if it in named)]
         handed = [self.store.of(it) for it in given]
-        if len(given) != 2:
+        if len(given) != len(parameters):
             return handed[0] if handed else NOTHING
         collection = Coll(id(node))
         for index, values in enumerate(handed):
