@@ -9,6 +9,7 @@ from dp2ddp.analyse.api.parallel import DDP_WRAPS, STEP_FUNCTIONS, STEPS, WRAP, 
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.link import Linker, Program
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.sources import source
 from dp2ddp.analyse.program.values import NOTHING, Cls, Ext, Func, Made, Value, Values, full_name
 from dp2ddp.source import Project, SourceFile
 
@@ -168,10 +169,10 @@ class Wrappers:
         """``self.module = module``, in an ``__init__`` that hands nothing up: the first parameter that is given so."""
         for node in self._tree.body(init):
             match node:
-                case ast.Assign(
-                    targets=[ast.Attribute(value=ast.Name(id=me), attr=attr)], value=ast.Name() as value
-                ) if (attr == name and init.params[:1] == [me] and value.id in init.params):
-                    return self._given_by(call, value, init)
+                case ast.Attribute(value=ast.Name(id=me), attr=attr, ctx=ast.Store()) if attr == name:
+                    value = source(node, self._tree.parent).plain
+                    if [me] == init.params[:1] and isinstance(value, ast.Name) and value.id in init.params:
+                        return self._given_by(call, value, init)
         return None
 
     def _given_by(self, call: Call, given: ast.expr, scope: Scope) -> ast.expr | None:
