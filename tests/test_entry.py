@@ -479,3 +479,89 @@ def test_the_rule_knows_what_launch_keeps_for_itself() -> None:
     assert {it.name for it in named if it.kind is it.KEYWORD_ONLY} == set(
         ddp101_single_process_program.OPTIONS
     )
+
+
+CHOSEN_ELSEWHERE = {
+    "net.py": """\
+from torch import nn
+
+
+def init(net, ids=[]):
+    if len(ids) > 0:
+        net.to(ids[0])
+        if len(ids) > 1:
+            net = nn.DataParallel(net, ids)
+    return net
+
+
+def build(ids=[]):
+    return init(nn.Linear(4, 2), ids)
+""",
+    "lib.py": """\
+import net
+import torch
+from torch import nn
+
+
+def choose(args):
+    words = args.ids.split(",")
+    args.ids = []
+    for word in words:
+        if int(word) >= 0:
+            args.ids.append(int(word))
+    if len(args.ids) > 0:
+        torch.cuda.set_device(args.ids[0])
+
+
+class Trainer:
+    def __init__(self, args, loader):
+        self.model, self.loader = net.build(ids=args.ids), loader
+
+    def train(self):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for inputs, targets in self.loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(inputs), targets).backward()
+            optimizer.step()
+
+
+class Tester:
+    def __init__(self, args, loader):
+        self.model, self.loader = net.build(ids=args.ids), loader
+
+    def test(self):
+        self.model.eval()
+        with torch.no_grad():
+            print(sum(self.model(inputs).sum().item() for inputs, _ in self.loader))
+""",
+    "train.py": """\
+import argparse
+
+import lib
+import torch
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def train(args):
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    loader = DataLoader(data, batch_size=6)
+    lib.Trainer(args, loader).train()
+    lib.Tester(args, loader).test()
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--ids", default="0,1")
+    args = parser.parse_args()
+    lib.choose(args)
+    train(args)
+""",
+}
+
+
+def test_devices_that_several_callers_give_under_the_same_name() -> None:
+    """None of the names is one where the ranks start: they are told where the model is wrapped."""
+    conversion = convert(Project.of({Path(name): text for name, text in CHOSEN_ELSEWHERE.items()}))
+    assert not conversion.errors
+    after = {change.path.name: change.after for change in conversion.changes}
+    assert "ddp.use_devices(ids)" in after["net.py"] and "ddp.init()\n" in after["train.py"]

@@ -834,7 +834,7 @@ def _hidden(context: Context, expression: ast.expr | None, scopes: list[Scope]) 
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
             outside = [definition for definition in program.definitions(node) if definition not in nodes]
             unknown = any(program.scope(definition) not in scopes for definition in outside)
-            if unknown and not _import(context, node, scopes[0].file):
+            if unknown and not (scopes and _import(context, node, scopes[0].file)):
                 return node
     return None
 
