@@ -6,7 +6,7 @@ A value is plain data. ``Values`` is what one expression may be; where nothing i
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 
@@ -77,15 +77,19 @@ class Coll:
     site: int
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Const:
-    """A literal: ``1`` and ``True`` are equal, and yet two."""
+    """A literal: ``1`` and ``True`` are equal in Python, and yet two."""
 
     value: object
-    kind: type = field(init=False, repr=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "kind", type(self.value))
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, Const):
+            return NotImplemented
+        return type(self.value) is type(other.value) and self.value == other.value
+
+    def __hash__(self) -> int:
+        return hash(self.value)
 
 
 @dataclass(frozen=True)
