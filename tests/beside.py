@@ -144,3 +144,54 @@ def main():
 if __name__ == "__main__":
     main()
 """
+
+# What chooses the branch is set in the file itself, and its ranks are torchrun's.
+SETTING = """\
+import os
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data.distributed import DistributedSampler
+
+if __name__ == "__main__":
+    distributed = False
+    synced = False
+    torch.manual_seed(3)
+    if distributed:
+        dist.init_process_group("gloo")
+        local_rank = int(os.environ["LOCAL_RANK"])
+    else:
+        local_rank = 0
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = nn.Sequential(nn.Linear(8, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+    if synced and distributed:
+        model = nn.SyncBatchNorm.convert_sync_batchnorm(model)
+    trained = model.train().to(device)
+    if distributed:
+        trained = nn.parallel.DistributedDataParallel(trained)
+    else:
+        trained = nn.DataParallel(trained)
+    data = TensorDataset(torch.randn(60, 8), torch.randint(2, (60,)))
+    size, sampler = 16, None
+    if distributed:
+        sampler = DistributedSampler(data, shuffle=True)
+        size = size // dist.get_world_size()
+    loader = DataLoader(data, batch_size=size, shuffle=sampler is None, sampler=sampler)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for epoch in range(2):
+        if distributed:
+            sampler.set_epoch(epoch)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            loss = nn.functional.cross_entropy(trained(inputs.to(device)), targets.to(device))
+            loss.backward()
+            optimizer.step()
+        if local_rank == 0:
+            torch.save(model.state_dict(), "model.pt")
+    print(sum(it.sum().item() for it in model.parameters()))
+    if distributed:
+        dist.barrier()
+        dist.destroy_process_group()
+"""

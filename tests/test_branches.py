@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from beside import PROGRAM, SEQUENTIAL
+from beside import PROGRAM, SEQUENTIAL, SETTING
 from programs import PROGRAM as PLAIN
 from spellings import SPELLINGS
 
@@ -153,6 +153,16 @@ def test_what_chooses_the_branch_need_be_no_option_that_is_at_hand(change: tuple
     assert "dist.is_initialized()" not in text and text.count("ddp.is_initialized()") == change[1].count(
         "is_init"
     )
+
+
+def test_a_setting_in_the_file_chooses_the_branch() -> None:
+    """It is a constant, and others may set another one: what stands under it is left alone."""
+    conversion = converted(text=SETTING)
+    text = after(conversion)
+    assert "trained = ddp.DistributedDataParallel(trained)" in text and "nn.DataParallel(" not in text
+    for kept in ("nn.parallel.DistributedDataParallel(trained)", "DistributedSampler(", "convert_sync"):
+        assert text.count(kept) == SETTING.count(kept)
+    assert not conversion.findings or all(it.edits for it in conversion.findings)
 
 
 @pytest.mark.parametrize("name", SPELLINGS)

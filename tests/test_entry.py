@@ -159,9 +159,8 @@ STARTS = {
     "devices chosen after a side effect": (
         "def main():\n    args = parse()\n    os.makedirs('out')\n    print(args)\n    gpus = list(args.gpus)\n"
         "    train(nn.DataParallel(nn.Linear(8, 8), device_ids=gpus))\n\n\nif __name__ == '__main__':\n    main()\n",
-        "ddp.launch(main)",
-        None,
-        ("gpus = list(args.gpus)", "ddp.use_devices(gpus)"),
+        "ddp.init(devices=list(args.gpus))",
+        "args = parse()",
     ),
     "devices of a configuration that is read in main()": (
         "from yacs.config import CfgNode\n\ncfg = CfgNode()\n\n\ndef options():\n    cfg.merge_from_file('a.yaml')\n\n\n"
@@ -312,7 +311,7 @@ def test_devices_that_are_no_list_without_a_gpu_are_none_there() -> None:
     assert "ddp.init(devices=args.ids if args.cuda else 0)\nprint(args)\n" in text
     other = tail.replace("print(args)", "else:\n    args.ids = []\nprint(args)")
     text = convert(Project.of({PATH: PROGRAM + other})).changes[0].after
-    assert "ddp.init(devices=args.ids)\n" in text
+    assert "ddp.init(devices=args.ids if args.cuda else 0)\n" in text
 
 
 def test_literal_devices_of_another_file_are_written_where_the_ranks_start() -> None:
@@ -387,11 +386,14 @@ def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str)
         "if not torch.cuda.device_count() > 1:\n    raise SystemExit('two are needed')\n",
         "if torch.cuda.device_count() < 2:\n    print('too few')\n    sys.exit(1)\n",
         "assert torch.cuda.device_count() > 1, 'two are needed'\n",
+        "print('one') if torch.cuda.device_count() == 1 else None\n",
+        "count = torch.cuda.device_count()\nif count == 1 and args.gpus != 0:\n    print('not supported')\n",
     ],
 )
 def test_what_is_only_said_of_the_machine_is_no_matter_of_the_ranks(judged: str) -> None:
     tail = f"args = parse()\n{judged}train(nn.DataParallel(nn.Linear(8, 8)))\n"
-    assert judged in convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "torch.cuda.device_count()" in text and "get_world_size" not in text
     counted = tail.replace(
         judged, "if torch.cuda.device_count() > 1:\n    args.rate *= torch.cuda.device_count()\n"
     )
@@ -565,3 +567,91 @@ def test_devices_that_several_callers_give_under_the_same_name() -> None:
     assert not conversion.errors
     after = {change.path.name: change.after for change in conversion.changes}
     assert "ddp.use_devices(ids)" in after["net.py"] and "ddp.init()\n" in after["train.py"]
+
+
+# What wraps only under a condition, and how many ranks start: where it does not hold, one.
+SWITCHES = {
+    "a flag": ("args.cuda = not args.no_cuda and torch.cuda.is_available()", "args.cuda", "args.cuda"),
+    "a name": ("use = torch.cuda.is_available() and not args.no_cuda", "use", "use"),
+    "and several GPUs": (
+        "use = torch.cuda.is_available() and not args.no_cuda",
+        "use and torch.cuda.device_count() > 1",
+        "use",
+    ),
+    "a device's name": (
+        "device = 'cuda' if not args.no_cuda else 'cpu'",
+        "device == 'cuda'",
+        "device == 'cuda'",
+    ),
+    "a device": ("device = torch.device(args.device)", "device.type == 'cuda'", "device.type == 'cuda'"),
+    "an option's text": ("", "'cuda' in args.device", "'cuda' in args.device"),
+}
+
+
+@pytest.mark.parametrize("name", SWITCHES)
+def test_one_process_trains_where_the_gpus_are_switched_off(name: str) -> None:
+    """The original wraps nothing then: processes that all compute on the CPU would be in each other's way."""
+    decided, test, asked = SWITCHES[name]
+    wrapped = f"args = parse()\n{decided}\nmodel = nn.Linear(8, 8)\nif {test}:\n    model = nn.DataParallel(model)\ntrain(model)\n"
+    beside = wrapped.replace(f"if {test}:\n", f"if not ({test}):\n    print('CPU')\nelse:\n")
+    for tail in (wrapped, beside):
+        (start,) = places(convert(Project.of({PATH: PROGRAM + tail})).changes[0].after, "ddp.init")
+        assert start[1] == f"ddp.init(devices=None if {asked} else 0)"
+    machine = wrapped.replace("not args.no_cuda and ", "").replace(" and not args.no_cuda", "")
+    if machine != wrapped:
+        text = convert(Project.of({PATH: PROGRAM + machine})).changes[0].after
+        assert [start for _, start in places(text, "ddp.init")] == ["ddp.init()"]
+
+
+def test_what_decides_is_said_where_the_ranks_start_if_its_name_comes_later() -> None:
+    """The loader is there before the model: then it is settled who trains."""
+    tail = (
+        "\n\nclass Trainer:\n    def __init__(self, args):\n"
+        "        self.cuda = torch.cuda.is_available() and not args.no_cuda\n        self.model = nn.Linear(8, 8)\n"
+        "        if self.cuda:\n            self.model = nn.DataParallel(self.model)\n\n\n"
+        "args = parse()\nprint(args)\nloader = DataLoader(data, batch_size=16)\ntrain(Trainer(args).model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    asked = "None if torch.cuda.is_available() and (not args.no_cuda) else 0"
+    assert places(text, "ddp.") == [("args = parse()", f"ddp.init(devices={asked})")]
+    given = tail.replace(
+        "        self.cuda = torch.cuda.is_available() and not args.no_cuda\n",
+        "        self.gpus = args.gpus\n",
+    )
+    given = given.replace("self.cuda", "self.gpus").replace("(self.model)", "(self.model, self.gpus)")
+    given = given.replace(
+        "print(args)",
+        "chosen = args.gpus\nargs.gpus = []\nfor it in chosen:\n    args.gpus.append(it)\nprint(args)",
+    )
+    text = convert(Project.of({PATH: PROGRAM + given})).changes[0].after
+    assert places(text, "ddp.") == [
+        ("for it in chosen:\n    args.gpus.append(it)", "ddp.init(devices=args.gpus)")
+    ]
+
+
+def test_devices_that_are_given_under_an_option_are_chosen_by_it() -> None:
+    tail = "args = parse()\nmodel = nn.Linear(8, 8)\nif args.multi:\n    model = nn.DataParallel(model, [1, 3])\ntrain(model)\n"
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "ddp.init(devices=[1, 3] if args.multi else 1)\n" in text
+    numbered = tail.replace("model = nn.Linear(8, 8)", "model = nn.Linear(8, 8).to(f'cuda:{args.gpu}')")
+    text = convert(Project.of({PATH: PROGRAM + numbered})).changes[0].after
+    assert "ddp.init(devices=[1, 3] if args.multi else [args.gpu])\n" in text
+
+
+# One of the GPUs of a wrap, or the CPU.
+MIXED = {
+    "if args.gpus:\n    main = args.gpus[0]\nelse:\n    main = torch.device('cpu')\n": "main = ddp.device()",
+    "main = args.gpus[0] if args.gpus else 'cpu'\n": "main = ddp.device() if args.gpus else 'cpu'",
+    "if args.gpus:\n    main = args.gpus[0]\nelse:\n    main = -1\nprint(main != 0)\n": "main = ddp.device().index",
+}
+
+
+@pytest.mark.parametrize("chosen", MIXED)
+def test_a_name_that_is_a_gpu_or_the_cpu_is_the_rank_s_gpu_or_the_cpu(chosen: str) -> None:
+    tail = (
+        f"args = parse()\n{chosen}model = nn.Linear(8, 8).to(main)\ncriterion = nn.MSELoss().to(main)\n"
+        "if args.gpus:\n    model = nn.DataParallel(model, args.gpus)\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "args = parse()\nddp.init(devices=args.gpus)\n" in text
+    assert MIXED[chosen] in text and "nn.MSELoss().to(main)" in text

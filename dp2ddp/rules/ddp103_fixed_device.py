@@ -15,6 +15,7 @@ from dp2ddp.plan import Anchor, Edit, Finding, Insert, Remove, Replace, SetArgum
 MESSAGES = {
     "device": "this device is the same in every process",
     "either": "both of these devices are the same in every process",
+    "number": "this number is the same in every process",
     "name": "this string names one GPU in every process",
     "cuda": "this moves to one GPU in every process",
     "type": "this asks for one GPU in every process",
@@ -58,6 +59,8 @@ def _edits(device: Device) -> Iterator[Edit]:
     match device.kind:
         case "device":
             yield Replace(device.at, "{ddp}.device()", ddp)
+        case "number":
+            yield Replace(device.at, "{ddp}.device().index", ddp)
         case "either" if device.operand is not None:
             yield Insert(device.at, "{target} = {ddp}.device()", {**ddp, "target": device.operand})
             yield Remove(device.at)
@@ -74,7 +77,7 @@ def _edits(device: Device) -> Iterator[Edit]:
             yield SetArgument(device.at, "map_location", "{ddp}.map_location", ddp, position=1)
         case "current":
             yield Remove(device.at)
-    if device.kind in ("device", "either", "cuda", "load"):
+    if device.kind in ("device", "number", "either", "cuda", "load"):
         yield runtime_import(device.path, device.ddp)
 
 

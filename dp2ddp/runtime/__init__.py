@@ -11,14 +11,13 @@ from .checkpoint import strip_module_prefix, unwrap
 from .combine import gather, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
-from .devices import map_location, use_devices
+from .devices import device, map_location, use_devices
 from .gradients import sync_gradients
 from .local_streams import local_random
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
 from .process import barrier, from_main_process, input, main_process_first, open, print, save
 from .ranks import (
-    device,
     get_local_rank,
     get_local_world_size,
     get_rank,

@@ -64,7 +64,7 @@ def use_devices(devices: Devices | str) -> None:
         choose()
     elif _is_surplus(gpus):
         leave()
-    elif before.index not in gpus and ranks.own_rank() == 0:
+    elif not _wanted.on_cpu() and before.index not in gpus and ranks.own_rank() == 0:
         say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
 
 
@@ -117,8 +117,25 @@ def _choose_at_once() -> None:
 torch.cuda._lazy_call(_choose_at_once)
 
 
+def device(own: torch.device | str | int | None = None) -> torch.device:
+    """The device this process computes on.
+
+    Args:
+        own: what it computes on where the program has ranks of its own.
+
+    Returns:
+        ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
+        local rank (modulo the number of GPUs); asking does not initialise CUDA. After ``init(enabled=False)`` it is
+        plain ``cuda``: whatever GPU the program makes the current one. Where no GPU is chosen, ``devices=[]``, it is
+        the current one, too: a program that means the CPU then says so.
+    """
+    found = ranks.device(own)
+    chose_none = found.type == "cpu" and own is None and _wanted.on_cpu()
+    return torch.device("cuda", 0) if chose_none and torch.cuda.device_count() else found
+
+
 def _own(gpus: list[int]) -> int | None:
-    if not gpus:
+    if not gpus or _wanted.on_cpu():
         return None
     local_rank = ranks.get_local_rank()
     if ranks.is_foreign():  # a program that a rank started computes where the rank does

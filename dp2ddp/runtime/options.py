@@ -33,6 +33,14 @@ class Options:
         visible = torch.cuda.device_count()
         return chosen(self.devices, visible) if visible else []
 
+    def on_cpu(self) -> bool:
+        """Whether no GPU is chosen, of those that are visible: 0, an empty list, ``[-1]``."""
+        if self.devices is None:
+            return False
+        if isinstance(self.devices, int):
+            return self.devices < 1
+        return all(_index(device, self.devices) < 0 for device in _several(self.devices))
+
     def on(self, devices: Devices) -> Options:
         """The same on other devices."""
         return replace(self, devices=devices)
@@ -145,14 +153,17 @@ def _several(devices: Any) -> list[Any]:
 
 
 def _index(device: Any, devices: Any) -> int:
-    if isinstance(device, int):
-        return device
+    """The index of a GPU; -1 for the CPU. ``None`` is the first, as it is the current one where nothing is said."""
+    if isinstance(device, int | None):
+        return device or 0
+    if isinstance(device, str) and device.strip().lstrip("-").isdigit():
+        return int(device)
     try:
         parsed = torch.device(device)
     except (RuntimeError, TypeError):
         parsed = None
-    if parsed is None or parsed.type != "cuda":
+    if parsed is None or parsed.type not in ("cuda", "cpu"):
         raise ValueError(
             f"devices={devices!r}: {device!r} is no GPU; an index, or a name like 'cuda:1', is needed"
         )
-    return parsed.index or 0
+    return -1 if parsed.type == "cpu" else parsed.index or 0

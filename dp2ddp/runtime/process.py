@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import torch
 
-from . import checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous
+from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous
 
 Value = TypeVar("Value")
 
@@ -79,8 +79,7 @@ def from_main_process(value: Value) -> Value:
         value: anything that can be pickled. Tensors come back without a graph, those on a GPU on each rank's own.
 
     Raises:
-        RuntimeError: rank 0 has ended without coming here, or gives a value in another function; or there are other
-            ranks, and neither ``init`` nor ``launch`` has been called yet.
+        RuntimeError: rank 0 has ended without coming here, or gives a value in another function.
         Exception: on all ranks, whatever pickling rank 0's value raises.
     """
     return _from_main_process("from_main_process()", lambda: value)
@@ -88,7 +87,7 @@ def from_main_process(value: Value) -> Value:
 
 def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
     """What ``make`` returns on rank 0, or raises there, on all ranks."""
-    if ranks.is_alone(what, settled=False):
+    if ahead.is_alone(what):
         return make()
     debug.meet(what, patient=True)
     number = rendezvous.next_call("value")
@@ -121,10 +120,9 @@ def barrier() -> None:
     Does nothing in a plain process.
 
     Raises:
-        RuntimeError: a rank has ended without coming here, or there are other ranks, and neither ``init`` nor
-            ``launch`` has been called yet.
+        RuntimeError: a rank has ended without coming here.
     """
-    if ranks.is_alone("barrier()", settled=False):
+    if ahead.is_alone("barrier()"):
         return
     debug.meet("barrier()", patient=True)
     number, world = rendezvous.next_call("barrier"), ranks.count()
@@ -153,7 +151,7 @@ def main_process_first() -> Iterator[None]:
             can't be sent.
         RuntimeError: rank 0 has ended without coming here.
     """
-    if ranks.is_alone("main_process_first()", settled=False):
+    if ahead.is_alone("main_process_first()"):
         yield
         return
     debug.meet("main_process_first()", patient=True)

@@ -151,16 +151,7 @@ def count() -> int:
 
 
 def device(own: torch.device | str | int | None = None) -> torch.device:
-    """The device this process computes on.
-
-    Args:
-        own: what it computes on where the program has ranks of its own.
-
-    Returns:
-        ``cuda`` with an index where there is CUDA, else ``cpu``. Before ``init`` or ``launch`` the index is the
-        local rank (modulo the number of GPUs); asking does not initialise CUDA. After ``init(enabled=False)`` it is
-        plain ``cuda``: whatever GPU the program makes the current one.
-    """
+    """The device this process computes on; the CPU where the program has chosen no GPU. See ``devices.device``."""
     if own is not None and stands_aside():
         return torch.device("cuda", own) if isinstance(own, int) else torch.device(own)
     if _chosen is None and _choose is not None and not is_helper():

@@ -32,8 +32,25 @@ _IN_ORDER = (
 )  # the calls that all ranks make in the same order as their collectives
 
 
+def address(place: places.Place) -> tuple[str, int]:
+    """Where the job's store is.
+
+    Raises:
+        ValueError: the environment does not say it.
+    """
+    if not place.address or place.port is None:
+        missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
+        raise ValueError(
+            f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
+            "the machine of rank 0, and MASTER_PORT, a free port there"
+        )
+    if not 0 < place.port < 65536:
+        raise ValueError(f"MASTER_PORT={place.port}: ports are 1 to 65535")
+    return place.address, place.port
+
+
 def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
-    """Open this rank's own connection to the job's store; rank 0 serves it, if no agent does.
+    """Open this rank's own connection to the job's store, if that is not open; rank 0 serves it, if no agent does.
 
     Returns:
         Another connection, for the process group. torch would make it itself, but with the keys of the attempt before
@@ -43,11 +60,12 @@ def connect(host: str, port: int, timeout: timedelta) -> dist.Store:
         RuntimeError: the store can't be reached, or its port is taken.
     """
     global _store
-    _calls.clear()
     said = places.variables(os.environ)
     serve = ranks.own_rank() == 0 and said.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
     attempt = said.get("TORCHELASTIC_RESTART_COUNT", "0")
-    _store = dist.PrefixStore(f"dp2ddp/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
+    if _store is None:
+        _calls.clear()
+        _store = dist.PrefixStore(f"dp2ddp/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
     return dist.PrefixStore(f"group/{attempt}", open_store(host, port, serve=serve, timeout=timeout))
 
 

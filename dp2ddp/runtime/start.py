@@ -63,7 +63,7 @@ def launch(
         main: any callable; it is not pickled.
         devices: which GPUs, one rank each: ``None`` for all that are visible, a number for the first so many, or a
             sequence of indices, ``"cuda:1"`` or ``torch.device``. Local rank ``i`` gets ``devices[i]``. 0, -1 and an
-            empty sequence are one rank: programs say so who then choose the CPU themselves. On a machine without CUDA
+            empty sequence are one rank on the CPU: programs say so that don't wrap then. On a machine without CUDA
             it is ignored. Programs that choose later call ``use_devices``.
         num_machines: on how many machines the same command is started by hand.
         machine_rank: which of them this is: 0 to ``num_machines - 1``.
@@ -182,7 +182,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
     agent.die_with_agent()
     output.begin(place.rank)
     aside.when_standing_aside(output.end)
-    host, port = _address(place)
+    host, port = rendezvous.address(place)
     limit = max(PATIENCE, wanted.timeout or PATIENCE)
     store = rendezvous.connect(host, port, limit)
     _meet(place, limit)
@@ -227,19 +227,6 @@ def _report_sharing(gpus: list[tuple[int, str | None]]) -> None:
     different = len(set(gpus))
     if different < len(gpus):
         say(f"{len(gpus)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
-
-
-def _address(place: places.Place) -> tuple[str, int]:
-    """Where the job's store is."""
-    if not place.address or place.port is None:
-        missing = "MASTER_PORT" if place.address else "MASTER_ADDR"
-        raise ValueError(
-            f"this is rank {place.rank} of {place.world_size}, but {missing} is not set: all ranks need MASTER_ADDR, "
-            "the machine of rank 0, and MASTER_PORT, a free port there"
-        )
-    if not 0 < place.port < 65536:
-        raise ValueError(f"MASTER_PORT={place.port}: ports are 1 to 65535")
-    return place.address, place.port
 
 
 def _meet(place: places.Place, limit: timedelta) -> None:

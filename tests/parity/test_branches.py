@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from beside import APEX_RANKS, PROGRAM, SEQUENTIAL
+from beside import APEX_RANKS, PROGRAM, SEQUENTIAL, SETTING
 from programs import PATH
 from spellings import SPELLINGS, Spelling
 
@@ -120,6 +120,25 @@ def test_the_dataparallel_branch_makes_its_steps(
     after = lab.run(write(lab, "after", change.after), processes=processes, timeout=60).ok()
     assert len(after.ranks) == processes and after.printed == before.printed
     assert differences(before, after, losses=False) == []
+
+
+def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tmp_path: Path) -> None:
+    """As it is set, the program makes DataParallel's steps; set otherwise, under torchrun, its own ranks' as before."""
+    (change,) = convert(Project.of({PATH: SETTING})).changes
+    before = lab.run(write(lab, "before", SETTING), replicas=2, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=2, timeout=60).ok()
+    assert differences(before, after, losses=False) == []
+    printed = []
+    for name, text in (("own", SETTING), ("converted", change.after)):
+        (tmp_path / f"{name}.py").write_text(text.replace("distributed = False", "distributed = True"))
+        launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", f"{name}.py"]
+        env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
+        run = subprocess.run(
+            [sys.executable, *launched], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
+        )
+        assert run.returncode == 0, run.stderr
+        printed.append(sorted(run.stdout.splitlines()))
+    assert printed[0] == printed[1] and len(printed[0]) == 2
 
 
 APEX_STEPS = {

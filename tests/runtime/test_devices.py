@@ -43,7 +43,6 @@ def job(folder: Path, body: str, command: list | None = None, **env: object) -> 
         "a text": ("ddp.use_devices('2, 0')", ["0 2 2 2 [2, 0]", "1 2 2 0 [2, 0]"]),
         "one": ("ddp.use_devices([2])", ["0 1 1 2 [2]"]),
         "a number": ("ddp.use_devices(1)", ["0 1 1 0 [0]"]),
-        "the CPU": ("ddp.use_devices([])", ["0 1 1 0 [0]"]),
         "by the environment": (
             "os.environ['CUDA_VISIBLE_DEVICES'] = '5,7'",
             ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"],
@@ -262,3 +261,16 @@ say(answers.get())
 worker.join()
 """
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0", "0"]
+
+
+@pytest.mark.parametrize("chosen", ["[]", "[-1]", "0", "['cpu']", "'-1'"])
+def test_who_chooses_no_gpu_trains_alone_and_binds_none(tmp_path: Path, chosen: str) -> None:
+    """The program says by itself that it computes on the CPU; where it names a GPU all the same, that is the first."""
+    body = f"""
+ddp.init()
+ddp.use_devices({chosen})
+linear = ddp.DataParallel(torch.nn.Linear(2, 2))
+weight = linear(torch.ones(1, 2)).device.type
+say(ddp.get_rank(), ddp.get_world_size(), current, weight, linear.device_ids, ddp.device(), ddp.sum(1))
+"""
+    assert trained(job(tmp_path, body)) == ["0 1 [] cpu [] cuda:0 1"]

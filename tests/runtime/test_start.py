@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from jobs import ROOT, run, write
+from jobs import ROOT, TORCHRUN, run, write
 
 from dp2ddp.runtime import agent, options, ranks, start
 
@@ -417,3 +417,35 @@ def test_a_program_that_starts_ranks_by_itself_is_left_to_it(tmp_path):
     assert (result.code, result.left) == (0, []), result.err
     assert sorted(result.out.split("\n")) == ["", "then 1 1 1", "worker 0", "worker 1"]
     assert sorted(os.listdir(tmp_path)) == ["saved0", "saved1", "train.py"]
+
+
+ABOVE = """
+import builtins
+found = []
+with ddp.main_process_first():
+    found.append(os.path.exists("made"))
+    time.sleep(0.3 * (ddp.get_rank() == 0))
+    builtins.open("made", "a").close()
+ddp.barrier()
+found.append(ddp.from_main_process(ddp.get_rank() + 5))
+ddp.init()
+with ddp.main_process_first():
+    found.append(os.path.exists("again"))
+    time.sleep(0.3 * (ddp.get_rank() == 0))
+    builtins.open("again", "a").close()
+found.append(ddp.from_main_process(ddp.get_rank() + 7))
+ddp.barrier()
+sys.stdout.write(f"{ddp.get_rank()} {found} {ddp.sum(1)}\\n")
+"""
+
+
+@pytest.mark.parametrize("command", [["train.py"], [*TORCHRUN[:-1], "3", "train.py"]])
+def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path, command):
+    """A model is built, and fetches, when its module is imported: that is above the line where the ranks start."""
+    write(tmp_path, ABOVE)
+    own = len(command) == 1
+    result = run(command, tmp_path, processes=3 if own else None)
+    assert (result.code, result.left) == (0, []), result.err
+    # the process that starts the ranks has come by, too
+    firsts = [f"0 [{own}, 5, False, 7] 3", *(f"{rank} [True, 5, True, 7] 3" for rank in (1, 2))]
+    assert sorted(result.out.split("\n"))[1:] == firsts

@@ -154,8 +154,9 @@ class Answers:
         return any(self.context.runs(part) & wraps for part in block)
 
     def _answer(self, node: ast.AST, test: ast.expr, answer: bool) -> None:
-        if self.truth(test) is not None:
-            return
+        truth = self.truth(test)
+        if truth is not None and (truth is not answer or self._constants.truth(test) is None):
+            return  # what constants say alone is a setting: it is known where ranks hang on it
         self.structural.setdefault(id(node), answer)
         if self._is_reached(node) or self._wraps_there(node, answer):
             said = self.implied(self.said(test, answer))
@@ -420,7 +421,8 @@ class Answers:
         truth = self.truth(node.test)
         if truth is not None and self._constants.truth(node.test) is None:
             return truth
-        never = [answer for answer in (True, False) if self.said(node.test, answer) >= IMPOSSIBLE]
+        said = {answer: self.said(node.test, answer) for answer in (True, False)}
+        never = [answer for answer, it in said.items() if it >= IMPOSSIBLE or self.contradict(it, self.known)]
         return not never[0] if never else None
 
     @cached_property

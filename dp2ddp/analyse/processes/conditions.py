@@ -28,6 +28,24 @@ def is_cuda_string(node: ast.AST | None) -> bool:
     )
 
 
+def number_of(node: ast.AST) -> ast.expr | None:
+    """What stands for the number of a GPU: ``x`` of ``f"cuda:{x}"``, ``"cuda:%d" % x``, ``"cuda:" + str(x)``."""
+    match node:
+        case ast.JoinedStr(values=[ast.Constant(value="cuda:"), ast.FormattedValue(value=number)]):
+            return number
+        case ast.BinOp(left=ast.Constant(value="cuda:%d" | "cuda:%s"), op=ast.Mod(), right=number):
+            return number
+        case ast.BinOp(left=ast.Constant(value="cuda:"), op=ast.Add(), right=ast.Call(args=[number])):
+            return number
+        case ast.BinOp(left=ast.Constant(value="cuda:"), op=ast.Add(), right=number):
+            return number
+        case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant(value=str())), args=[number]):
+            return number if is_cuda_string(node.func.value) else None  # type: ignore[attr-defined]
+        case ast.Call(func=ast.Attribute(attr="cuda" | "set_device"), args=[number, *_]):
+            return number
+    return None
+
+
 def is_call_of(context: Context, node: ast.AST, *names: str) -> bool:
     call = context.program.call(node) if isinstance(node, ast.Call) else None
     return call is not None and bool(call.names & set(names))
@@ -59,8 +77,45 @@ def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: i
             sources = assigned(context, test)
             if sources and all(asks_for_gpus(context, source, flags, depth + 1) for source in sources):
                 return True
-            return flags and _known(context, test) and decides_device(context, test)
+            return flags and needs_gpu(context, test) and decides_device(context, test)
     return False
+
+
+def asks_machine(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition is answered by the GPUs that there are, and by nothing that a user may choose."""
+    match test:
+        case ast.Constant():
+            return True
+        case ast.BoolOp(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return all(asks_machine(context, it, depth) for it in parts)
+        case (
+            ast.UnaryOp(operand=asked) | ast.NamedExpr(value=asked) | ast.Attribute(attr="type", value=asked)
+        ):
+            return asks_machine(context, asked, depth)
+        case ast.Compare():
+            return all(asks_machine(context, it, depth) for it in (test.left, *test.comparators))
+        case ast.IfExp():
+            return all(asks_machine(context, it, depth) for it in (test.test, test.body, test.orelse))
+        case ast.Call():
+            call = context.program.call(test)
+            known = call is not None and bool(call.names) and call.names <= ANSWERED | DEVICES
+            return known and all(asks_machine(context, it, depth) for it in handed(test))
+        case ast.Name() | ast.Attribute():
+            given = [context.program.given(it) for it in _parameters(context, test)]
+            sources = [it for sources in given for it in sources] if all(given) else []
+            sources = sources or assigned(context, test)
+            return bool(sources) and depth < 6 and all(asks_machine(context, it, depth + 1) for it in sources)
+    return False
+
+
+def _parameters(context: Context, name: ast.expr) -> list[ast.arg]:
+    """The parameters that a name is, if it is nothing else."""
+    found = context.program.definitions(name)
+    return (
+        [it for it in found if isinstance(it, ast.arg)]
+        if all(isinstance(it, ast.arg) for it in found)
+        else []
+    )
 
 
 def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
@@ -83,6 +138,10 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return all(is_choice(context, value, depth) for value in test.elts)
         case ast.Dict():
             return all(is_choice(context, value, depth) for value in test.values)
+        case ast.IfExp():
+            return all(is_choice(context, value, depth) for value in (test.test, test.body, test.orelse))
+        case ast.Attribute(attr="type", value=device) if _is_chosen_device(context, device, depth):
+            return True  # its number may differ
         case ast.ListComp():
             sources = [part for it in test.generators for part in (it.iter, *it.ifs)]
             return all(is_choice(context, source, depth) for source in (*sources, test.elt))
@@ -107,6 +166,16 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             held = assigned(context, test) or _unpacked(context, test)
             return bool(held) and depth < 6 and all(is_choice(context, source, depth + 1) for source in held)
     return False
+
+
+def _is_chosen_device(context: Context, device: ast.expr, depth: int) -> bool:
+    """Whether it is the same in every process what kind of device a name is: by ``torch.device`` of a choice."""
+    held = [device] if isinstance(device, ast.Call) else assigned(context, device)
+    return bool(held) and all(
+        is_call_of(context, it, *DEVICES)
+        and all(is_choice(context, given, depth + 1) for given in handed(it))
+        for it in held
+    )
 
 
 def _is_settled(context: Context, value: Value, seen: set[Value]) -> bool:
@@ -172,7 +241,7 @@ def _tests(context: Context, node: ast.expr) -> list[ast.expr]:
     ]
 
 
-def _known(context: Context, test: ast.expr) -> bool:
+def needs_gpu(context: Context, test: ast.expr) -> bool:
     """Whether a flag that decides the device is true only where there is a GPU."""
     sources = assigned(context, test)
     return bool(sources) and all(

@@ -214,6 +214,8 @@ def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]
                 yield from _call(context, call)
         case ast.Constant(value=str()) if _numbered(node) and not _given_as_device(context, node):
             yield node, _device(context, node, "name")
+        case ast.Subscript() if _is_named_first(context, node):
+            yield node, _device(context, node, "number" if _is_counted(context, node) else "device")
 
 
 def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
@@ -221,6 +223,9 @@ def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Devi
     for place, device in _devices(context, node):
         if device.kind != "device":
             yield place, device
+            continue
+        if isinstance(place, ast.Subscript):
+            yield place, _device(context, place, "name")
             continue
         given = place.args[0] if isinstance(place, ast.Call) else place
         for part in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
@@ -330,6 +335,8 @@ def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
 
     ``main = gpu_ids[0]``, also as a parameter.
     """
+    if isinstance(node, ast.Subscript):
+        return is_of_wrap(context, node)
     if not isinstance(node, ast.Name) or depth > 4 or id(node) not in context.program.nodes:
         return False
     found = context.program.definitions(node)
@@ -342,10 +349,87 @@ def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
     )
 
 
+def is_of_wrap(context: Context, node: ast.Subscript) -> bool:
+    """Whether something is one of the GPUs that a wrap is given: ``gpu_ids[0]``."""
+    if not isinstance(node.ctx, ast.Load) or not isinstance(node.slice, ast.Constant):
+        return False
+    wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
+    lists = set().union(*(_spellings(context, it) for it in wraps if it is not None))
+    return bool(lists & _spellings(context, node.value))
+
+
+def _spellings(context: Context, devices: ast.expr, depth: int = 0) -> set[str]:
+    """A list of devices as it is written here, and where it comes from as a parameter or under another name."""
+    if not isinstance(devices, ast.Name | ast.Attribute) or depth > 4:
+        return set()
+    found = {ast.unparse(devices)}
+    if id(devices) in context.program.nodes:
+        parameters = [it for it in context.program.definitions(devices) if isinstance(it, ast.arg)]
+        given = [source for it in parameters for source in context.program.given(it)]
+        for source in given or assigned(context, devices):
+            found |= _spellings(context, source, depth + 1)
+    return found
+
+
+def _is_named_first(context: Context, node: ast.Subscript) -> bool:
+    """Whether one of a wrap's GPUs gets a name which is a device elsewhere, or the CPU in other cases.
+
+    ``device = gpu_ids[0] if gpu_ids else "cpu"``. Where the name is nothing but that GPU, its uses are looked at.
+    """
+    targets = _names_of(context, node)
+    if not targets or not is_of_wrap(context, node):
+        return False
+    uses = [it for target in targets for it in _uses(context, target)]
+    return any(_is_place(context, it) for it in uses) and not any(
+        _is_first_of_wrap(context, it) for it in uses
+    )
+
+
+def _names_of(context: Context, node: ast.expr) -> list[ast.expr]:
+    """The names that an expression is assigned to, by itself or as a branch of ``x if … else y``."""
+    around = context.program.parent(node)
+    while isinstance(around, ast.IfExp) and node is not around.test:
+        node, around = around, context.program.parent(around)
+    simple = isinstance(around, ast.Assign) and around.value is node
+    return [it for it in around.targets if isinstance(it, ast.Name | ast.Attribute)] if simple else []  # type: ignore[union-attr]
+
+
+def _uses(context: Context, target: ast.expr) -> list[ast.expr]:
+    """Where a name that is assigned is read, in whichever file; an attribute under any object's name."""
+    kind, name = (ast.Name, target.id) if isinstance(target, ast.Name) else (ast.Attribute, target.attr)  # type: ignore[attr-defined]
+    return [
+        it
+        for it in context.program.nodes.values()
+        if isinstance(it, kind)
+        and isinstance(it.ctx, ast.Load)  # type: ignore[attr-defined]
+        and (it.id if isinstance(it, ast.Name) else it.attr) == name  # type: ignore[attr-defined]
+        and (isinstance(it, ast.Attribute) or target in context.program.definitions(it))
+    ]
+
+
+def _is_place(context: Context, node: ast.expr) -> bool:
+    """Whether something is given to a call that may take it as a device."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.keyword):
+        return True
+    if not isinstance(around, ast.Call) or node not in around.args:
+        return False
+    call = context.program.call(around)
+    return call is None or not any(name.startswith("builtins.") for name in call.names)
+
+
+def _is_counted(context: Context, node: ast.Subscript) -> bool:
+    """Whether the number is a number somewhere, too: it is compared, counted with or written."""
+    uses = (it for target in _names_of(context, node) for it in _uses(context, target))
+    return any(
+        isinstance(context.program.parent(it), ast.Compare | ast.BinOp | ast.FormattedValue | ast.Subscript)
+        for it in uses
+    )
+
+
 def _is_number(context: Context, node: ast.expr) -> bool:
-    if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant):
-        wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
-        return any(it is not None and ast.unparse(it) == ast.unparse(node.value) for it in wraps)
+    if isinstance(node, ast.Subscript):
+        return is_of_wrap(context, node)
     return not is_cuda_string(node) and not _is_cuda_format(node) and is_gpu(context, node)
 
 
@@ -386,6 +470,11 @@ def _own_method(context: Context, call: Call) -> bool:
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
     """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
     parent = context.program.parent(node)
+    if isinstance(parent, ast.Assign):
+        uses = [use for name in _names_of(context, node) for use in _uses(context, name)]
+        tests = [context.program.parent(use) for use in uses]
+        judged = [isinstance(it, ast.Compare) and _only_tells(context, it) for it in tests]
+        return not judged or not all(judged)
     if isinstance(parent, ast.Compare):
         if _only_tells(context, parent):
             return False
@@ -407,6 +496,9 @@ def _only_tells(context: Context, test: ast.expr) -> bool:
             return inside is around.test
         if isinstance(around, ast.If):
             return inside is around.test and all(_tells(context, it) for it in (*around.body, *around.orelse))
+        if isinstance(around, ast.IfExp):
+            alone = inside is around.test and isinstance(context.program.parent(around), ast.Expr)
+            return alone and all(_says(context, it) for it in (around.body, around.orelse))
         if not isinstance(around, ast.BoolOp | ast.UnaryOp):
             return False
         inside = around
@@ -417,11 +509,16 @@ def _tells(context: Context, statement: ast.stmt) -> bool:
     match statement:
         case ast.Raise() | ast.Pass():
             return True
-        case ast.Expr(value=ast.Call() as call):
-            found = context.program.call(call)
-            names = found.names if found is not None else frozenset()
-            counts = any(is_call_of(context, it, COUNT) for it in ast.walk(call))
-            return (
-                bool(names) and not counts and all(name in ENDS or name.startswith(TELLS) for name in names)
-            )
+        case ast.Expr(value=value):
+            return _says(context, value)
     return False
+
+
+def _says(context: Context, value: ast.expr) -> bool:
+    """Whether an expression does no more than that, and says no number of GPUs."""
+    if not isinstance(value, ast.Call):
+        return isinstance(value, ast.Constant)
+    found = context.program.call(value)
+    names = found.names if found is not None else frozenset()
+    counts = any(is_call_of(context, it, COUNT) for it in ast.walk(value))
+    return bool(names) and not counts and all(name in ENDS or name.startswith(TELLS) for name in names)

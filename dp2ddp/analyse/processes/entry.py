@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.containers import LIST_CHANGES, PLAIN_METHODS
@@ -24,13 +24,18 @@ from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
+    asks_machine,
     assigned,
     comes_from_file,
+    decides_device,
     is_call_of,
     is_choice,
     is_cuda_string,
     leaves_before,
+    needs_gpu,
+    number_of,
 )
+from dp2ddp.analyse.processes.devices import is_of_wrap
 from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
 from dp2ddp.analyse.program.calls import Call, handed
@@ -108,13 +113,14 @@ def _script(context: Context, entry: Entry) -> Script:
             return fact(statement, "init", done=True, devices=_written(context, given, started[0]))
     wanted = _wanted(context, file)
     module = entry.scope
-    devices = _at(context, file, wanted, [module])
     begin = _first(context, top, wanted)
+    devices = _before(context, file, wanted, [module], top, begin)
     call = _main_call(context, begin)
     at_hand = _is_at_hand(context, devices, top, begin, [module])
     if call is not None and not at_hand:
         main = program.scopes[call[1]]
-        inner, first = _at(context, file, wanted, [main, module]), _first(context, main.body, wanted)
+        first = _first(context, main.body, wanted)
+        inner = _before(context, file, wanted, [main, module], main.body, first, begin)
         if _is_at_hand(context, inner, main.body, first, [main, module], begin):
             devices, begin, call, at_hand = inner, first, None, True
     if not at_hand and (literal := _literal(context, wanted)) is not None:
@@ -171,15 +177,20 @@ def _is_for_ranks(context: Context, statement: ast.stmt, devices: _Devices) -> b
     """Whether a statement does something, or names a device where some are chosen: a rank's own is not known yet."""
     if isinstance(statement, ast.Import | ast.ImportFrom):
         return _acts_when_imported(context, statement, devices)
-    if is_start(context, statement) or (devices.expression is not None and _names_device(statement)):
+    if is_start(context, statement) or (devices.expression is not None and _names_device(context, statement)):
         return True
     return not _pure(context, statement)
 
 
-def _names_device(statement: ast.AST) -> bool:
+def _names_device(context: Context, statement: ast.AST) -> bool:
+    """Whether a statement names a GPU by its number: a rank's own has none before it is chosen."""
     if isinstance(statement, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
         return False
-    return any(is_cuda_string(node) for node in ast.walk(statement))
+    return any(
+        (is_cuda_string(node) and node.value != "cuda")  # type: ignore[attr-defined]
+        or (isinstance(node, ast.Subscript) and is_of_wrap(context, node))
+        for node in ast.walk(statement)
+    )
 
 
 def _acts_when_imported(context: Context, statement: ast.Import | ast.ImportFrom, devices: _Devices) -> bool:
@@ -297,36 +308,77 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
             return _Devices(expression, wrap.node)
         chosen.append(_Devices(expression, wrap.node))
     everywhere = any(it.expression is None for it in chosen)
-    return _Devices() if everywhere or not chosen else chosen[0]
+    different = {ast.dump(it.expression) for it in chosen if it.expression is not None}
+    return _Devices() if everywhere or len(different) != 1 else chosen[0]
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
-    """``device_ids`` where options of the program choose between DataParallel and a single device."""
+    """``device_ids`` where options of the program choose between DataParallel and a single device, or the CPU."""
     if context.branches is not None:
         return None
-    if given is not None:
-        return _where_chosen(context, wrap, given)
+    if given is not None and (chosen := _where_chosen(context, wrap, given)) is not None:
+        return chosen
     asked: list[ast.expr] = []
     alone: ast.expr | None = None
     flags: list[ast.expr] = []
+    switches: list[bool] = []
     for test, wraps, others in _choices(context, wrap):
         if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
             return None
         alone = alone or _single(context, others)
         for part, holds in _parts(test, wraps):
             literal = part if holds else ast.UnaryOp(ast.Not(), part)
+            if given is not None and _asks_of(context, part, given):
+                continue
             if _is_option(context, part):
                 asked.append(literal)
+                switches.append(_switches_gpus(context, part, others))
             elif isinstance(part, ast.Attribute) and is_options(context, part.value):
                 flags.append(literal)
     if not asked:
         return None
-    return _where_all([*asked, *flags], alone or ast.Constant(1))
+    switched = switches == [True] and not flags
+    one = ast.Constant(0) if switched else _numbered(context) or ast.Constant(1)
+    return _where_all([*asked, *flags], alone or one, given or ast.Constant(None))
 
 
-def _where_all(tests: list[ast.expr], alone: ast.expr) -> ast.expr:
-    """All devices where all of some conditions hold, else those that are given for one process."""
-    several = ast.Constant(None)
+def _switches_gpus(context: Context, test: ast.expr, others: list[ast.AST]) -> bool:
+    """Whether a condition chooses between the GPUs and the CPU, on which the branch beside it goes on."""
+    parts = list(ast.walk(test))
+    named = any(is_cuda_string(it) or (isinstance(it, ast.Constant) and it.value == "cpu") for it in parts)
+    moved = any(
+        isinstance(it, ast.Call) and isinstance(it.func, ast.Attribute) and it.func.attr == "cuda"
+        for other in others
+        for it in ast.walk(other)
+    )
+    asks = asks_for_gpus(context, test) or (
+        isinstance(test, ast.Name | ast.Attribute) and needs_gpu(context, test)
+    )
+    return not moved and (named or asks or decides_device(context, test))
+
+
+def _asks_of(context: Context, test: ast.expr, devices: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition asks for what devices are made of, ``if len(args.gpus) > 1``: without them one is left."""
+    inner = {id(it.value) for it in ast.walk(devices) if isinstance(it, ast.Attribute)}
+    made = {
+        ast.dump(it)
+        for it in ast.walk(devices)
+        if isinstance(it, ast.Name | ast.Attribute) and id(it) not in inner
+    }
+    if any(ast.dump(it) in made for it in ast.walk(test)):
+        return True
+    names = [
+        it
+        for it in ast.walk(test)
+        if isinstance(it, ast.Name | ast.Attribute) and id(it) in context.program.nodes
+    ]
+    return depth < 3 and any(
+        _asks_of(context, source, devices, depth + 1) for it in names for source in assigned(context, it)
+    )
+
+
+def _where_all(tests: list[ast.expr], alone: ast.expr, several: ast.expr) -> ast.expr:
+    """Several devices where all of some conditions hold, else those that are given for one process."""
     match tests:
         case [ast.UnaryOp(op=ast.Not(), operand=test)]:
             return ast.IfExp(test, alone, several)
@@ -359,7 +411,9 @@ def _where_chosen(context: Context, wrap: ast.Call, given: ast.expr) -> ast.expr
         asked = any(
             ast.dump(it) in map(ast.dump, ast.walk(test)) for it, statements in sets.items() if statements
         )
-        options = any(_is_option(context, part) for part, _ in _parts(test, wraps))
+        options = any(
+            _is_option(context, part) and not asks_for_gpus(context, part) for part, _ in _parts(test, wraps)
+        )
         if options and not asked and not any(isinstance(it, ast.Call) for it in ast.walk(test)):
             alone: ast.expr = _single(context, others) or ast.Constant(1)
             first, second = (given, alone) if wraps else (alone, given)
@@ -408,7 +462,9 @@ def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
 
 
 def _is_option(context: Context, test: ast.expr) -> bool:
-    return is_choice(context, test) and not asks_for_gpus(context, test)
+    """Whether a user decides a condition: by an option, which may switch the GPUs off."""
+    asks = asks_for_gpus(context, test)
+    return is_choice(context, test) and not (asks and asks_machine(context, test))
 
 
 def _single(context: Context, statements: list[ast.stmt]) -> ast.expr | None:
@@ -421,6 +477,16 @@ def _single(context: Context, statements: list[ast.stmt]) -> ast.expr | None:
                 if (named or moved) and isinstance(node.args[0], ast.Name | ast.Attribute):
                     return ast.List([node.args[0]], ast.Load())
     return None
+
+
+def _numbered(context: Context) -> ast.expr | None:
+    """The GPU that a program uses by an option's number, in a list: ``torch.device(f"cuda:{args.gpu}")``."""
+    runs = set().union(*(context.program_runs(it) for it in context.scripts))
+    named = [number_of(it) for it in context.program.nodes.values() if id(it) in runs]
+    found = {
+        ast.dump(it): it for it in named if isinstance(it, ast.Attribute) and is_options(context, it.value)
+    }
+    return ast.List([next(iter(found.values()))], ast.Load()) if len(found) == 1 else None
 
 
 def _all_devices(context: Context, given: ast.expr) -> bool:
@@ -442,11 +508,35 @@ def _all_devices(context: Context, given: ast.expr) -> bool:
     return inner is not given and is_call_of(context, inner, COUNT)
 
 
-def _at(context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope]) -> _Devices:
-    """The devices, in the names that some scopes have, with all that decides them."""
+def _before(
+    context: Context,
+    file: SourceFile,
+    wanted: _Devices,
+    scopes: list[Scope],
+    block: list[ast.stmt],
+    begin: ast.stmt,
+    main: ast.stmt | None = None,
+) -> _Devices:
+    """The devices as they can be said before a statement of a block; by what names stand for that come later."""
+    devices = _at(context, file, wanted, scopes)
+    if _is_at_hand(context, devices, block, begin, scopes, main):
+        return devices
+    after = block[block.index(begin) :]
+    late = {id(node) for statement in after for node in context.program.descendants(statement)}
+    unfolded = _at(context, file, wanted, scopes, late)
+    return unfolded if _is_at_hand(context, unfolded, block, begin, scopes, main) else devices
+
+
+def _at(
+    context: Context, file: SourceFile, wanted: _Devices, scopes: list[Scope], late: Set[int] = frozenset()
+) -> _Devices:
+    """The devices, in the names that some scopes have, with all that decides them.
+
+    Without names that are given their values by nodes in ``late``.
+    """
     if wanted.expression is None:
         return wanted
-    expression = _folded(_source(context, wanted.expression, scopes))
+    expression = _folded(_source(context, wanted.expression, scopes, late=late))
     if _all_devices(context, expression):
         return _Devices()
     return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
@@ -723,28 +813,36 @@ def written_in(context: Context, given: ast.expr, scopes: list[Scope]) -> ast.ex
     return source if _hidden(context, source, scopes) is None else None
 
 
-def _source(context: Context, given: ast.expr, scopes: list[Scope], depth: int = 0) -> ast.expr:
+def _source(
+    context: Context,
+    given: ast.expr,
+    scopes: list[Scope],
+    depth: int = 0,
+    late: Set[int] = frozenset(),
+) -> ast.expr:
     """An expression with what is given for functions' parameters, or assigned to their names, in their place.
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
-    behind = _behind(context, given, scopes) if depth < 9 else None
+    behind = _behind(context, given, scopes, late) if depth < 9 else None
     if behind is not None:
-        return _source(context, behind, scopes, depth + 1)
+        return _source(context, behind, scopes, depth + 1, late)
     if isinstance(given, ast.Name):
         return given
     changed: ast.expr = copy.copy(given)
     for field, value in ast.iter_fields(given):
         if isinstance(value, ast.AST):
-            setattr(changed, field, _source(context, value, scopes, depth))  # type: ignore[arg-type]
+            setattr(changed, field, _source(context, value, scopes, depth, late))  # type: ignore[arg-type]
         elif isinstance(value, list):
-            parts = [_source(context, it, scopes, depth) if isinstance(it, ast.AST) else it for it in value]
+            parts = [
+                _source(context, it, scopes, depth, late) if isinstance(it, ast.AST) else it for it in value
+            ]
             setattr(changed, field, parts)
     same = all(getattr(changed, field) == value for field, value in ast.iter_fields(given))
     return given if same else changed
 
 
-def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | None:
+def _behind(context: Context, node: ast.AST, scopes: list[Scope], late: Set[int]) -> ast.expr | None:
     """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
@@ -755,7 +853,7 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | 
     while isinstance(root, ast.Attribute):
         root = root.value
     known = program.definitions(root) if isinstance(root, ast.Name) else []
-    if all(program.scope(it) in scopes for it in known):
+    if all(program.scope(it) in scopes for it in known) and not any(id(it) in late for it in known):
         return None
     if isinstance(node, ast.Attribute) and not all(
         isinstance(it, Inst) for it in program.values(node.value) or [None]
@@ -770,15 +868,24 @@ def _behind(context: Context, node: ast.AST, scopes: list[Scope]) -> ast.expr | 
 
 
 def _is_all(context: Context, name: ast.expr, value: ast.expr) -> bool:
-    """Whether an expression may stand for the name that it is assigned to: evaluated again, and changed by nothing."""
-    return _is_simple(context, value) and not any(_changes(context, name, context.trained))
+    """Whether an expression may stand for the name that it is assigned to: evaluated again, and changed by nothing.
+
+    A name is changed with what it is another name of.
+    """
+    if not _is_simple(context, value):
+        return False
+    return isinstance(value, ast.Name | ast.Attribute) or not any(_changes(context, name, context.trained))
 
 
 def _is_simple(context: Context, node: ast.expr) -> bool:
-    """Whether an expression may be evaluated once more elsewhere: its calls are of Python's own plain functions."""
+    """Whether an expression may be evaluated once more elsewhere: its calls are of Python's own plain functions.
+
+    Or ask for the GPUs that there are.
+    """
     calls = [context.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call)]
     names = [full_name(callee) for it in calls if it is not None for callee in it.callees]
-    return all(name.startswith("builtins.") for name in names) and _pure(context, node)
+    plain = all(name.startswith("builtins.") or name in (AVAILABLE, COUNT, "torch.device") for name in names)
+    return plain and _pure(context, node)
 
 
 def _argument(context: Context, name: ast.Name, scopes: list[Scope]) -> ast.expr | None:
