@@ -28,6 +28,14 @@ FOLDERS = {
         'run = f"runs/{time.time()}"\nos.makedirs(run)\n',
         'run = ddp.from_main_process(f"runs/{time.time()}")\n',
     ),
+    "one of two that a statement makes": (
+        'name, run = "a", os.path.join("runs", datetime.now().strftime("%H%M%S%f"))\nos.makedirs(run)\n',
+        '    "runs", ddp.from_main_process(datetime.now().strftime("%H%M%S%f"))\n',
+    ),
+    "an annotated name": (
+        'run: str = os.path.join("runs", datetime.now().strftime("%H%M%S%f"))\nos.makedirs(run)\n',
+        '    "runs", ddp.from_main_process(datetime.now().strftime("%H%M%S%f"))\n',
+    ),
     "a random name": (
         'name = str(uuid.uuid4())[:8]\nrun = "runs/" + name\nos.makedirs(run)\n',
         "name = ddp.from_main_process(str(uuid.uuid4())[:8])\n",

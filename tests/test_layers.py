@@ -108,10 +108,11 @@ def test_imports_go_downwards(path: Path) -> None:
 ANALYSIS = {  # the folders of analyse: each knows the ones that stand before it in its row
     "api": set(),
     "program": {"api"},
-    "context": {"api", "program"},
-    "processes": {"api", "context", "program"},
+    "wrappers": {"api", "program"},
+    "context": {"api", "program", "wrappers"},
+    "processes": {"api", "context", "program", "wrappers"},
     "dataflow": {"api", "context", "processes", "program"},
-    "wrapping": {"api", "context", "processes", "program"},
+    "wrapping": {"api", "context", "processes", "program", "wrappers"},
     "training": {"api", "context", "dataflow", "processes", "program", "wrapping"},
     "evaluation": {"api", "context", "dataflow", "processes", "program", "training"},
     "rank_variance": {"api", "context", "dataflow", "evaluation", "processes", "program", "training"},
@@ -179,10 +180,7 @@ def _is_api(word: str) -> bool:
     return word in VOCABULARY or bool(re.fullmatch(r"\.?[A-Za-z_]\w*(\.\w+)*\.?", word) and "." in word)
 
 
-LINKER = "link.py"  # is being split: its tables are copied to api/ already, and go with it
-ANALYSED = sorted(
-    path for path in (PACKAGE / "analyse").rglob("*.py") if path.parent.name != "api" and path.name != LINKER
-)
+ANALYSED = sorted(path for path in (PACKAGE / "analyse").rglob("*.py") if path.parent.name != "api")
 
 
 @pytest.mark.parametrize("path", ANALYSED, ids=lambda path: str(path.relative_to(PACKAGE / "analyse")))
@@ -200,3 +198,15 @@ def test_each_exception_is_there() -> None:
     for name, words in NO_API:
         sets = _sets(ast.parse((PACKAGE / "analyse" / name).read_bytes()))
         assert words in [it for _, it in sets]
+
+
+def test_the_linker_is_in_small_parts_and_knows_no_wrapper() -> None:
+    for path in (PACKAGE / "analyse" / "program").glob("*.py"):
+        assert len(path.read_text().splitlines()) < 600
+        named = {name for name in _imported_names(path) if name.startswith("dp2ddp.analyse.api.parallel")}
+        assert not named, f"{path.name} knows of wrapped models"
+
+
+def _imported_names(path: Path) -> set[str]:
+    nodes = [it for it in ast.walk(ast.parse(path.read_bytes())) if isinstance(it, ast.ImportFrom)]
+    return {f"{it.module}.{alias.name}" for it in nodes for alias in it.names}

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.analyse.program.link import Inst, Program
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Inst
 from dp2ddp.source import Project
 
 LOOP = """\

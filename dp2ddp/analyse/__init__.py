@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 
-from dp2ddp.analyse import outdated, proofs
+from dp2ddp.analyse import outdated, proofs, wrappers
 from dp2ddp.analyse.apex import apex
 from dp2ddp.analyse.api.layers import DATA_PARALLEL_WORDS
 from dp2ddp.analyse.context import Context, is_main_guard
@@ -55,7 +55,7 @@ class Linked:
 
 def link(project: Project) -> Linked:
     """Link a project, mended where it needs that."""
-    program = Program(project, _concerned(project))
+    program = wrappers.linked(project, _concerned(project))
     found = outdated.find(Context(program))
     mends: dict[Path, list[Mend]] = {}
     for fact in found:
@@ -69,7 +69,7 @@ def link(project: Project) -> Linked:
         replace(fact, mends=tuple(unmended(mend, of_disk.get(fact.path, ())) for mend in fact.mends))
         for fact in found
     )
-    return Linked(mended, Program(mended, _concerned(mended)), found)
+    return Linked(mended, wrappers.linked(mended, _concerned(mended)), found)
 
 
 def analyse(linked: Linked, *, assume: bool = False) -> Facts:

@@ -13,30 +13,28 @@ from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
 from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION
 from dp2ddp.analyse.api.layers import LAYER_HOMES
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
 from dp2ddp.analyse.api.processes import RUNTIME_NAMES
 from dp2ddp.analyse.program import iterators, reach
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.iterators import Handing
-from dp2ddp.analyse.program.link import (
-    FUNCTION,
-    LOADER,
-    STEP_FUNCTIONS,
-    WRAP,
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import (
     Bound,
-    Call,
     Cls,
     Coll,
     Ext,
     Func,
     Inst,
     Made,
-    Program,
-    Scope,
     Value,
     Values,
     closure,
     full_name,
-    handed,
 )
+from dp2ddp.analyse.wrappers import Wrappers
 from dp2ddp.facts import ANY_TIER, Assumption, Obstacle, Problem, Tier
 from dp2ddp.source import RUNTIME, Project, SourceFile, parse
 
@@ -84,6 +82,12 @@ class Context:
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
     _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
+
+    @property
+    def wrappers(self) -> Wrappers:
+        """What is known of classes and objects that wrap models."""
+        assert isinstance(self.program.special, Wrappers)
+        return self.program.special
 
     # Names
 
@@ -184,7 +188,7 @@ class Context:
     def replicates(self, call: Call) -> bool:
         """Whether a call makes replicas of a model, outside of a DataParallel of the project's own."""
         scope: Scope | None = call.scope
-        while scope is not None and scope.owner not in self.program.wrappers:
+        while scope is not None and scope.owner not in self.wrappers.classes:
             scope = scope.parent
         return scope is None and any(STEP_FUNCTIONS.get(name) == "replicate" for name in call.names)
 
@@ -407,7 +411,7 @@ class Context:
     def module_of(self, wrap: Call) -> ast.expr | None:
         """The model that a wrap is given."""
         if WRAP in wrap.names:
-            return self.program.wrap_argument(wrap, "module", 0)
+            return self.wrappers.argument(wrap, "module", 0)
         return wrap.argument("network", 0)
 
     @cached_property

@@ -19,11 +19,13 @@ from typing import Any
 
 from dp2ddp.analyse.api.iteration import OLD_NEXT, SAMPLER_INITS
 from dp2ddp.analyse.api.layers import SCHEDULERS
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.outdated import ATTEMPTED, PYTHON_2, REMOVED_MODULES, REMOVED_NAMES, VERSIONS, Removed
 from dp2ddp.analyse.api.tensors import COMPARES, KEEPS_TRANSPOSED, TAKES_MASK, TO_ARRAY
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
-from dp2ddp.analyse.program.link import LOADER, Bound, Cls, Ext, Func, Inst, Program, full_name
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, full_name
 from dp2ddp.facts import Outdated
 from dp2ddp.legacy import KEYWORD, NOW, Kind, Mend
 from dp2ddp.plan import Anchor

@@ -9,7 +9,8 @@ from pathlib import Path
 from dp2ddp.analyse.api.downloads import DATA_SETS, SYNTHETIC
 from dp2ddp.analyse.api.settings import DECLARES, FLAGS, OPTIONAL
 from dp2ddp.analyse.context import Context, option_names
-from dp2ddp.analyse.program.link import Call, Cls, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Cls, full_name
 from dp2ddp.facts import Proof, Wrap
 
 

@@ -17,7 +17,9 @@ from typing import Any
 
 from dp2ddp.analyse.apex import apex_wraps
 from dp2ddp.analyse.apex.autocast import Regions, Unfollowed
+from dp2ddp.analyse.api.handing import INITIALIZE
 from dp2ddp.analyse.api.layers import AUTOGRAD_FUNCTION
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.precision import (
     AMP,
     AMP_KNOWN,
@@ -32,17 +34,16 @@ from dp2ddp.analyse.api.precision import (
     SYNC_NORMS,
 )
 from dp2ddp.analyse.context import LOOPS, Context, option_names
-from dp2ddp.analyse.program.link import (
-    INITIALIZE,
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import is_spread
+from dp2ddp.analyse.program.values import (
     NOTHING,
-    WRAP,
     Bound,
-    Call,
     Ext,
     Func,
     Inst,
     Made,
-    Scope,
     Value,
     Values,
     closure,
@@ -273,7 +274,7 @@ class _Use:
     def given(self) -> dict[str, ast.expr]:
         """The arguments of ``amp.initialize()``."""
         node = self.call.node
-        if any(isinstance(it, ast.Starred) for it in node.args) or any(not it.arg for it in node.keywords):
+        if is_spread(node):
             raise Unfollowed("its arguments can't be seen")
         named = {it.arg: it.value for it in node.keywords if it.arg is not None}
         return {**dict(zip(INITIALIZE_PARAMETERS, node.args, strict=False)), **named}
@@ -666,11 +667,8 @@ class _Use:
 
     def _gives_more(self, call: ast.Call) -> bool:
         """Whether a call enters one function, and shows what it gives."""
-        starred = any(isinstance(it, ast.Starred) for it in call.args) or any(
-            not it.arg for it in call.keywords
-        )
         known = self.program.call(call)
-        return not starred and known is not None and len(known.callees) == 1
+        return not is_spread(call) and known is not None and len(known.callees) == 1
 
     def _handed_on(self) -> Iterator[Precision]:
         """The parameters and arguments that hand the scaler on."""

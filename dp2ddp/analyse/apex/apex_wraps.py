@@ -14,8 +14,10 @@ from functools import cached_property
 
 from dp2ddp.analyse.apex.autocast import Unfollowed
 from dp2ddp.analyse.api.devices import CASTS, HALF_TYPES
+from dp2ddp.analyse.api.handing import INITIALIZE
 from dp2ddp.analyse.api.inspection import ATTRIBUTES_BY_NAME
 from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS
+from dp2ddp.analyse.api.parallel import APEX_WRAP, WRAP
 from dp2ddp.analyse.api.precision import (
     BESIDE_WRAP,
     SWITCHES,
@@ -26,7 +28,9 @@ from dp2ddp.analyse.api.precision import (
 )
 from dp2ddp.analyse.api.processes import WORLD_SIZE
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context, root_name
-from dp2ddp.analyse.program.link import APEX_WRAP, INITIALIZE, WRAP, Call, Ext, Made, Values, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.signature import is_spread
+from dp2ddp.analyse.program.values import Ext, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, Obstacle, Precision
 
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -192,8 +196,7 @@ class _Use:
         """The arguments of a wrap, by name."""
         node = call.node
         order = ("module", *WRAP_DEFAULTS)
-        starred = any(isinstance(it, ast.Starred) for it in node.args)
-        if starred or any(not it.arg for it in node.keywords) or len(node.args) > len(order):
+        if is_spread(node) or len(node.args) > len(order):
             raise Unfollowed("its arguments can't be seen")
         given = dict(zip(order, node.args, strict=False))
         given |= {it.arg: it.value for it in node.keywords if it.arg is not None}

@@ -12,20 +12,10 @@ from collections.abc import Iterator, Sequence
 from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS, FUNCTIONS, MANAGES
 from dp2ddp.analyse.api.precision import PRECISION_INVARIANT
 from dp2ddp.analyse.context import LOOPS, Context
-from dp2ddp.analyse.program.link import (
-    Bound,
-    Call,
-    Cls,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Member,
-    Program,
-    Scope,
-    Value,
-    full_name,
-)
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member, Value, full_name
 
 # The first and last statement, whose function it is, and whether casts may be kept for its other forwards.
 Region = tuple[ast.stmt, ast.stmt, Scope, bool]

@@ -28,6 +28,8 @@ FEEDS = frozenset({"update", "append", "extend", "add", "push"})
 ENTRY_CHANGES = frozenset({"update", "setdefault", "pop"})
 # Methods that hand one element out.
 ONE_ELEMENT = frozenset({"get", "pop"})
+# Methods of dicts that hand out what stands at a key.
+KEYED = frozenset({"get", "pop", "setdefault"})
 # Methods of dicts that hand out what is in them, as an element or several.
 DICT_LOOKUPS = frozenset({"items", "values", "get", "pop"})
 # Methods of dicts that hand out what is in them, their keys, or a dict of the same.

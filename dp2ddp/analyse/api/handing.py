@@ -24,6 +24,8 @@ CONVERTS_NORMS = {
 COPIES |= CONVERTS_NORMS
 # Prepares a model and optimizers for mixed precision, and hands them back.
 INITIALIZE = "apex.amp.initialize"
+# What hands back all that it is given by these parameters, which come first: one alone, or several together.
+HANDS_BACK = {INITIALIZE: ("models", "optimizers")}
 # What hands out the elements of its first argument.
 ITERATORS = frozenset("""
     builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next

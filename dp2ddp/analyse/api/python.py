@@ -21,7 +21,8 @@ TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefaul
 # The methods that making an object runs.
 CONSTRUCTING = ("__init__", "__new__", "__post_init__")
 PROPERTIES = {"builtins.property", "functools.cached_property"}
-RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", "typing.NamedTuple", "pydantic.BaseModel"}
+NAMED_TUPLE = "typing.NamedTuple"
+RECORDS = {"dataclasses.dataclass", "attr.s", "attrs.define", NAMED_TUPLE, "pydantic.BaseModel"}
 # What imports a module by its name.
 IMPORTING = {"importlib.import_module", "builtins.__import__"}
 # What runs a module of the project as a program, and returns its names.
@@ -34,3 +35,6 @@ LOADING |= {
     "importlib.machinery.SourceFileLoader",
 }
 ENUMERATIONS = ("enum.Enum", "enum.IntEnum", "enum.Flag", "enum.StrEnum")
+# What hands out the names of a module, a function or an object; what runs a text.
+NAMESPACES = frozenset({"builtins.globals", "builtins.locals", "builtins.vars"})
+EVALUATES = frozenset({"builtins.eval", "builtins.exec", "cProfile.run"})

@@ -187,6 +187,9 @@ TENSOR_HOMES = (
     "torch.nn.parameter.Parameter.",
     "builtins.next.",
 )
+# Modules whose functions give tensors; what of torch itself does not.
+GIVES_TENSORS = ("torch.nn.functional.", "torch.autograd.")
+NO_TENSORS = frozenset({"load", "device", "Generator"})
 # What hands on what it is given, or a picture or a probability of it.
 PASSES_PICTURES_ON = frozenset("""
     torch.autograd.Variable torchvision.utils.make_grid torch.sigmoid torch.tanh

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 
 from dp2ddp.analyse.api.losses import REDUCED
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CHOOSES_NUMBER, MAKES_NUMBER
 from dp2ddp.analyse.api.purity import COMPUTES_NUMBERS
 from dp2ddp.analyse.api.tensors import (
@@ -22,7 +23,10 @@ from dp2ddp.analyse.api.tensors import (
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
 from dp2ddp.analyse.processes.conditions import OPTIONS
-from dp2ddp.analyse.program.link import LOADER, Call, Const, Func, Scope, full_name, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.sources import How
+from dp2ddp.analyse.program.values import Const, Func, full_name
 
 NUMBER = -1
 """A number of Python's, which has no dimensions to speak of: a tensor without any is 0."""
@@ -147,17 +151,17 @@ class Dimensions:
         """What a name is given by a definition; None where that is no expression of its own."""
         if isinstance(definition, ast.arg):
             return [*self.program.given(definition)] or [None]
-        statement = self.program.statement(definition)
-        if isinstance(statement, ast.AugAssign):
-            return [statement]
-        if not isinstance(statement, ast.Assign | ast.AnnAssign) or statement.value is None:
+        source = self.program.source(definition)
+        if source.how is How.AUGMENTED:
+            return [self.program.statement(definition)]
+        if source.how is not How.ASSIGNED or source.value is None:
             return [None]
-        around = self.program.parent(definition)
-        if isinstance(around, ast.Tuple | ast.List) and definition in around.elts:
-            if self.program.parent(around) is not statement:
-                return [None]
-            return [*self._entries(statement.value, around.elts.index(definition))] or [None]
-        return [statement.value] if around is statement else [None]
+        match source.place:
+            case ():
+                return [source.value]
+            case (int(place),):
+                return [*self._entries(source.value, place)] or [None]
+        return [None]
 
     def _entries(self, value: ast.AST, place: int) -> list[ast.AST | None]:
         """What one element of a tuple or list may be."""

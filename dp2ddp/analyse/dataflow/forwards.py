@@ -8,21 +8,14 @@ from collections.abc import Iterator
 from functools import cached_property
 
 from dp2ddp.analyse.api.losses import REDUCED
+from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
-from dp2ddp.analyse.program.link import (
-    OPTIONS,
-    Call,
-    Coll,
-    Inst,
-    Made,
-    Program,
-    Scope,
-    closure,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Coll, Inst, Made, closure, full_name
 
 
 class Forwards(Samples):
@@ -105,9 +98,8 @@ class Forwards(Samples):
         calls = [it for it in self.program.body(self.program.scope(call.node)) if isinstance(it, ast.Call)]
         given = {it.arg for other in calls if ast.unparse(other.func) == text for it in other.keywords}
         for index in self.program.methods(model, "forward", call.node):
-            args = self.program.scopes[index].node.args  # type: ignore[attr-defined]
-            names = {it.arg for it in (*args.posonlyargs, *args.args, *args.kwonlyargs)}
-            if args.kwarg is None and not given - {None} <= names:
+            taken = self.program.scopes[index].signature
+            if taken.others is None and not given - {None} <= {it.arg for it in taken.named}:
                 return False
         return True
 

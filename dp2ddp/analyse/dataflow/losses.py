@@ -19,7 +19,9 @@ from dp2ddp.analyse.api.losses import (
     WEIGHTS,
 )
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import Call, Made
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.signature import is_spread
+from dp2ddp.analyse.program.values import Made
 from dp2ddp.facts import Problem
 
 
@@ -36,9 +38,7 @@ def is_elementwise(call: Call) -> bool:
 def tensors(call: Call) -> list[ast.expr] | None:
     """What a loss is computed of; None where that can't be seen, or more may be given."""
     loss = BY_NAME[_last(next(iter(call.names)))]
-    if any(isinstance(it, ast.Starred) for it in call.node.args) or None in {
-        it.arg for it in call.node.keywords
-    }:
+    if is_spread(call.node):
         return None
     given = [call.argument(name, position) for position, name in enumerate(loss.tensors)]
     rest = [call.argument(name) for name in WEIGHTS]

@@ -20,8 +20,10 @@ from dp2ddp.analyse.api.layers import (
     PARAMETERS,
     SCALES_LOSS,
 )
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
 from dp2ddp.analyse.api.operations import Arguments, Does, Operation, written
+from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES, NO_TENSORS_OF_OTHERS
 from dp2ddp.analyse.api.tensors import (
     BY_SIZES,
@@ -47,24 +49,11 @@ from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import (
-    LOADER,
-    OPTIONS,
-    Bound,
-    Call,
-    Cls,
-    Const,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Program,
-    Scope,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
 from dp2ddp.facts import Problem
 
 OF_SIZES = (Kind.COUNT, Kind.SHAPE)
@@ -793,46 +782,26 @@ class Samples:
         scope = self.program.scope(parameter)
         found = [
             self._arguments(call, scope, bound, OPEN)[0].get(id(parameter), Unclear(parameter))
-            for call, bound in self._callers.get(scope.index, ())
+            for call, bound in self.program.callers.get(scope.index, ())
         ]
         return kinds.join(found, parameter) if found else Unclear(ast.Name(id=parameter.arg, ctx=ast.Load()))
-
-    @cached_property
-    def _callers(self) -> dict[int, list[tuple[Call, bool]]]:
-        """The calls of each function, and whether its first parameter is the object that it belongs to."""
-        found: dict[int, list[tuple[Call, bool]]] = {}
-        for call in self.program.calls:
-            for callee in call.callees:
-                for scope, _, bound in self.program.targets(callee, call):
-                    found.setdefault(scope, []).append((call, bound))
-        return found
 
     def _arguments(
         self, call: Call, scope: Scope, bound: bool, frame: Frame
     ) -> tuple[dict[int, Value], dict[int, object]]:
         """What a call gives the parameters of a function, and which of them are literals."""
-        args = scope.node.args  # type: ignore[attr-defined]
-        every = [*args.posonlyargs, *args.args]
-        named = {arg.arg: arg for arg in (*every, *args.kwonlyargs)}
-        chosen: dict[int, tuple[ast.expr, Frame]] = {}
-        defaults = [*zip(reversed(every), reversed(args.defaults), strict=False)]
-        defaults += zip(args.kwonlyargs, args.kw_defaults, strict=True)
-        chosen.update({id(arg): (default, OPEN) for arg, default in defaults if default is not None})
-        own = every[:1] if bound else []
-        for arg, node in zip(every[len(own) :], call.node.args, strict=False):
-            chosen[id(arg)] = node, frame
-        for keyword in call.node.keywords:
-            if keyword.arg in named:
-                chosen[id(named[keyword.arg])] = keyword.value, frame
-        given = {id(arg): Kind.SAME for arg in own} | {
-            key: self._value(node, where) for key, (node, where) in chosen.items()
-        }
-        if args.vararg is not None:
-            rest = call.node.args[len(every) - len(own) :]
-            given[id(args.vararg)] = Every(kinds.join(self._all(rest, frame), call.node))
-        hidden = any(isinstance(it, ast.Starred) for it in call.node.args)
-        if hidden or any(keyword.arg is None for keyword in call.node.keywords):
-            return {id(arg): Unclear(call.node) for arg in named.values() if arg not in own}, {}
+        taken = scope.takes(bound)
+        if is_spread(call.node):
+            return {id(it): Unclear(call.node) for it in taken.named}, {}
+        bindings = bind(call.node, taken)
+        chosen: dict[int, tuple[ast.expr, Frame]] = {id(it): (value, OPEN) for it, value in taken.defaults}
+        chosen |= {id(it): (value, frame) for it, value in bindings.given}
+        given = {key: self._value(node, where) for key, (node, where) in chosen.items()}
+        if bound:
+            given |= {id(it): Kind.SAME for it in scope.signature.places[:1]}
+        if taken.rest is not None:
+            rest = [it for _, it in bindings.rest]
+            given[id(taken.rest)] = Every(kinds.join(self._all(rest, frame), call.node))
         literals = {key: node.value for key, (node, _) in chosen.items() if isinstance(node, ast.Constant)}
         nothing = Const(None)
         literals |= {

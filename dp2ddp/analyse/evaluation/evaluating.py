@@ -13,6 +13,8 @@ from functools import cached_property
 from dp2ddp.analyse.api.containers import CHANGES
 from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT
 from dp2ddp.analyse.api.layers import FORWARD_HOOKS, PURE_FUNCTIONS, STATELESS
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import DEALS_BATCHES, RANK_VARIABLES, RANKS
 from dp2ddp.analyse.api.purity import (
     COPIES_OBJECT,
@@ -26,8 +28,10 @@ from dp2ddp.analyse.api.purity import (
 from dp2ddp.analyse.api.tensors import VIEWS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import LOADER, WRAP, Call, Inst, Made, Scope, Values
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.program.values import Inst, Made, Values
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect
@@ -417,7 +421,7 @@ class EvaluationLoop:
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
         if self._modules(call.callees) or (in_forward and self._is_layer(call)):
             return True
-        own = self.program._entered(call)
+        own = self.program.entered_by(call)
         method = call.node.func.attr if isinstance(call.node.func, ast.Attribute) else ""
         if own:
             return all(not self._has_state(value) for value in call.callees)

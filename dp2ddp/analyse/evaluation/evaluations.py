@@ -21,8 +21,9 @@ from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.evaluation import meters
 from dp2ddp.analyse.evaluation.divided import Divided
 from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt
-from dp2ddp.analyse.program.link import Inst, Scope
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect, Evaluation
 

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.numbers import METERS
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import Cls, Inst, Scope, Values
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.program.values import Cls, Inst, Values
 
 
 @dataclass(frozen=True)

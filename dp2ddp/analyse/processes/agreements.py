@@ -39,7 +39,9 @@ from dp2ddp.analyse.processes.effects import (
     is_own,
     opens_for_writing,
 )
-from dp2ddp.analyse.program.link import Call, Mod, full_name, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.sources import How
+from dp2ddp.analyse.program.values import Mod, full_name
 from dp2ddp.facts import Agreement, Effect
 
 
@@ -217,21 +219,15 @@ class _Origins:
 
     def _assigned(self, definition: ast.AST) -> Iterator[ast.expr]:
         """What a name is assigned, or taken from."""
-        around = self.program.parent(definition)
-        match around:
-            case ast.comprehension(iter=source) | ast.For(iter=source):
-                yield source
-                return
-            case ast.withitem(context_expr=opened):
-                yield opened
-                return
-        statement = self.program.statement(definition)
-        value = getattr(statement, "value", None)
-        if not isinstance(statement, ast.Assign | ast.AugAssign | ast.AnnAssign) or value is None:
+        source = self.program.source(definition)
+        if source.value is None:
             return
-        place = around.elts.index(definition) if isinstance(around, ast.Tuple) else None
-        for part in returned(self.context, value) if place is not None else [value]:
-            entries = part.elts if isinstance(part, ast.Tuple) else []
+        if source.how is not How.ASSIGNED or not source.place:
+            yield source.value
+            return
+        place = source.place[0]
+        for part in returned(self.context, source.value) or [source.value]:
+            entries = part.elts if isinstance(part, ast.Tuple | ast.List) else []
             yield entries[place] if place is not None and place < len(entries) else part
 
     def _attribute(self, node: ast.Attribute) -> Iterator[ast.expr]:

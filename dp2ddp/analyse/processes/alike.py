@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS, IN_ORDER, ORDERLESS
 from dp2ddp.analyse.api.layers import STEPS_OF_TRAINING
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import PASSES_NUMBER_ON
 from dp2ddp.analyse.api.processes import AS_COMPLETED, ENDS, QUEUES, TAKES_AS_READY
 from dp2ddp.analyse.api.randomness import (
@@ -19,7 +20,8 @@ from dp2ddp.analyse.api.randomness import (
 )
 from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import LOADER, Bound, Call, Cls, Func, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Bound, Cls, Func, full_name
 from dp2ddp.facts import NO_TIER, Agreement, Obstacle
 
 

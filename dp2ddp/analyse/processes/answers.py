@@ -18,7 +18,9 @@ from dp2ddp.analyse.api.processes import ENVIRONMENT
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import Call, Scope, Value, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Value, full_name
 
 OPERATORS = {
     ast.Eq: ("==", "!=", operator.eq),

@@ -13,7 +13,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.devices import AVAILABLE, BINDS, COUNT
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.answers import (
@@ -27,7 +29,8 @@ from dp2ddp.analyse.processes.answers import (
     is_parsed,
 )
 from dp2ddp.analyse.processes.conditions import is_call_of
-from dp2ddp.analyse.program.link import WRAP, Call, Program, Scope
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.facts import NO_TIER, Aside, Obstacle, OwnGroup
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -113,7 +116,7 @@ def _pruned(context: Context) -> Context:
             frozenset().union(*(getattr(it, name) for it in pruners)) for name in ("alone", "starting")
         )
         branches = replace(branches, alone=alone, starting=starting)
-    return Context(Program(project, list(files.values())), branches)
+    return Context(wrappers.linked(project, list(files.values())), branches)
 
 
 def _find(context: Context, answers: Answers) -> Branches | None:
@@ -274,8 +277,7 @@ def _named(context: Context, answers: Answers, scope: Scope, branches: Branches)
 
 def _parameters(context: Context, answers: Answers, scope: Scope, option: str) -> Iterator[str]:
     """The parameters of a function that are an option."""
-    args = getattr(scope.node, "args", None)
-    for arg in (*args.posonlyargs, *args.args, *args.kwonlyargs) if args is not None else ():
+    for arg in scope.signature.named:
         if {answers.subject(it) for it in context.program.given(arg)} == {option}:
             yield arg.arg
 

@@ -9,26 +9,14 @@ from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
 from dp2ddp.analyse.api.layers import LAYER_HOMES
+from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
 from dp2ddp.analyse.processes.effects import is_of_writer
 from dp2ddp.analyse.processes.entry import given
-from dp2ddp.analyse.program.link import (
-    APEX_WRAP,
-    DDP_WRAPS,
-    WRAP,
-    Bound,
-    Call,
-    Cls,
-    Const,
-    Ext,
-    Inst,
-    Made,
-    Value,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
 # What holds its parts as they are, and what hands on what it is given.

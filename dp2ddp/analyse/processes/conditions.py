@@ -7,19 +7,11 @@ import ast
 from dp2ddp.analyse.api.containers import SETTING_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
 from dp2ddp.analyse.api.inspection import ASKS_OPTIONS
+from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import (
-    DICTIONARIES,
-    OPTIONS,
-    Coll,
-    Const,
-    Ext,
-    Inst,
-    Made,
-    Value,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.values import Coll, Const, Ext, Inst, Made, Value, full_name
 
 # What may be asked of options.
 ANSWERED = ASKS_OPTIONS | DICTIONARIES | {AVAILABLE, COUNT}
@@ -297,14 +289,10 @@ def assigned(context: Context, node: ast.expr) -> list[ast.expr]:
     found: list[ast.expr] = []
     program = context.program
     for definition in program.definitions(node):
-        statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
-        named = program.parent(definition) if statement is not None else None
-        if isinstance(named, ast.NamedExpr) and definition is named.target:
-            found.append(named.value)
-        elif isinstance(statement, ast.Assign) and definition in statement.targets:
-            found.append(statement.value)
-        else:
+        value = program.source(definition).plain
+        if value is None:
             return []
+        found.append(value)
     if not found and isinstance(node, ast.Attribute):
         # `args.cuda = …` on a parser's namespace, wherever it was set.
         for target, statement in context.attribute_assignments.get(node.attr, ()):

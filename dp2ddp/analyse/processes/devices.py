@@ -11,7 +11,8 @@ from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of, is_choice, is_cuda_string, is_device
-from dp2ddp.analyse.program.link import Call, Cls, Const, Inst, Value, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
 
 
@@ -91,7 +92,7 @@ def _choosing(context: Context) -> set[int]:
     program = context.program
     found: set[int] = set()
     for call in context.wraps:
-        given = program.wrap_argument(call, "device_ids", 1)
+        given = context.wrappers.argument(call, "device_ids", 1)
         for definition in program.definitions(given) if given is not None else ():
             statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
             if isinstance(statement, ast.Assign):
@@ -352,7 +353,7 @@ def is_of_wrap(context: Context, node: ast.Subscript) -> bool:
     """Whether something is one of the GPUs that a wrap is given: ``gpu_ids[0]``."""
     if not isinstance(node.ctx, ast.Load) or not isinstance(node.slice, ast.Constant):
         return False
-    wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+    wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
     lists = set().union(*(_spellings(context, it) for it in wraps if it is not None))
     return bool(lists & _spellings(context, node.value))
 

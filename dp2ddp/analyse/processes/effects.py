@@ -53,12 +53,14 @@ from dp2ddp.analyse.api.files import (
     WRITING_METHODS,
 )
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import INPUT, POPEN_ANSWERS
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import returned
-from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
 

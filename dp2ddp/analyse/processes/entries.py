@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.context import Context, is_main_guard
-from dp2ddp.analyse.program.link import Scope
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.facts import Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.api.containers import LIST_CHANGES, PLAIN_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.api.files import PATH_WRITES
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
 from dp2ddp.analyse.api.settings import CONFIGURES
@@ -37,20 +38,9 @@ from dp2ddp.analyse.processes.conditions import (
 from dp2ddp.analyse.processes.devices import is_of_wrap
 from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
-from dp2ddp.analyse.program.link import (
-    WRAP,
-    Bound,
-    Call,
-    Cls,
-    Coll,
-    Ext,
-    Func,
-    Inst,
-    Scope,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Values, full_name
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -311,7 +301,7 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
     for wrap in context.wraps:
         if id(wrap.node) not in runs:
             continue
-        given = context.program.wrap_argument(wrap, "device_ids", 1)
+        given = context.wrappers.argument(wrap, "device_ids", 1)
         given = None if given is None or _all_devices(context, given) else given
         expression = _by_option(context, wrap.node, given) or given
         if given is not None:

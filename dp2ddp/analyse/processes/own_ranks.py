@@ -9,6 +9,7 @@ from __future__ import annotations
 import ast
 
 from dp2ddp.analyse.api.iteration import DISTRIBUTED_SAMPLER
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import (
     ASKS_FOR_GROUP,
     ASKS_RUNTIME_FOR_GROUP,
@@ -21,7 +22,8 @@ from dp2ddp.analyse.api.processes import (
     SPAWNS,
 )
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import WRAP, Bound, Call, Cls, Ext, Func, Value
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Value
 
 
 def is_query(call: Call) -> bool:

@@ -16,7 +16,7 @@ from dp2ddp.analyse.api.files import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
-from dp2ddp.analyse.program.link import Call
+from dp2ddp.analyse.program.calls import Call
 
 # What a format stands in place of, up to the last one.
 _UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)

@@ -12,7 +12,8 @@ from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.effects import all_pass, caching, is_inside, opens_for_writing
 from dp2ddp.analyse.processes.entry import given
-from dp2ddp.analyse.program.link import Call, Inst
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
 from dp2ddp.plan import Anchor
 

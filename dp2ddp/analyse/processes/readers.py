@@ -7,11 +7,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.files import SAVES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import checkpoints
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import Program, handed
+from dp2ddp.analyse.program.calls import handed
 from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Project
@@ -31,7 +32,7 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     beside = {path: file for path, file in project.beside.items() if _folder(path, saving | pickling)}
     if not beside:
         return
-    program = Program(replace(project, files={**project.files, **beside}), beside.values())
+    program = wrappers.linked(replace(project, files={**project.files, **beside}), beside.values())
     context = Context(program)
     yield from _unwrapping(context, pickling)
     first: dict[Path, Anchor] = {}

@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.iteration import BEGINS, NEXT_METHODS
-from dp2ddp.analyse.program.link import Cls, Ext, Inst, Program
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Cls, Ext, Inst
 
 PLAIN = ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Expr
 

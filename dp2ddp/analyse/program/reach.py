@@ -9,7 +9,8 @@ import ast
 from collections.abc import Iterator
 
 from dp2ddp.analyse.api.decorators import KEEPS_NO_FUNCTION, PROPERTY_MARKS
-from dp2ddp.analyse.program.link import Bound, Cls, Func, Inst, Program, full_name
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, full_name
 
 
 def may_run(program: Program, runs: set[int]) -> set[int]:

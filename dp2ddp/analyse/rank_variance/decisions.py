@@ -15,7 +15,9 @@ from functools import cached_property
 
 from dp2ddp.analyse.api.inspection import ASKS_KIND_OR_SIZE
 from dp2ddp.analyse.api.layers import TRAINS
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import MAKES_NUMBER_OF, NUMBER_HOMES, NUMBERS
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.api.purity import COPIES_OBJECT
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
@@ -23,7 +25,9 @@ from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.evaluation import evaluating, meters
 from dp2ddp.analyse.processes.conditions import is_call_of, is_rate, returned
 from dp2ddp.analyse.processes.questions import all_pass
-from dp2ddp.analyse.program.link import LOADER, Bound, Call, Ext, Func, Inst, Mod, Scope, handed, is_runtime
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Mod
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import NO_TIER, Agreement, Effect, Evaluation, Problem
 

@@ -25,6 +25,7 @@ from dp2ddp.analyse.api.layers import (
     TRAINED_ATTRIBUTES,
     TRAINS,
 )
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.api.purity import COPIES_OBJECT
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
@@ -32,23 +33,10 @@ from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import PLAIN, Kind, Unclear
 from dp2ddp.analyse.processes.conditions import is_rate
-from dp2ddp.analyse.program.link import (
-    NOTHING,
-    Bound,
-    Call,
-    Cls,
-    Coll,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Scope,
-    Value,
-    Values,
-    handed,
-    is_runtime,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import bind
+from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Coll, Ext, Func, Inst, Made, Mod, Value, Values
 from dp2ddp.analyse.rank_variance.decisions import above
 from dp2ddp.analyse.training.gathering import compared
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -383,7 +371,7 @@ class _Following:
         everywhere = self.program.variable(name)
         for made in everywhere:
             self.asking[id(made)][self.frame] = None
-        parameter = next((it for it in _parameters(scope) if it.arg == name.id), None)
+        parameter = next((it for it in scope.signature.every if it.arg == name.id), None)
         if parameter is not None and parameter not in everywhere:  # of a function that no call is seen of
             return how | found.names.get(id(parameter), 0)
         if all(self.program.scope_of.get(id(it)) is scope for it in everywhere):
@@ -565,7 +553,7 @@ class _Following:
                 for scope, owner, bound in self._targets(value, self.program.call(node)):  # type: ignore[arg-type]
                     if isinstance(value, Func | Bound):
                         inner = self.program.scopes[scope]
-                        params = _parameters(inner)[bound:]
+                        params = inner.takes(bound).every
                         differing = frozenset((id(it), how) for it in params if how)
                         me = frozenset([owner]) if owner is not None else NOTHING
                         yield Entry(Frame(scope, me, differing, chosen, trains), {})
@@ -583,28 +571,17 @@ class _Following:
         self, node: ast.Call, before: list[ast.expr], scope: Scope, bound: bool
     ) -> dict[int, list[ast.expr]]:
         """What a call gives each parameter of a function; ``before`` was given by ``functools.partial``."""
-        args = scope.node.args  # type: ignore[attr-defined]
-        every = [*args.posonlyargs, *args.args]
-        named = {arg.arg: arg for arg in (*every, *args.kwonlyargs)}
-        free = every[1:] if bound else every
+        taken = scope.takes(bound)
+        bindings = bind(node, taken, before)
         found: dict[int, list[ast.expr]] = defaultdict(list)
-        spread = [it.value for it in node.args if isinstance(it, ast.Starred)]
-        spread += [it.value for it in node.keywords if it.arg is None]
-        for index, given in enumerate((*before, *node.args)):
-            if isinstance(given, ast.Starred):
-                break
-            target = free[index] if index < len(free) else args.vararg
-            if target is not None:
-                found[id(target)].append(given)
-        for keyword in node.keywords:
-            target = named.get(keyword.arg or "", args.kwarg)
-            if keyword.arg is not None and target is not None:
-                found[id(target)].append(keyword.value)
-        rest = [it for it in (*free, *args.kwonlyargs, args.vararg, args.kwarg) if it is not None]
-        for given in spread:
-            for target in rest:
-                if id(target) not in found or target in (args.vararg, args.kwarg):
-                    found[id(target)].append(given)
+        collected = [(taken.rest, it) for _, it in bindings.rest]
+        collected += [(taken.others, it) for _, it in bindings.others]
+        for parameter, value in (*bindings.given, *collected):
+            found[id(parameter)].append(value)
+        for value in bindings.spread:
+            for parameter in taken.every:
+                if id(parameter) not in found or parameter in (taken.rest, taken.others):
+                    found[id(parameter)].append(value)
         return found
 
     # What statements do
@@ -770,7 +747,7 @@ class _Following:
         for made in self.program.variable(name):
             if self.program.scope_of.get(id(made)) is not scope:
                 self._grow(self.foreign, id(made), how)
-        own = [it for it in _parameters(scope) if it.arg == name.id]
+        own = [it for it in scope.signature.every if it.arg == name.id]
         for made in dict.fromkeys([*self.program.definitions(name), *own]):
             if self.program.scope_of.get(id(made)) is scope:
                 self._grow(found.names, id(made), how)
@@ -999,15 +976,6 @@ def _any(found: Iterable[int]) -> int:
 def _plainly(how: int) -> int:
     """One of a few ways to differ, so that a function is not looked at more often than it needs."""
     return CHOSEN if how & MANY else how & SURELY | (MEASURED if how & NUMBER else how)
-
-
-def _parameters(scope: Scope) -> list[ast.arg]:
-    """The parameters of a function."""
-    if not isinstance(scope.node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
-        return []
-    args = scope.node.args
-    rest = (it for it in (args.vararg, args.kwarg) if it is not None)
-    return [*args.posonlyargs, *args.args, *args.kwonlyargs, *rest]
 
 
 def _clips(call: Call) -> bool:

@@ -26,7 +26,7 @@ from dp2ddp.analyse.dataflow.kinds import (
     Value,
 )
 from dp2ddp.analyse.dataflow.samples import Frame
-from dp2ddp.analyse.program.link import handed
+from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Assumption

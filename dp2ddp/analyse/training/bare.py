@@ -13,10 +13,11 @@ from collections.abc import Iterator
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_NAMES
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
+from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow.samples import Samples, layer_does
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import FUNCTION, Bound, Ext, Func, Inst, Made, Values, full_name
+from dp2ddp.analyse.program.values import Bound, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.analyse.wrapping import models
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 

@@ -27,7 +27,10 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.samples import right_side
-from dp2ddp.analyse.program.link import Bound, Call, Const, Ext, Func, Inst, Made, Scope, Value, full_name
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Made, Value, full_name
 from dp2ddp.analyse.training.loaders import given_for, hides_arguments
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
@@ -197,12 +200,11 @@ def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]
                 yield Across(given)
             for index, bound in targets:
                 scope = program.scopes[index]
-                args = scope.node.args  # type: ignore[attr-defined]
-                every = [*args.posonlyargs, *args.args][bound:]
-                if not every or args.vararg is not None:
+                taken = scope.takes(bound)
+                if not taken.places or taken.rest is not None:
                     yield Across(given)
                 else:
-                    found = _Collating(context, {id(every[0]): Form.SAMPLES}).returned(scope)
+                    found = _Collating(context, {id(taken.places[0]): Form.SAMPLES}).returned(scope)
                     yield Across(given) if _counts(found) else found
         case _:
             yield Across(given)
@@ -376,9 +378,8 @@ class _Collating:
 
     def _parameter(self, name: str, scope: Scope) -> Found:
         """What a parameter is, by its name; nothing to do with the samples where there is none."""
-        args = getattr(scope.node, "args", None)
-        every = [*args.posonlyargs, *args.args, *args.kwonlyargs] if args is not None else []
-        return next((self.given.get(id(it), Form.FIXED) for it in every if it.arg == name), Form.FIXED)
+        parameter = scope.signature.parameter(name)
+        return Form.FIXED if parameter is None else self.given.get(id(parameter), Form.FIXED)
 
     def _changed(self, name: ast.Name, scope: Scope, value: Found) -> Found:
         """A value with what a function does to it: nothing but adding to a list, once for each sample."""
@@ -628,15 +629,9 @@ class _Collating:
     def _entered(self, call: Call, index: int, owner: Value | None, bound: bool) -> Found:
         """What a function of the project makes of samples."""
         scope = self.program.scopes[index]
-        args = scope.node.args  # type: ignore[attr-defined]
-        every = [*args.posonlyargs, *args.args]
-        named = {it.arg: it for it in (*every, *args.kwonlyargs)}
-        if any(isinstance(it, ast.Starred) for it in call.node.args) or any(
-            not it.arg for it in call.node.keywords
-        ):
+        if is_spread(call.node):
             return Across(call.node)
-        given = {id(arg): self.of(it) for arg, it in zip(every[bound:], call.node.args, strict=False)}
-        given |= {id(named[it.arg]): self.of(it.value) for it in call.node.keywords if it.arg in named}
+        given = {id(it): self.of(value) for it, value in bind(call.node, scope.takes(bound)).given}
         return _Collating(self.context, given, self.depth + 1).returned(scope)
 
 

@@ -15,7 +15,8 @@ from dp2ddp.analyse.context import LOOPS, Context
 from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import Samples, called
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import Call, Made
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.values import Made
 from dp2ddp.analyse.training import bare
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Draw, Gather, Obstacle

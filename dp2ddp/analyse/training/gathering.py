@@ -17,7 +17,8 @@ from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame
 from dp2ddp.analyse.processes import alike
-from dp2ddp.analyse.program.link import Bound, Call, Func, Inst, Made, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.values import Bound, Func, Inst, Made
 from dp2ddp.analyse.training.loops import BatchLoop
 
 ROWS = (*DEALT, Kind.PICKED)

@@ -18,7 +18,8 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import right_side
-from dp2ddp.analyse.program.link import Bound, Func, Scope
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Bound, Func
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import ANY_TIER, NO_TIER, SHARDED_ONLY, Obstacle
 

@@ -8,8 +8,12 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.api.files import PICTURES
+from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import HOLDS
+from dp2ddp.analyse.api.python import DICTIONARIES, IMPORTING
 from dp2ddp.analyse.api.tensors import (
     FILLS,
     GIVEN_SIZES,
@@ -20,20 +24,9 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_copy
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of
-from dp2ddp.analyse.program.link import (
-    ASKING,
-    DICTIONARIES,
-    IMPORTING,
-    LOADER,
-    Call,
-    Inst,
-    Made,
-    Values,
-    full_name,
-    handed,
-    is_runtime,
-)
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.program.values import Inst, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
@@ -412,7 +405,7 @@ def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
         case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
             return True
         case ast.Call(func=ast.Name(id="len"), args=[held]):
-            wraps = (context.program.wrap_argument(call, "device_ids", 1) for call in context.wraps)
+            wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
             return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
         case ast.Call():
             return is_call_of(context, node, COUNT)

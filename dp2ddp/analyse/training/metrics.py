@@ -22,7 +22,8 @@ from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned, is_rate
 from dp2ddp.analyse.processes.effects import is_write
-from dp2ddp.analyse.program.link import Scope, handed
+from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.training import assuming
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from dp2ddp.analyse.api.handing import CONVERTS_NORMS
 from dp2ddp.analyse.context import Context
-from dp2ddp.analyse.program.link import CONVERTS_NORMS
 from dp2ddp.facts import NO_TIER, Obstacle
 
 

@@ -14,7 +14,9 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
+from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import ARRAYS_AND_BUILTINS, KEEPS_NOTHING
 from dp2ddp.analyse.api.tensors import (
     LEAVES_TORCH,
@@ -29,7 +31,7 @@ from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.program.link import LOADER, Call, handed, is_runtime
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import Update, updated
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.training.loops import BatchLoop, drawn, training_loaders
@@ -187,7 +189,7 @@ class _Finder(Gathering):
         while True:
             new = {
                 scope
-                for scope, callers in self._callers.items()
+                for scope, callers in self.program.callers.items()
                 if scope not in found
                 and all(
                     self.program.scope(call.node).index in found

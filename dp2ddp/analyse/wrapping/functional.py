@@ -12,11 +12,16 @@ import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from dp2ddp.analyse import wrappers
+from dp2ddp.analyse.api.handing import SAME_OBJECT
 from dp2ddp.analyse.api.layers import DATA_PARALLEL_ARGUMENTS, ENABLES_GRADIENTS, SAME_OF_WRAPPED
+from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import entry
-from dp2ddp.analyse.program.link import FUNCTION, SAME_OBJECT, Call, Cls, Inst, Program, handed
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.values import Cls, Inst
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
 
@@ -59,7 +64,7 @@ def wrapped_once(context: Context, sites: list[Site]) -> Context:
                     _wrap(tree, twins[id(last)], made, devices)
         files[file.path] = replace(file, tree=tree)
     project = replace(program.project, files={**program.project.files, **files})
-    return Context(Program(project, list(files.values())))
+    return Context(wrappers.linked(project, list(files.values())))
 
 
 def is_untrained(context: Context, call: Call) -> bool:

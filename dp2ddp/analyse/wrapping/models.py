@@ -9,8 +9,10 @@ from itertools import takewhile
 
 from dp2ddp.analyse.api.containers import LIST_ADDS
 from dp2ddp.analyse.api.devices import COUNT
+from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
 from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS, MODULE_NAMES, WRAP_NAMES
+from dp2ddp.analyse.api.parallel import FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import UNTRAINED
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
@@ -26,24 +28,9 @@ from dp2ddp.analyse.processes.conditions import (
     leaves_before,
 )
 from dp2ddp.analyse.processes.devices import is_current, is_gpu
-from dp2ddp.analyse.program.link import (
-    ASKING,
-    FUNCTION,
-    STEPS,
-    WRAP,
-    Bound,
-    Call,
-    Cls,
-    Const,
-    Ext,
-    Func,
-    Inst,
-    Made,
-    Mod,
-    Values,
-    full_name,
-    handed,
-)
+from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.signature import is_spread
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
@@ -469,9 +456,7 @@ def _wrap(context: Context, call: Call) -> Wrap:
     )
     if module is None:
         return replace(wrap, problem=Problem("the wrapped model can't be seen in this call", "name it first"))
-    if any(isinstance(argument, ast.Starred) for argument in call.node.args) or any(
-        keyword.arg is None for keyword in call.node.keywords
-    ):
+    if is_spread(call.node):
         return replace(wrap, problem=Problem("arguments come from a collection", "write them out"))
     if dim is not None:
         return replace(

@@ -20,19 +20,12 @@ from dp2ddp.analyse.api.layers import (
     PARAMETERS,
     SYNCHRONISED,
 )
+from dp2ddp.analyse.api.parallel import STEP_FUNCTIONS, WRAP, is_derived
 from dp2ddp.analyse.api.processes import WAITS
 from dp2ddp.analyse.context import Context, root_name
-from dp2ddp.analyse.program.link import (
-    STEP_FUNCTIONS,
-    WRAP,
-    Call,
-    Cls,
-    Ext,
-    Inst,
-    Scope,
-    full_name,
-    is_derived,
-)
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Cls, Ext, Inst, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
 
 
@@ -72,7 +65,7 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
         names = sorted(full_name(it).rpartition(".")[2] for it in others if isinstance(it, Ext))
         message, help = f"{names[0]} divides batches in its own way", "use nn.DataParallel itself"
     else:
-        dim = context.program.wrap_argument(call, "dim", 3)
+        dim = context.wrappers.argument(call, "dim", 3)
         if dim is None or (isinstance(dim, ast.Constant) and dim.value == 0):
             return None
         message, help = "batches are split along another dimension than 0", ""
@@ -205,7 +198,7 @@ def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
 def at_home(context: Context) -> set[int]:
     """What runs in the steps of classes whose devices the runtime looks after."""
     program = context.program
-    functions = (it for it in program.scopes if it.owner in program.wrappers)
+    functions = (it for it in program.scopes if it.owner in context.wrappers.classes)
     return {
         id(node)
         for it in functions
@@ -216,7 +209,7 @@ def at_home(context: Context) -> set[int]:
 
 def _own(context: Context, call: Call) -> list[object]:
     """The classes that a wrap may be a call of."""
-    return [it for it in context.program.values(call.node.func) if context.program.is_wrapper(it)]
+    return [it for it in context.program.values(call.node.func) if context.wrappers.is_wrapper(it)]
 
 
 def _is_other(cls: object) -> bool:

@@ -1,0 +1,66 @@
+"""Which calls enter a function, and what they give its parameters."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.classes import Classes
+from dp2ddp.analyse.program.members import Members
+from dp2ddp.analyse.program.scopes import Tree
+from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.store import Store
+from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, Value
+
+
+@dataclass
+class Callers:
+    """Asked when all is linked."""
+
+    tree: Tree
+    store: Store
+    classes: Classes
+    members: Members
+
+    def targets(self, callee: object, call: Call) -> Iterator[tuple[int, Value | None, bool]]:
+        """The functions behind a callee, the object of each, and whether that is its first parameter."""
+        match callee:
+            case Func():
+                yield callee.scope, None, False
+            case Bound():
+                yield callee.func.scope, callee.owner, not self.classes.is_static(callee.func)
+            case Cls():
+                made = Inst(callee, id(call.node))
+                yield from ((it, made, True) for it in self.members.methods(made, "__init__", call.node))
+            case Inst():
+                called = self.members.methods(callee, "__call__", call.node)
+                called = called or self.members.methods(callee, "forward", call.node)
+                yield from ((it, callee, True) for it in called)
+
+    def given(self, parameter: ast.arg) -> list[ast.expr]:
+        """What the calls of a function give a parameter, its default included; empty where one can't be seen."""
+        scope = self.tree.scope(parameter)
+        if scope.index in self.store.unseen:
+            return []
+        default = scope.signature.default(parameter)
+        found: list[ast.expr | None] = []
+        for call, bound in self.callers.get(scope.index, ()):
+            if is_spread(call.node) or (bound and parameter in scope.signature.places[:1]):
+                return []  # not seen; or the object whose method it is
+            written = bind(call.node, scope.takes(bound)).given
+            found.append(next((value for it, value in written if it is parameter), default))
+        return list(dict.fromkeys(it for it in found if it is not None))
+
+    @cached_property
+    def callers(self) -> dict[int, list[tuple[Call, bool]]]:
+        """The calls that enter each function, in source order, and whether the first parameter is an object's."""
+        found: dict[int, list[tuple[Call, bool]]] = defaultdict(list)
+        for call in self.store.in_order:
+            for callee in call.callees:
+                for index, _, bound in self.targets(callee, call):
+                    found[index].append((call, bound))
+        return found

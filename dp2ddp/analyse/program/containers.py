@@ -1,0 +1,165 @@
+"""What lists, dictionaries and other collections hold, and by which key."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+
+from dp2ddp.analyse.api.handing import ITERATORS
+from dp2ddp.analyse.api.python import NAMED_TUPLE, TABLE_METHODS
+from dp2ddp.analyse.program.calls import Arguments
+from dp2ddp.analyse.program.classes import Classes, is_enumeration
+from dp2ddp.analyse.program.outside import Outside
+from dp2ddp.analyse.program.scopes import Tree
+from dp2ddp.analyse.program.store import Store
+from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Inst, Made, Member, Value, Values, closure
+from dp2ddp.texts import ANY
+
+
+@dataclass
+class Containers:
+    """Elements of containers: an element is an attribute named ``[key]``, or ``[*]`` where the key is not known."""
+
+    tree: Tree
+    store: Store
+    classes: Classes
+    outside: Outside
+
+    def item(self, values: Values, key: str) -> Values:
+        found: set[Value] = set()
+        for value in self._behind(values):
+            for name in (f"[{key}]", "[*]"):
+                for holder in self.classes.holders(value):
+                    for entry in self.store.field(holder, name).values():
+                        found |= entry
+            if isinstance(value, Made) and value.name not in ITERATORS:
+                found |= self.outside.part(value, "[]")
+            if isinstance(value, Inst) and key.isdigit() and self.classes.derives(value, NAMED_TUPLE):
+                for name in self.classes.recorded(value.cls)[int(key) :][:1]:
+                    found = found.union(*self.store.field(value.cls, name).values())
+        return frozenset(found)
+
+    def elements(self, values: Values) -> Values:
+        found: set[Value] = set()
+        for value in self._behind(values):
+            for holder in self.classes.holders(value):
+                self.store.read((holder, "["))
+                for name, entries in self.store.fields.get(holder, {}).items():
+                    if name.startswith("["):
+                        found.update(*entries.values())
+            if isinstance(value, Made) and value.name not in ITERATORS:
+                found |= self.outside.part(value, "[]")
+            elif isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
+                found.add(Inst(value, id(self.tree.scopes[value.scope].node)))
+        return frozenset(found)
+
+    def _behind(self, values: Values) -> Values:
+        """Values with those that they hand out the elements of."""
+        return closure(
+            values,
+            lambda value: (
+                self.argument_values(value, 0)
+                if isinstance(value, Made) and value.name in ITERATORS
+                else NOTHING
+            ),
+        )
+
+    def argument_values(self, made: Made, position: int) -> Values:
+        call = self.store.calls.get(made.site)
+        if call is None or position >= len(call.node.args):
+            return NOTHING
+        self.store.read(id(call.node.args[position]))
+        return self.store.of(call.node.args[position])
+
+    def entry(self, table: Inst, name: str) -> Values:
+        """What a dictionary of a class of the project has under a name, which it may have as an attribute, too."""
+        own = (
+            self.tree.scopes[base.scope].names
+            for base in self.classes.bases(table.cls)
+            if isinstance(base, Cls)
+        )
+        known = name in TABLE_METHODS or any(name in names for names in own)
+        return NOTHING if known else self.item(frozenset([table]), name)
+
+    def entries(self, value: Value) -> Iterator[tuple[ast.AST, Values]]:
+        """What a list or dictionary is known to hold, each with the node that puts it there."""
+        for holder in self.classes.holders(value) if self.classes.is_table(value) else ():
+            for name, entries in self.store.fields.get(holder, {}).items():
+                if name.startswith("["):
+                    yield from (
+                        (self.store.definition_nodes[key], self.store.ordered(it))
+                        for key, it in entries.items()
+                    )
+
+    def contents(self, values: Values) -> Values:
+        """Values with all that they hold: elements of containers, at any depth."""
+        found = set(values)
+        waiting = list(values)
+        while waiting:
+            value = waiting.pop()
+            if isinstance(value, Coll):
+                for entries in self.store.fields.get(value, {}).values():
+                    new = set().union(*entries.values()) - found
+                    found |= new
+                    waiting += new
+        return self.store.ordered(found)
+
+    def collected(self, node: ast.AST, values: Iterable[Value]) -> Values:
+        """A collection of some values, made by a node."""
+        collection = Coll(id(node))
+        self.store.set_field(collection, "[*]", node, values)
+        return frozenset([collection])
+
+    def pairs(self, node: ast.Call, values: Values) -> Values:
+        """A collection of pairs of a name and one of some values."""
+        pair = Coll(id(node.func))
+        self.store.set_field(pair, "[1]", node, values)
+        return self.collected(node, [pair])
+
+    def dictionary(self, node: ast.Call) -> Values:
+        """What ``dict(x, a=y)`` makes, or another class whose objects hold what they are given by name."""
+        collection = Coll(id(node))
+        found: set[Value] = set()
+        given = self.store.values(node.args[0]) if node.args else NOTHING
+        for value in given:
+            pairs = [it for it in self.elements(frozenset([value])) if isinstance(it, Coll)]
+            if (
+                isinstance(value, Coll)
+                and pairs
+                and not isinstance(self.tree.nodes[value.site], ast.Dict | ast.Call)
+            ):
+                self.store.set_field(collection, "[*]", node, self.item(frozenset(pairs), "1"))
+                found.add(collection)
+            else:
+                found.add(value)
+        for keyword in node.keywords:
+            values = self.store.values(keyword.value)
+            if keyword.arg is not None:
+                self.store.set_field(collection, f"[{keyword.arg}]", keyword.value, values)
+                found.add(collection)
+            else:
+                found |= {it for it in values if isinstance(it, Coll)}
+        return frozenset(found)
+
+    def fill(self, table: Inst | Coll, given: Arguments) -> None:
+        """Put what a dictionary of a class of the project is made of into it."""
+        for node, values in given.places:
+            for value in values:
+                held = self.store.fields.get(value, {}) if isinstance(value, Coll) else {}
+                for name, entries in list(held.items()):
+                    for values_of in entries.values():
+                        self.store.set_field(table, name, node, values_of)
+                if isinstance(value, Made | Member):  # of something outside, one part is as good as another
+                    part = Member(value, "[]") if isinstance(value, Made) else value
+                    self.store.set_field(table, "[*]", node, [part])
+        for name, node, values in given.names:
+            self.store.set_field(table, f"[{name}]", node, values)
+
+    def put(self, owners: Values, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        for owner in owners:
+            self.store.set_field(owner, name, node, values)
+
+    def key(self, node: ast.expr) -> str:
+        """The key that an expression is, ``*`` where that is not known."""
+        return str(node.value) if isinstance(node, ast.Constant) else ANY

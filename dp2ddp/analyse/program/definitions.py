@@ -1,0 +1,184 @@
+"""Which assignments to a name can reach its use: those that others do not hide."""
+
+from __future__ import annotations
+
+import ast
+from bisect import bisect_right
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dp2ddp.analyse.program.scopes import Tree
+
+
+@dataclass
+class Definitions:
+    """What gives one name its values, in source order: ``nodes`` with their ``orders``; ``inside`` comprehensions."""
+
+    nodes: list[ast.AST] = field(default_factory=list)
+    orders: list[int] = field(default_factory=list)
+    inside: dict[int, ast.AST] = field(default_factory=dict)
+    count: int = 0
+
+
+@dataclass(frozen=True)
+class Around:
+    """What stands round a place, inside out, with the place of each, the blocks that it is in, and the loops."""
+
+    nodes: list[ast.AST]
+    places: dict[int, int]
+    blocks: set[int]
+    loops: list[ast.AST]
+
+    @classmethod
+    def whole(cls, node: ast.AST, body: ast.AST) -> Around:
+        """Where a body has run to its end, in none of its blocks; ``node`` is something in it."""
+        return cls([node, body], {id(node): 0, id(body): 1}, set(), [])
+
+
+class Reaching:
+    """Reaching definitions, by the order of statements and the blocks that they stand in.
+
+    ``always_runs`` says of the value of an assignment whether it is made under whatever condition it stands;
+    ``undecided`` is set where that was asked, as more may be known of it later.
+    """
+
+    def __init__(self, tree: Tree, always_runs: Callable[[ast.Call], bool]) -> None:
+        self.tree = tree
+        self.undecided = False
+        self._always_runs = always_runs
+
+    def among(self, definitions: Iterable[ast.AST], use: ast.AST) -> list[ast.AST]:
+        """The definitions of one name that can reach a use in the same body.
+
+        An assignment in a block that also holds the use hides all that come before it; later ones count only
+        round a loop that holds both, and where nothing in that loop hides them again before the use.
+        """
+        return self.reached(self.add(Definitions(), definitions), use)
+
+    def add(self, known: Definitions, definitions: Iterable[ast.AST]) -> Definitions:
+        for node in definitions:
+            known.count += 1
+            order = self.tree.order.get(id(node), 0)
+            comprehension = self.tree.comprehension_of(node)
+            if comprehension is not None:
+                other = known.inside.setdefault(id(comprehension), node)
+                if self.tree.order.get(id(other), 0) > order:
+                    known.inside[id(comprehension)] = node
+            else:
+                place = bisect_right(known.orders, order)
+                known.orders.insert(place, order)
+                known.nodes.insert(place, node)
+        return known
+
+    def reached(self, known: Definitions, use: ast.AST) -> list[ast.AST]:
+        around = self.around([use, *self.tree.ancestors(use)])
+        if known.inside:
+            own = [known.inside[it] for it in around.places if it in known.inside]
+            if own:
+                return [min(own, key=lambda node: self.tree.order[id(node)])]
+        current = self.tree.statement(use) if not isinstance(use, ast.stmt) else use
+        starts = isinstance(current, ast.For | ast.With | ast.AsyncFor | ast.AsyncWith)
+        after = bisect_right(known.orders, self.tree.order.get(id(use), 0))
+        kept: list[ast.AST] = []
+        again: list[ast.AST] = []
+        hiding: ast.AST | None = None
+        branches = self._other_branches(around)
+        branch = next(branches, None)
+        for place in range(after - 1, -1, -1):
+            node, at = known.nodes[place], known.orders[place]
+            holder = self.tree.holder(node)
+            if (
+                holder is current and not starts and not isinstance(node, ast.arg)
+            ):  # a lambda's is given before
+                again.append(node)  # `x = f(x)`: the right side is evaluated first
+                continue
+            while branch is not None and at < branch[0]:
+                branch = next(branches, None)
+            if branch is not None and at <= branch[1]:
+                continue
+            attempt = self._attempt(holder, around)
+            if attempt is not None:
+                first = bisect_right(known.orders, self.tree.order[id(attempt)])
+                within = [it for it in known.nodes[first : place + 1] if self.tree.holder(it) is not current]
+                if self._is_made_in_all(attempt, list(map(self.tree.holder, within))):
+                    kept += reversed(within)
+                    hiding = attempt
+                    break
+            kept.append(node)
+            if self.hides(holder, around):
+                hiding = holder
+                break
+        hidden = {id(outer) for outer in self.tree.ancestors(hiding)} if hiding is not None else set()
+        loop = next((it for it in reversed(around.loops) if id(it) not in hidden), None)
+        kept.reverse()
+        if loop is not None:
+            first, end = self.tree.order[id(loop)], self.tree.ends[id(loop)]
+            kept += [it for it in reversed(again) if first < self.tree.order[id(it)] <= end]
+            kept += known.nodes[after : bisect_right(known.orders, end)]
+        return kept
+
+    def surviving(self, definitions: Iterable[ast.AST]) -> list[ast.AST]:
+        """The definitions of one name that may hold when the body that makes them has run."""
+        kept: dict[int, list[ast.AST]] = {}
+        for node in sorted(definitions, key=lambda node: self.tree.order.get(id(node), 0)):
+            scope = self.tree.scope_of.get(id(node))
+            holder = self.tree.holder(node)
+            own = kept.setdefault(-1 if scope is None else scope.index, [])
+            if scope is not None and self.hides(holder, Around.whole(holder, scope.node)):
+                own.clear()
+            if self.tree.comprehension_of(node) is None:
+                own.append(node)
+        found = [node for own in kept.values() for node in own]
+        return sorted(found, key=lambda node: self.tree.order.get(id(node), 0)) if len(kept) > 1 else found
+
+    def around(self, nodes: list[ast.AST]) -> Around:
+        """What stands round a place, inside out."""
+        blocks = {id(self.tree.blocks[id(node)]) for node in nodes if id(node) in self.tree.blocks}
+        loops = [node for node in nodes if isinstance(node, ast.For | ast.While | ast.AsyncFor)]
+        return Around(nodes, {id(node): place for place, node in enumerate(nodes)}, blocks, loops)
+
+    def _attempt(self, holder: ast.AST, around: Around) -> ast.Try | None:
+        """The ``try`` whose last handler an assignment stands in, before what stands inside ``around``."""
+        handler = self.tree.parent(holder)
+        attempt = self.tree.parent(handler) if isinstance(handler, ast.ExceptHandler) else None
+        if (
+            not isinstance(attempt, ast.Try)
+            or handler is not attempt.handlers[-1]
+            or id(attempt) in around.places
+        ):
+            return None
+        return attempt if id(self.tree.block(attempt)) in around.blocks else None
+
+    def _is_made_in_all(self, attempt: ast.Try, holders: list[ast.AST]) -> bool:
+        """Whether the body of a ``try`` and its handlers either assign or go elsewhere."""
+        parts = [attempt.body, *(handler.body for handler in attempt.handlers)]
+        leaving = ast.Raise | ast.Return | ast.Continue | ast.Break
+        return all(isinstance(part[-1], leaving) or any(it in part for it in holders) for part in parts)
+
+    def _other_branches(self, around: Around) -> Iterator[tuple[int, int]]:
+        """The branches of conditions, by their order, that do not run where a place in the others does."""
+        outermost = around.places[id(around.loops[-1])] if around.loops else 0
+        for place in range(outermost + 1, len(around.nodes)):  # those in a loop may, in its next round
+            outer, inside = around.nodes[place], around.nodes[place - 1]
+            if isinstance(outer, ast.If) and inside is not outer.test:
+                if self.tree.blocks.get(id(inside)) is not outer.body:
+                    yield self.tree.order[id(outer.body[0])], self.tree.ends[id(outer.body[-1])]
+
+    def hides(self, holder: ast.AST, around: Around) -> bool:
+        if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
+            return False
+        part, block = holder, self.tree.parent(holder)
+        while isinstance(block, ast.With | ast.AsyncWith) or (
+            isinstance(block, ast.If) and self._is_always_made(holder)
+        ):
+            if id(block) in around.places:
+                return True
+            part, block = block, self.tree.parent(block)
+        if isinstance(block, ast.If | ast.Try | ast.For | ast.While):  # in the same branch, too
+            return id(self.tree.block(part)) in around.blocks
+        return around.places.get(id(block), 0) > 0
+
+    def _is_always_made(self, holder: ast.AST) -> bool:
+        value = holder.value if isinstance(holder, ast.Assign) else None
+        self.undecided |= isinstance(value, ast.Call)
+        return isinstance(value, ast.Call) and self._always_runs(value)

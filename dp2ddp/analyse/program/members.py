@@ -1,0 +1,132 @@
+"""What an object has under a name: its attributes, its methods, and those of the bases that ``super()`` stands for."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+from dp2ddp.analyse.program.classes import Classes
+from dp2ddp.analyse.program.definitions import Reaching
+from dp2ddp.analyse.program.scopes import Scope, Tree
+from dp2ddp.analyse.program.store import Store
+from dp2ddp.analyse.program.values import (
+    NOTHING,
+    Bound,
+    Cls,
+    Ext,
+    Func,
+    Inst,
+    Made,
+    Member,
+    Names,
+    Value,
+    Values,
+    full_name,
+)
+from dp2ddp.texts import matches
+
+
+@dataclass
+class Members:
+    """Attributes of objects of the project's classes. Nothing runs here: a property is its method."""
+
+    tree: Tree
+    store: Store
+    classes: Classes
+    reaching: Reaching
+    supers: dict[int, Values] = field(default_factory=dict)
+    """The objects that calls of ``super()`` stand for."""
+
+    def member(self, owner: Inst | Cls, name: str, node: ast.AST) -> Values:
+        cls = owner.cls if isinstance(owner, Inst) else owner
+        family = [*self.classes.bases(cls), *self.classes.derived(cls)]
+        found: set[Value] = set()
+        for base in family:
+            stored = self.store.field(base, name)
+            nodes = [self.store.definition_nodes[key] for key in stored]
+            # In the method that sets it, an attribute follows the order of statements as a name does.
+            near = [n for n in nodes if self.tree.scope_of.get(id(n)) is self.tree.scope_of.get(id(node))]
+            chosen = (
+                self.reaching.among(near, node)
+                if near and isinstance(self.tree.parent(node), ast.AST)
+                else []
+            )
+            for entry in chosen or self.reaching.surviving(nodes):
+                found |= stored[id(entry)]
+        for base in self.classes.bases(cls):
+            if isinstance(base, Cls):
+                self.store.read((base.scope, name))
+            if isinstance(base, Cls) and (base.scope, name) in self.store.definitions:
+                for values in self.store.definitions[base.scope, name].values():
+                    found |= self._methods(values, owner)
+                break
+        own = (
+            self.tree.scopes[base.scope].names for base in self.classes.bases(cls) if isinstance(base, Cls)
+        )
+        if not found and not any(name in names for names in own):
+            outside = [base for base in self.classes.bases(cls) if isinstance(base, Ext)]
+            outside = [base for base in outside if base.name != "builtins.object"]  # it has no attributes
+            found.update(Member(Made(base.name, getattr(owner, "site", 0)), name) for base in outside)
+        return frozenset(found)
+
+    def _methods(self, values: Iterable[Value], owner: Inst | Cls) -> Values:
+        """What is found in a class, as it comes out of an object: that of ``super()`` is the object it stands for."""
+        objects = (self.supers.get(owner.site) if isinstance(owner, Inst) else None) or (owner,)
+        return frozenset(self.method(value, it) for value in values for it in objects)
+
+    def method(self, value: Value, owner: Inst | Cls | Made) -> Value:
+        """What is found in a class, as it comes out of an object or out of the class itself."""
+        if not isinstance(value, Func):
+            return value
+        marks = getattr(self.tree.scopes[value.scope].node, "decorator_list", [])
+        if any(isinstance(mark, ast.Name) and mark.id == "classmethod" for mark in marks):
+            return Bound(value, owner.cls if isinstance(owner, Inst) else owner)
+        return Bound(value, owner) if isinstance(owner, Inst | Made) else value
+
+    def super_(self, scope: Scope, node: ast.Call) -> Values:
+        """``super()``, or ``super(Own, self)``, in a method of a class."""
+        current: Scope | None = scope
+        while current is not None and not current.is_class:
+            current = current.parent
+        if current is None:
+            return NOTHING
+        own = Cls(current.index)
+        if node.args and own not in self.store.of(node.args[0]):
+            return NOTHING
+        self.supers[id(node)] = self._selves(scope, current)
+        return frozenset(  # what the bases inherit themselves is found through them
+            Inst(base, id(node)) if isinstance(base, Cls) else Made(full_name(base), id(node))
+            for given in current.node.bases  # type: ignore[attr-defined]
+            for base in self.store.values(given)
+        )
+
+    def _selves(self, scope: Scope, cls: Scope) -> Values:
+        """The objects whose method of a class a place stands in: ``super()`` is these, looked at as one of a base."""
+        while scope.parent is not cls and scope.parent is not None:
+            scope = scope.parent
+        if not scope.params:
+            return NOTHING
+        key = scope.index, scope.params[0]
+        self.store.read(key)
+        found = set().union(*self.store.definitions.get(key, {}).values())
+        return frozenset(it for it in found if isinstance(it, Inst))
+
+    def set_by_name(self, owner: Inst | Cls, name: str) -> Values:
+        """What ``setattr`` with a name like this one gives an object, where nothing else does."""
+        found: set[Value] = set()
+        for base in self.classes.bases(owner.cls if isinstance(owner, Inst) else owner):
+            for text, entries in self.store.fields.get(Names(base), {}).items():
+                if matches([text], name):
+                    found.update(*entries.values())
+        return frozenset(found)
+
+    def methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
+        """The functions behind an object's method, at a place."""
+        return {value.func.scope for value in self.member(owner, name, node) if isinstance(value, Bound)}
+
+    def fields(self, owner: Inst) -> Iterator[tuple[str, Values]]:
+        """The attributes of an object, with their values."""
+        for base in self.classes.bases(owner.cls):
+            for name, entries in self.store.fields.get(base, {}).items():
+                yield name, self.store.ordered(frozenset().union(*entries.values()))

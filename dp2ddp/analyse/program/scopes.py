@@ -1,0 +1,270 @@
+"""The files as trees: what stands where, in what order, and which module, class or function binds a name."""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from dp2ddp.analyse.program.signature import Signature
+from dp2ddp.analyse.program.values import Cls
+from dp2ddp.plan import Anchor
+from dp2ddp.source import Location, SourceFile, span_of
+
+
+@dataclass
+class Scope:
+    """A module, class or function body, with the names it binds."""
+
+    index: int
+    node: ast.AST
+    file: SourceFile
+    parent: Scope | None
+    names: set[str] = field(default_factory=set)
+    globals: set[str] = field(default_factory=set)
+    nonlocals: set[str] = field(default_factory=set)
+    stars: list[str | Path] = field(default_factory=list)
+
+    @property
+    def is_class(self) -> bool:
+        return isinstance(self.node, ast.ClassDef)
+
+    @property
+    def is_module(self) -> bool:
+        return isinstance(self.node, ast.Module)
+
+    @property
+    def owner(self) -> Cls | None:
+        """The class that a function is a method of."""
+        return Cls(self.parent.index) if self.parent is not None and self.parent.is_class else None
+
+    @cached_property
+    def body(self) -> list[ast.stmt]:
+        body = self.node.body  # type: ignore[attr-defined]
+        return body if isinstance(body, list) else [ast.copy_location(ast.Return(value=body), body)]
+
+    @cached_property
+    def signature(self) -> Signature:
+        return Signature.of(self.node)
+
+    def takes(self, bound: bool) -> Signature:
+        """The parameters that a call gives something; ``bound``: without that of the object which it is called of."""
+        return self.signature.bound if bound else self.signature
+
+    @cached_property
+    def params(self) -> list[str]:
+        return [it.arg for it in self.signature.places]
+
+
+class Tree:
+    """The parsed files. Nodes are told apart by their identities: ``order`` is their order in the source."""
+
+    def __init__(self, files: Iterable[SourceFile]) -> None:
+        self.files = list(files)
+        self.scopes: list[Scope] = []
+        self.scope_of: dict[int, Scope] = {}
+        self.file_of: dict[int, SourceFile] = {}
+        self.parents: dict[int, ast.AST] = {}
+        self.nodes: dict[int, ast.AST] = {}
+        self.order: dict[int, int] = {}
+        self.modules: dict[Path, Scope] = {}
+        self.by_node: dict[int, Scope] = {}
+        self.misplaced: list[ast.stmt] = []
+        """Statements that hold an anchored expression whose position is not known."""
+        self.blocks: dict[int, list[ast.stmt]] = {}
+        """The list of statements that each statement stands in."""
+        self.ends: dict[int, int] = {}
+        """The order of the last node in each."""
+        self.base_nodes: set[int] = set()
+        """The expressions that name the bases of classes."""
+        self._running: dict[int, tuple[ast.AST, ...]] = {}
+        for file in self.files:
+            self._collect(file.tree, file, None)
+
+    def _collect(self, tree: ast.Module, file: SourceFile, parent: Scope | None) -> None:
+        scope = self._scope(tree, file, parent)
+        self.modules[file.path] = scope
+        self._walk(tree, scope, file)
+
+    def _scope(self, node: ast.AST, file: SourceFile, parent: Scope | None) -> Scope:
+        scope = Scope(len(self.scopes), node, file, parent)
+        self.scopes.append(scope)
+        self.by_node[id(node)] = scope
+        if isinstance(node, ast.Lambda):
+            (returned,) = scope.body
+            self.scope_of[id(returned)], self.file_of[id(returned)] = scope, file
+            self.parents[id(returned)] = node
+        return scope
+
+    def _walk(self, tree: ast.AST, scope: Scope, file: SourceFile) -> None:
+        waiting = [(child, tree, scope) for child in reversed(self._children(tree))]
+        walked = []
+        while waiting:
+            node, parent, scope = waiting.pop()
+            self.parents[id(node)] = parent
+            self.nodes[id(node)] = node
+            self.order[id(node)] = len(self.order)
+            self.scope_of[id(node)] = scope
+            self.file_of[id(node)] = file
+            walked.append(node)
+            inner = self._bound_by(node, scope, file)
+            waiting += [(child, node, inner) for child in reversed(self._children(node))]
+        for node in reversed(walked):
+            end = self.ends.setdefault(id(node), self.order[id(node)])
+            around = id(self.parents[id(node)])
+            self.ends[around] = max(end, self.ends.get(around, end))
+
+    def _children(self, node: ast.AST) -> list[ast.AST]:
+        """What a node is made of; the blocks of statements among that are noted."""
+        found: list[ast.AST] = []
+        for _, value in ast.iter_fields(node):
+            if isinstance(value, ast.AST):
+                found.append(value)
+            elif isinstance(value, list):
+                found += (it for it in value if isinstance(it, ast.AST))
+                if value and isinstance(value[0], ast.stmt):
+                    self.blocks.update((id(it), value) for it in value)
+        return found
+
+    def _bound_by(self, node: ast.AST, scope: Scope, file: SourceFile) -> Scope:
+        """Note the names that a node binds. Returns the scope of what stands in it."""
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Lambda):
+            if not isinstance(node, ast.Lambda):
+                scope.names.add(node.name)
+            inner = self._scope(node, file, scope)
+            if isinstance(node, ast.ClassDef):
+                self.base_nodes.update(map(id, node.bases))
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                inner.names.update(arg.arg for arg in ast.walk(node.args) if isinstance(arg, ast.arg))
+            return inner
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store | ast.Del):
+            scope.names.add(node.id)
+        elif isinstance(node, ast.Import | ast.ImportFrom):
+            for alias in node.names:
+                scope.names.add(alias.asname or alias.name.partition(".")[0])
+        elif isinstance(node, ast.ExceptHandler | ast.MatchAs | ast.MatchStar) and node.name:
+            scope.names.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            scope.names.add(node.rest)
+        elif isinstance(node, ast.Global):
+            scope.globals.update(node.names)
+        elif isinstance(node, ast.Nonlocal):
+            scope.nonlocals.update(node.names)
+        return scope
+
+    def parent(self, node: ast.AST) -> ast.AST | None:
+        return self.parents.get(id(node))
+
+    def ancestors(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What stands round a node, inside out."""
+        parents = self.parents
+        current = parents.get(id(node))
+        while current is not None:
+            yield current
+            current = parents.get(id(current))
+
+    def statement(self, node: ast.AST) -> ast.stmt:
+        """The innermost statement that holds a node."""
+        while not isinstance(node, ast.stmt):
+            node = self.parents[id(node)]
+        return node
+
+    def node(self, site: int) -> ast.AST:
+        """The node that makes a value."""
+        return self.nodes[site]
+
+    def scope(self, node: ast.AST) -> Scope:
+        return self.scope_of[id(node)]
+
+    def file(self, node: ast.AST) -> SourceFile:
+        return self.file_of[id(node)]
+
+    def block(self, statement: ast.stmt) -> list[ast.stmt]:
+        """The list of statements that a statement stands in."""
+        return self.blocks[id(statement)]
+
+    def anchor(self, node: ast.AST) -> Anchor:
+        file = self.file(node)
+        if not self.is_placed(node):
+            self.misplaced.append(self.statement(node))
+        return Anchor(file.path, "stmt" if isinstance(node, ast.stmt) else "expr", span_of(node, file))
+
+    def node_at(self, at: Anchor) -> ast.stmt | ast.expr | None:
+        """The node that an anchor stands for."""
+        kind = ast.stmt if at.kind == "stmt" else ast.expr
+        found = (it for it in self.nodes.values() if isinstance(it, kind) and it.lineno == at.span.line)
+        return next((it for it in found if self.file(it).path == at.path and self.anchor(it) == at), None)
+
+    def is_placed(self, node: ast.AST) -> bool:
+        """Whether a node stands where it says: before Python 3.12, expressions inside f-strings may not."""
+        inside = any(isinstance(around, ast.JoinedStr) for around in self.ancestors(node))
+        if sys.version_info >= (3, 12) or not inside:
+            return True
+        try:
+            there = ast.parse(ast.get_source_segment(self.file(node).text, node) or "", mode="eval").body
+        except SyntaxError:
+            return False
+        return ast.dump(there) == ast.dump(node)
+
+    def location(self, node: ast.AST) -> Location:
+        file = self.file(node)
+        return Location(file.path, span_of(node, file))
+
+    def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
+        """A node and all below it that run with it: the bodies of functions are left out."""
+        running, waiting = self._running, [node]
+        while waiting:
+            current = waiting.pop()
+            yield current
+            below = running.get(id(current))
+            if below is None:
+                below = tuple(_run_with(current))[::-1]
+                if id(current) in self.nodes:  # else it may go, and another one may be where it was
+                    running[id(current)] = below
+            waiting += below
+
+    def body(self, scope: Scope) -> Iterator[ast.AST]:
+        """All nodes that run when a module, class or function runs."""
+        for statement in scope.body:
+            yield from self.descendants(statement)
+
+    def owner(self, scope: Scope, name: str) -> Scope:
+        if name in scope.globals:
+            return self.modules[scope.file.path]
+        if name in scope.nonlocals and scope.parent:
+            return self.owner(scope.parent, name)
+        return scope
+
+    def holder(self, node: ast.AST) -> ast.AST:
+        while not isinstance(node, ast.stmt) and id(node) in self.parents:
+            node = self.parents[id(node)]
+        return node
+
+    def comprehension_of(self, node: ast.AST) -> ast.AST | None:
+        """The comprehension that a name is the variable of."""
+        for around in self.ancestors(node):
+            if isinstance(around, ast.stmt):
+                return None
+            if isinstance(around, ast.comprehension):
+                return self.parent(around)
+        return None
+
+    def enclosing(self, node: ast.AST) -> Iterator[Scope]:
+        """The functions and classes that a node stands in."""
+        scope = self.scope_of.get(id(node))
+        while scope is not None and not scope.is_module:
+            yield scope
+            scope = scope.parent
+
+
+def _run_with(node: ast.AST) -> Iterator[ast.AST]:
+    """The children of a node that run when it does."""
+    if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+        yield from (*node.decorator_list, *node.args.defaults, *filter(None, node.args.kw_defaults))
+    elif isinstance(node, ast.Lambda):
+        yield from (*node.args.defaults, *filter(None, node.args.kw_defaults))
+    else:
+        yield from ast.iter_child_nodes(node)

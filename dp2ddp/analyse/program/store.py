@@ -1,0 +1,168 @@
+"""What linking has found out so far, and who has read what of it: functions are run again when that grows."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from collections.abc import Callable, Iterable
+from functools import cached_property
+from heapq import heappop, heappush
+
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.scopes import Scope, Tree
+from dp2ddp.analyse.program.values import (
+    NOTHING,
+    Bound,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Mod,
+    Names,
+    Ordered,
+    Value,
+    Values,
+    place,
+)
+
+
+class Store:
+    """The values of expressions, names, attributes and returns. They only grow, until ``settle`` has nothing to run."""
+
+    def __init__(self, tree: Tree) -> None:
+        self.tree = tree
+        self.definitions: dict[tuple[int, str], dict[int, set[Value]]] = defaultdict(dict)
+        """The values of a name of a scope, by the node that gives them."""
+        self.definition_nodes: dict[int, ast.AST] = {}
+        self.fields: dict[Value, dict[str, dict[int, set[Value]]]] = defaultdict(dict)
+        """The values of attributes, and of elements as ``[key]``, by the node that gives them."""
+        self.returns: dict[int, set[Value]] = defaultdict(set)
+        self.known: dict[int, Values] = {}
+        """The values of expressions."""
+        self.calls: dict[int, Call] = {}
+        self.implicit: dict[int, set[int]] = defaultdict(set)
+        """The functions that other nodes than calls enter."""
+        self.unseen: set[int] = set()
+        """The functions that something else than a call calls."""
+        self.changed = False
+        self._running_scope: int | None = None
+        self._readers: dict[object, set[int]] = defaultdict(set)
+        """The functions that have read something: a name's definitions, an attribute, what is returned, an argument."""
+        self._stale: set[int] = set()
+        """The functions that have read what has changed since; those that stand first are run first."""
+        self._queue: list[int] = []
+
+    def settle(self, execute: Callable[[ast.AST, Scope], None], forget: Callable[[], None]) -> None:
+        """Run every function again and again until nothing new comes of it: first those that read what has changed.
+
+        Args:
+            execute: runs a statement of a scope.
+            forget: told before each round, in which more may be known of the bases of classes.
+        """
+        for _ in range(50):
+            self.changed = False
+            forget()
+            for scope in self.tree.scopes:
+                self._run(scope, execute)
+            if not self.changed:
+                break
+            # What is not seen after so many runs is seen in the next round, or not at all.
+            budget = 100 * len(self.tree.scopes)
+            while self._queue and budget:
+                budget -= 1
+                index = heappop(self._queue)
+                if index in self._stale:
+                    self._run(self.tree.scopes[index], execute)
+        self._running_scope = None
+        self._readers.clear()
+        self._stale.clear()
+        for key, call in self.calls.items():
+            if len(call.callees) > 1:
+                self.calls[key] = Call(call.node, call.scope, self.ordered(call.callees))
+
+    def _run(self, scope: Scope, execute: Callable[[ast.AST, Scope], None]) -> None:
+        self._stale.discard(scope.index)
+        self._running_scope = scope.index
+        for statement in scope.body:
+            execute(statement, scope)
+
+    def read(self, key: object) -> None:
+        """Note what the function that is run depends on."""
+        if self._running_scope is not None:
+            self._readers[key].add(self._running_scope)
+
+    def wrote(self, key: object) -> None:
+        for index in self._readers.get(key, NOTHING) - self._stale:  # type: ignore[operator]
+            self._stale.add(index)
+            heappush(self._queue, index)
+
+    def grow(self, target: set[Value], values: Iterable[Value], key: object) -> None:
+        before = len(target)
+        target.update(values)
+        if len(target) != before:
+            self.changed = True
+            self.wrote(key)
+
+    def define(self, scope: Scope, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        self.give((self.tree.owner(scope, name).index, name), node, values)
+
+    def give(self, key: tuple[int, str], node: ast.AST, values: Iterable[Value]) -> None:
+        """Have a node give a name of a scope some values."""
+        entries = self.definitions[key]
+        if id(node) not in entries:
+            self.definition_nodes[id(node)] = node
+            entries[id(node)] = set()
+            self.wrote(key)
+        self.grow(entries[id(node)], values, key)
+
+    def set_field(self, owner: Value, name: str, node: ast.AST, values: Iterable[Value]) -> None:
+        if isinstance(owner, Inst):
+            owner = owner.cls  # one set of fields for all objects of a class
+        if isinstance(owner, Names):
+            inner = owner.owner.cls if isinstance(owner.owner, Inst) else owner.owner
+            text = name.removeprefix("[").removesuffix("]")
+            owner, name = (inner, text) if text.isidentifier() else (Names(inner), text)
+        if isinstance(owner, Mod):
+            if owner.path in self.tree.modules:  # else it has nothing to do with what is linked
+                self.give((self.tree.modules[owner.path].index, name), node, values)
+        elif not isinstance(owner, Const | Ext | Func | Bound):
+            self.definition_nodes[id(node)] = node
+            entries = self.fields[owner].setdefault(name, {})
+            before = len(entries), len(entries.get(id(node), ()))
+            self.grow(entries.setdefault(id(node), set()), values, (owner, name))
+            if before != (len(entries), len(entries[id(node)])):
+                self.wrote((owner, name))
+                self.wrote((owner, "[") if name.startswith("[") else None)
+
+    def field(self, owner: Value, name: str) -> dict[int, set[Value]]:
+        self.read((owner, name))
+        return self.fields.get(owner, {}).get(name, {})
+
+    def values(self, node: ast.AST) -> Values:
+        """What an expression may be."""
+        found = self.of(node)
+        if len(found) > 1 and not isinstance(found, Ordered):
+            found = self.known[id(node)] = self.ordered(found)
+        return found
+
+    def ordered(self, values: Iterable[Value]) -> Values:
+        """Values in an order that is the same in each run."""
+        distinct = (
+            [*values]
+            if isinstance(values, Ordered)
+            else sorted({*values}, key=lambda value: place(value, self.tree.order))
+        )
+        return Ordered.of(distinct)
+
+    def of(self, node: ast.AST) -> Values:
+        """What an expression may be, in any order: for what runs while linking."""
+        return self.known.get(id(node), NOTHING)
+
+    def call(self, node: ast.AST) -> Call | None:
+        """What is known of a call."""
+        return self.calls.get(id(node))
+
+    @cached_property
+    def in_order(self) -> list[Call]:
+        """Every call of the project, in source order; asked when all is linked."""
+        return sorted(self.calls.values(), key=lambda call: self.tree.order[id(call.node)])
