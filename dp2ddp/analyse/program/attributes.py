@@ -82,8 +82,9 @@ class Attributes:
             case Func() if owner in self.commands.groups:
                 return frozenset([Member(owner, name)])
             case Made() | Member() | Coll():
-                if (found := self.special.attribute(owner, name, node)) is not None:
-                    return found
+                special = self.special.attribute(owner, name, node) if isinstance(owner, Made) else None
+                if special is not None:
+                    return special
                 stored: set[Value] = set()
                 for values in self.store.field(owner, name).values():
                     stored |= values

@@ -74,7 +74,7 @@ class Dispatch:
         given: Arguments | None = None
         found: set[Value] = set()
         for callee in callees:
-            returned = self.special.called(callee, node)
+            returned = self.special.called(callee, node) if isinstance(callee, Cls | Ext | Made) else None
             if returned is not None:
                 found |= returned
                 continue

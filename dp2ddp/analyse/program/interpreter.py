@@ -154,16 +154,19 @@ class Interpreter:
             self._assign(element, self.containers.item(each, str(index)) | own, scope, at)
 
     def evaluate(self, node: ast.expr, scope: Scope) -> Values:
+        """What an expression may be, as far as is known by now."""
         values = self._compute(node, scope)
-        before = self.store.of(node)
-        if not values <= before:
-            self.store.known[id(node)] = before | values
-            self.store.changed = True
-            self.store.wrote(id(node))
-            if id(node) in self.tree.base_nodes:
-                self.classes.forget()
-                self.store.wrote("bases")
-        return self.store.of(node)
+        key, known = id(node), self.store.known
+        before = known.get(key, NOTHING)
+        if values <= before:
+            return before
+        known[key] = before | values
+        self.store.changed = True
+        self.store.wrote(key)
+        if key in self.tree.base_nodes:
+            self.classes.forget()
+            self.store.wrote("bases")
+        return known[key]
 
     def _compute(self, node: ast.expr, scope: Scope) -> Values:
         match node:

@@ -85,12 +85,14 @@ class Lookup:
         return frozenset(Ext(canonical(f"{source}.{name}")) for source in outside)
 
     def name(self, node: ast.Name, scope: Scope) -> Values:
-        name = node.id
+        """What a name may be at its use."""
+        name, store = node.id, self.store
         owner: Scope | None = self.tree.owner(scope, name)
         direct = owner
         while owner is not None:
-            self.store.read((owner.index, name))
-            if name in owner.names or (owner.index, name) in self.store.definitions:
+            key = owner.index, name
+            store.read(key)
+            if name in owner.names or key in store.definitions:
                 if not (owner.is_class and owner is not direct):
                     return self._reaching(owner, name, node, same=owner is self.tree.scope_of.get(id(node)))
             owner = owner.parent
