@@ -17,7 +17,7 @@ REFUSED = {
         "            parameter.grad = gradient\n        loss.detach().requires_grad_().backward()\n",
         "DDP503",
         18,
-        "returns the gradients of this process's part",
+        "returns each rank's local gradients",
     ),
     "a look-alike": (
         WRAP,
@@ -103,7 +103,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "asks the clock",
+        "depends on the clock",
     ),
     "a batch left out by one process": (
         STEP,
@@ -111,7 +111,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "the ranks part",
+        "only some ranks raise",
     ),
     "an end that a file decides": (
         LOADER,
@@ -119,7 +119,7 @@ SAID = {
         "        sys.exit()\n" + LOADER,
         "DDP306",
         11,
-        "has just made",
+        "rank 0 creates",
     ),
 }
 

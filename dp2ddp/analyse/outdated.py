@@ -359,16 +359,16 @@ def _gone(since: str, instead: str, module: str, names: str = "") -> tuple[Remov
 
 
 REMOVED = (
-    Removed("an index into a tensor of one number", "PyTorch 1.0", "`.item()`", _index),
-    Removed("`next()` as a method of a DataLoader's iterator", "PyTorch 1.13", "`next(iterator)`", _next),
-    Removed("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
-    Removed("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
-    Removed("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
-    Removed("what torch's Sampler is given", "PyTorch 2.10", "", _source),
+    Removed("indexing a scalar tensor", "PyTorch 1.0", "`.item()`", _index),
+    Removed("the `.next()` method of a DataLoader iterator", "PyTorch 1.13", "`next(iterator)`", _next),
+    Removed("`view` on a non-contiguous tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
+    Removed("indexing by a uint8 mask", "PyTorch 2", "`.bool()`", _mask),
+    Removed("subtraction with a bool mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
+    Removed("an argument of torch's Sampler", "PyTorch 2.10", "", _source),
     Removed("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
-    Removed("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
-    Removed("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
-    Removed("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
+    Removed("calling an autograd.Function instance", "PyTorch 1.5", "static methods and `apply`", _function),
+    Removed("`print >>file`", "Python 3.0", "`print(…, file=…)`", _redirected),
+    Removed("a Python 2 builtin", "Python 3.0", "its Python 3 equivalent", _builtin),
     *_renames("torchvision 0.12", {"Scale": "Resize"}, "torchvision.transforms."),
     *_renames("torchvision 0.12", {"RandomSizedCrop": "RandomResizedCrop"}, "torchvision.transforms."),
     *_renames(
@@ -381,10 +381,10 @@ REMOVED = (
     *_renames("PyTorch 2.0", {"container_abcs": "abc"}, "torch._six.", "collections."),
     *_gone("PyTorch 2.0", "`(str, bytes)`", "torch._six", "string_classes"),
     *_gone("PyTorch 2.0", "`int`", "torch._six", "int_classes"),
-    *_gone("PyTorch 1.8", "what torch.fft has", "torch", "rfft irfft ifft"),
+    *_gone("PyTorch 1.8", "a function of torch.fft", "torch", "rfft irfft ifft"),
     *_gone(
         "PyTorch 2.0",
-        "what torch.linalg has",
+        "a function of torch.linalg",
         "torch",
         "gels gesv btrifact potrf trtrs symeig eig solve lstsq",
     ),
@@ -458,7 +458,7 @@ MODULES = {
     for it in (
         Removed("torch.legacy", "PyTorch 1.0", "torch.nn"),
         Removed("torch.utils.ffi", "PyTorch 1.0", "torch.utils.cpp_extension"),
-        Removed("torch._six", "PyTorch 2.0", "what it held: torch.inf, collections.abc, str and int"),
+        Removed("torch._six", "PyTorch 2.0", "torch.inf, collections.abc, str and int"),
     )
 }
 
@@ -631,11 +631,11 @@ SPELLED = {
     Kind.NAME: (f"`{KEYWORD}` is a keyword since Python 3.7", f"the variable becomes `{NOW}`"),
     Kind.ATTRIBUTE: (
         f"`{KEYWORD}` is a keyword since Python 3.7",
-        f'the attribute is asked for by `getattr(…, "{KEYWORD}")`',
+        f'the attribute is read by `getattr(…, "{KEYWORD}")`',
     ),
     Kind.INDENTATION: (
         "Python 3 can't compare tabs with spaces",
-        "lines are indented as their block is, where Python 2 read a tab as going on to the next multiple of 8",
+        "tabs are replaced by spaces as Python 2 read them (tab stops of 8)",
     ),
 }
 

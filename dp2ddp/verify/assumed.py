@@ -65,5 +65,5 @@ def lines(trials: Sequence[Trial], assumptions: Sequence[str]) -> list[str]:
         case Verdict.INCONCLUSIVE:
             words = "not tested"
         case _:
-            words = "broken" if len(assumptions) == 1 else "one of these is broken, or several"
+            words = "broken" if len(assumptions) == 1 else "at least one of these is broken"
     return [*said, f"assumed, and {words}:", *(f"  {text}" for text in assumptions)]

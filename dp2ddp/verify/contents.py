@@ -102,7 +102,7 @@ def _texts(before: Notes, after: Notes, tolerance: Tolerance, training: printed.
         matched = list(_matched(mine, theirs))
         if not is_log and len(matched) < max(len(mine), len(theirs)):
             detail = (
-                f"{len(theirs)} rows or values, of which {len(matched)} are those of before's {len(mine)}"
+                f"{len(theirs)} rows or values, {len(matched)} of them equal to the original's {len(mine)}"
             )
             yield Found("contents", len(before.steps), path, detail)
             continue
