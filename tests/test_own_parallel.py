@@ -180,7 +180,7 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     (error,) = converted(
         "from things import MyDataParallel\n" + PROGRAM.replace(WRAP, "model = MyDataParallel(model)")
     ).errors
-    assert "things.MyDataParallel is not torch's DataParallel" in error.message
+    assert "things.MyDataParallel is neither torch's DataParallel" in error.message
 
 
 CALLING = """

@@ -10,7 +10,13 @@ from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 
 REFUSED = {
-    "arguments from a collection": (WRAP, "model = nn.DataParallel(model, **{})", "DDP102", 9, "collection"),
+    "arguments from a collection": (
+        WRAP,
+        "model = nn.DataParallel(model, **{})",
+        "DDP102",
+        9,
+        "by `*` or `**`",
+    ),
     "gradients that are returned": (
         "        loss.backward()\n",
         "        own = list(model.parameters())\n        for parameter, gradient in zip(own, torch.autograd.grad(loss, own)):\n"
@@ -24,7 +30,7 @@ REFUSED = {
         "from parallel_things import MyDataParallel\n" + WRAP + "\nother = MyDataParallel(model)",
         "DDP503",
         11,
-        "parallel_things.MyDataParallel is not torch's",
+        "parallel_things.MyDataParallel is neither torch's",
     ),
     "the function": (
         LOSS,
@@ -38,7 +44,7 @@ REFUSED = {
         'nn.Linear(8, 2).to("cuda:0").to("cuda:1")',
         "DDP503",
         8,
-        "numbers",
+        "by their index",
     ),
     "gradients cut off before they are averaged": (
         WRAP,

@@ -90,7 +90,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         elif evaluation.whole:
             yield finding(
                 evaluation.at,
-                "every rank runs this whole evaluation (correct, but not faster)",
+                "every rank runs this whole evaluation (correct, not faster)",
                 f"not sharded: {evaluation.whole}",
             )
         else:

@@ -276,7 +276,7 @@ def _step(
         if not any(_close(value, found, tolerance.losses) for found in candidates):
             found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
             cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
-            detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
+            detail = f"loss {candidates[0]:.9g}, original {value:.9g}"
             yield Difference(at, "loss", detail, cause)
             break
     if gradients:

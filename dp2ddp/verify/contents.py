@@ -87,7 +87,7 @@ def _lines_printed(
             trains = trains or not evaluated
             if trains not in about:
                 about.add(trains)
-                detail = f"printed {another.strip()!r}, before {line.strip()!r}"
+                detail = f"printed {another.strip()!r}, original {line.strip()!r}"
                 yield Found("evaluation", step, "", detail[:300], trains)
 
 
@@ -111,7 +111,7 @@ def _texts(before: Notes, after: Notes, tolerance: Tolerance, training: printed.
             trains = _first_other(line, another, tolerance, training, is_log)
             if trains is not None and trains not in about:
                 about.add(trains)
-                detail = f"{another.strip()!r}, before {line.strip()!r}"
+                detail = f"{another.strip()!r}, original {line.strip()!r}"
                 yield Found("contents", len(before.steps), path, detail[:300], trains)
 
 
@@ -265,7 +265,7 @@ def _is_of_the_run(key: str, value: Any) -> bool:
 def _difference(mine: Any, theirs: Any) -> str:
     if isinstance(mine, dict) and isinstance(theirs, dict):
         return "another tensor"
-    return f"{theirs!r}, before {mine!r}"
+    return f"{theirs!r}, original {mine!r}"
 
 
 @dataclass(frozen=True)

@@ -657,7 +657,7 @@ def spread(
         rows.append(
             (
                 f"losses {start + 1} to {min(start + size, count)}",
-                f"{other:.5g}, before {low:.5g} to {high:.5g}",
+                f"{other:.5g}, original {low:.5g} to {high:.5g}",
             )
         )
         if not low - room <= other <= high + room:

@@ -1510,7 +1510,7 @@ def _shape_of_some(place: ast.AST) -> Value:
 def mixed(place: ast.AST) -> Problem:
     """What to say of a value that a loss is computed from, and that may look at several samples at once."""
     return Problem(
-        f"the loss uses `{ast.unparse(place)}`, which may mix samples of the batch",
+        f"the loss uses `{ast.unparse(place)}`, which may mix samples",
         "compute the loss directly from the model's output",
     )
 

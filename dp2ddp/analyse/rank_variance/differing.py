@@ -939,7 +939,7 @@ class _Following:
         obstacle = self.context.obstacle(
             node,
             f"control flow depends on `{what}`, which differs across ranks",
-            "decide by an evaluation result or a value that is the same on all ranks",
+            "decide by a value that all ranks share",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )

@@ -69,7 +69,7 @@ def _problem(context: Context, owner: ast.expr, reason: str) -> Problem:
     if "BatchNorm" in reason:
         text = ""
     assumed = (context.assumption(owner, text),) if text else ()
-    help = "put all trained modules into one module and wrap that"
+    help = "wrap all trained modules as one"
     return Problem(f"`{shown}` is trained, {reason}", help, SHARDED_ONLY, assumes=assumed)
 
 

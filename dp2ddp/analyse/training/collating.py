@@ -135,7 +135,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
 
 
 def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
-    message = f"the collate function `{ast.unparse(given)}` may mix samples of the batch"
+    message = f"the collate function `{ast.unparse(given)}` may mix samples"
     if place is not given and id(place) in context.program.file_of:
         at = context.program.location(place)
         shown = ast.unparse(place)
@@ -143,7 +143,7 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length and only stack the samples",
+        "pad to a fixed length and stack",
         SHARDED_ONLY,
         assumes=f"the collate function `{ast.unparse(given)}` is sample-wise (how far it pads changes nothing)",
     )

@@ -118,7 +118,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
     """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
     shown = ast.unparse(_said(context, loss))
-    unknown = f"the loss `{shown}` may not be a mean over the samples of the batch"
+    unknown = f"the loss `{shown}` may not be a mean over the samples"
     uneven = Problem(
         f"the loss `{shown}` may weight local batches by size (a mean over samples) or equally (computed in the model)",
         "compute the loss either in the model or outside it",
@@ -159,7 +159,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
         case Unclear() if (unseen := samples.unseen(loss)) is not None:
             at = context.program.location(unseen)
             unknown += f": it is unknown what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
-    return "", Problem(unknown, "use a torch.nn loss with reduction='mean'")
+    return "", Problem(unknown, "use a mean-reduced torch.nn loss")
 
 
 def _said(context: Context, node: ast.expr) -> ast.expr:

@@ -860,7 +860,7 @@ def _deciding(
     if (past := _led_past(context, statement, module)) is not None:
         return _unclear(
             f"if `{ast.unparse(past.test)}`, the model is returned without being wrapped",
-            "wrap the model always, or only `if torch.cuda.device_count() > 1`",
+            "wrap it always, or `if torch.cuda.device_count() > 1`",
         )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
@@ -887,7 +887,7 @@ def _deciding(
         if not asks and not is_choice(context, condition.test):
             return _unclear(
                 f"the model is wrapped only if `{ast.unparse(condition.test)}`, which may differ across ranks",
-                "wrap the model always, or only `if torch.cuda.device_count() > 1`",
+                "wrap it always, or `if torch.cuda.device_count() > 1`",
             )
     used = _bare(context, call)
     plain = all(
