@@ -101,7 +101,7 @@ def test_o1_is_followed_in_other_words(name: str) -> None:
 
 PENALTY = "        loss = loss + torch.autograd.grad(outputs.sum(), outputs)[0].norm()\n"
 STAYING = {
-    "another level": ((('"O1"', '"O2"'),), "nothing that is its O2"),
+    "another level": ((('"O1"', '"O2"'),), "no equivalent of O2"),
     "a level that an option chooses": (
         (
             ("import torch\n", OPTIONS.replace("args =", LEVELS.replace('["O1"]', '["O1", "O2"]'), 1)),
@@ -120,8 +120,8 @@ STAYING = {
         ((APEX_START, 'level = "O1"\nif data:\n    level = "O2"\n' + APEX_START.replace('"O1"', "level")),),
         "may be another level than O1",
     ),
-    "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "its loss_scale=128.0"),
-    "several losses": ((('"O1"', '"O1", num_losses=2'),), "its num_losses=2"),
+    "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "equivalent of loss_scale=128.0"),
+    "several losses": ((('"O1"', '"O1", num_losses=2'),), "equivalent of num_losses=2"),
     "several optimizers": (
         ((f"{APEX_START}", APEX_START.replace("model, optimizer,", "model, [optimizer],")),),
         "",
@@ -199,7 +199,7 @@ STAYING = {
                 "        def scale_loss(loss, optimizer):\n            return loss\n",
             ),
         ),
-        "nothing that is `amp.scale_loss`",
+        "no equivalent of `amp.scale_loss`",
     ),
     "a condition that changes": (
         (
@@ -225,7 +225,7 @@ STAYING = {
     ),
     "parameters at another time": (
         ((LOOP, f"print(list(amp.master_params(optimizer)))\n{LOOP}"),),
-        "elsewhere",
+        "not used between",
     ),
     "a loss computed where it is scaled": (
         ((f"        {LOSS}\n", ""), ("scale_loss(loss,", "scale_loss(criterion(outputs, targets.cuda()),")),
@@ -593,7 +593,7 @@ def test_half_precision_is_worth_to_be_known() -> None:
         ([("half())", "half(), gradient_predivide_factor=dist.get_world_size())")], 0),
     ):
         after, conversion = converted(changed(*pairs, *more, text=APEX_RANKS))
-        assert len([it for it in conversion.findings if "in half precision" in it.message]) == notes
+        assert len([it for it in conversion.findings if "half-precision gradients" in it.message]) == notes
         assert "apex" not in after
 
 

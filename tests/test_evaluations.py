@@ -548,22 +548,22 @@ BEFORE = {
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
         "n, targets",
-        "`n` can't be made that of the whole",
+        "`n` can't be combined over the ranks",
     ),
     "the number of all numbers": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = inputs.numel()",
         "n, targets",
-        "`n` can't be made",
+        "`n` can't be combined",
     ),
     "the number of pieces": before(
         "pieces = inputs.view(-1, 4)\npieces = pieces.cuda()\npieces = pieces.double()\nn = pieces.size(0)",
         "n, pieces.dtype, targets.cuda()",
-        "`n` can't be made",
+        "`n` can't be combined",
     ),
     "numbers up to that of samples": before(
-        "ids = range(best, best + len(targets))", "ids", "`ids` can't be made"
+        "ids = range(best, best + len(targets))", "ids", "`ids` can't be combined"
     ),
-    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be made"),
+    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be combined"),
     "arrays of arrays": before("array = targets.numpy()\nmore = array + 1", "more", "`more` is not a tensor"),
     "an array by the same name": before(
         "targets = targets.numpy()\ntargets = targets + 1", "targets", "`targets` is not a tensor"
@@ -571,7 +571,7 @@ BEFORE = {
     "a number that grows": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = len(inputs)\nn += len(inputs)",
         "n, targets",
-        "`n` can't be made that of the whole",
+        "`n` can't be combined over the ranks",
     ),
     "rows or something else in a function": before(
         "rows = chosen(inputs, i)", "rows.shape", "may not have one row"
@@ -604,7 +604,7 @@ BEFORE = {
     "a function that looks at the batch": before(
         "n = size()",
         "n",
-        "it looks at `targets` before",
+        "it reads `targets` before",
         ("    for i,", "    size = lambda: len(targets)\n    for i,"),
     ),
     "a global batch": before(
@@ -823,7 +823,7 @@ def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
 """
     after, whole = converted(SETUP + LOOP + TRAIN + call)
     assert "shard_batches" not in after
-    assert "an exception" in whole[0]
+    assert "exceptions in the loop" in whole[0]
 
 
 @pytest.mark.parametrize(
