@@ -23,7 +23,7 @@ from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, is_mend, needed
 
 _OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
-REPORT = "this is a defect of dp2ddp: nothing is changed; please report it with the lines around this one"
+REPORT = "this is a bug in dp2ddp; nothing is changed: please report it with the lines around this one"
 
 
 @dataclass(frozen=True)
@@ -136,10 +136,10 @@ def _carry_out(request: Request, groups: Sequence[Transaction]) -> tuple[Change,
             after = format_like(file.written, rewrite(_mended(file, edits[path]), edits[path]), path)
             after.encode(file.encoding)
         except RewriteError as error:
-            raise _Refused(path, error.span, f"an edit cannot be carried out: {error}") from error
+            raise _Refused(path, error.span, f"an edit failed: {error}") from error
         except UnicodeEncodeError as error:
             raise _Refused(
-                path, None, f"the result has no form in {file.encoding}: {error.reason}"
+                path, None, f"the result can't be encoded in {file.encoding}: {error.reason}"
             ) from error
         except Exception as error:
             raise _Refused(path, None, defect(error)) from error
@@ -160,7 +160,7 @@ def _mended(file: SourceFile, edits: Iterable[Edit]) -> str:
     mends = [legacy.Mend(span.line, span.column, span.end_column, after) for span, after in spans]
     text = legacy.mended(file.written, mends)
     if text != file.text:
-        raise RewriteError("what was parsed is not what the plan makes of the file")
+        raise RewriteError("the rewritten file is not what was planned")
     return text
 
 

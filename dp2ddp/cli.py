@@ -45,7 +45,7 @@ _OF_THE_MACHINE = {
 _OF_THE_MACHINE |= {errno.ENOMEM, errno.EFBIG, errno.ENAMETOOLONG}
 
 _AFTER_THE_DASHES = "what the scripts are given stands after --"
-DEFECT = f"this is a defect of dp2ddp and nothing is changed; {DEBUG}=1 shows where it comes from"
+DEFECT = f"this is a bug in dp2ddp; nothing is changed: {DEBUG}=1 shows the traceback"
 
 CODES = """\
 exit codes:
@@ -163,22 +163,24 @@ def _parser() -> argparse.ArgumentParser:
         "--check", action="store_true", help="write nothing; end with 1 if something would change"
     )
     command.add_argument(
-        "--exact", action="store_true", help="draw the very batches of the original, by ddp.shard(loader)"
+        "--exact",
+        action="store_true",
+        help="keep exactly the original's global batches, by ddp.shard(loader)",
     )
     assumed = command.add_mutually_exclusive_group()
     assumed.add_argument(
         "--sharded",
         action="store_true",
-        help="shard what is not known to allow it, where nothing is known that forbids it; says what that assumes",
+        help="shard where it is not proven safe and nothing is known to forbid it; lists what this assumes",
     )
     assumed.add_argument(
         "--prove",
         action="store_true",
-        help="test what --sharded assumes, as verify does, with what stands after --, and shard only if it holds",
+        help="test these assumptions as verify does, with the arguments after --, and shard only if they hold",
     )
-    command.add_argument("--force", action="store_true", help="convert all else where there are errors")
+    command.add_argument("--force", action="store_true", help="convert the rest of scripts that have errors")
     command.add_argument(
-        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every site left to you"
+        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line left to you"
     )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
     command.add_argument(
@@ -186,7 +188,7 @@ def _parser() -> argparse.ArgumentParser:
         action="append",
         default=[],
         metavar="PATTERN",
-        help="leave out of folders what a pattern of .gitignore's kind names; what git ignores always is",
+        help="skip files in folders by a .gitignore pattern; what git ignores is always skipped",
     )
     command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")
     command.add_argument(
@@ -198,10 +200,10 @@ def _parser() -> argparse.ArgumentParser:
     command.add_argument(
         "--format", choices=FORMATS, default="text", help="how findings and the summary are written (text)"
     )
-    command.add_argument("--statistics", action="store_true", help="count what every rule found")
+    command.add_argument("--statistics", action="store_true", help="count the findings of every rule")
     loud = command.add_mutually_exclusive_group()
-    loud.add_argument("-q", "--quiet", action="store_true", help="say only what was found")
-    loud.add_argument("-v", "--verbose", action="store_true", help="say what was changed, too")
+    loud.add_argument("-q", "--quiet", action="store_true", help="print findings only")
+    loud.add_argument("-v", "--verbose", action="store_true", help="print what was changed, too")
     command.set_defaults(run=_convert, error=command.error)
 
     command = commands.add_parser(
@@ -233,7 +235,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         "before",
         type=Path,
         metavar="BEFORE",
-        help="the script with DataParallel, or the command that installing its project makes (FOLDER/NAME)",
+        help="the script with DataParallel, or a command that its project installs (FOLDER/NAME)",
     )
     command.add_argument("after", type=Path, nargs="?", metavar="AFTER", help="the converted one")
     command.add_argument(
@@ -243,13 +245,15 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="processes and replicas (2; with --sharded 2, then 3)",
     )
     command.add_argument("--steps", type=_count, default=20, metavar="N", help="optimizer steps (20)")
-    command.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="where both are run (cpu)")
-    command.add_argument("--float64", action="store_true", help="make float64 the default type in both")
+    command.add_argument(
+        "--device", choices=("cpu", "cuda"), default="cpu", help="the device to run on (cpu)"
+    )
+    command.add_argument("--float64", action="store_true", help="run both in float64")
     command.add_argument(
         "--as-is", action="store_true", help="align nothing; compare loss curves over several seeds"
     )
     command.add_argument(
-        "--synthetic", action="store_true", help="small random data in the place of torchvision's data sets"
+        "--synthetic", action="store_true", help="small random data instead of torchvision's data sets"
     )
     command.add_argument(
         "--prepare",
@@ -258,7 +262,11 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
         help="a Python file to run before the scripts, to replace data by",
     )
     command.add_argument(
-        "--timeout", type=_count, default=120, metavar="S", help="seconds of silence that are a hang (120)"
+        "--timeout",
+        type=_count,
+        default=120,
+        metavar="S",
+        help="seconds without progress that count as a hang (120)",
     )
     command.add_argument(
         "--exact", action="store_true", help="without AFTER: convert as convert --exact does"
@@ -274,7 +282,7 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
     command.add_argument(
         "--git",
         metavar="REVISION",
-        help="without AFTER: BEFORE is converted already, and was with DataParallel in this revision",
+        help="without AFTER: BEFORE is converted already; compare with this git revision of it",
     )
     command.add_argument("--report", type=Path, metavar="FILE", help="write an HTML report")
     command.add_argument("--isolated", action="store_true", help="leave pyproject.toml alone")

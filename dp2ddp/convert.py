@@ -42,10 +42,8 @@ from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
-NAMED = "it names DataParallel, but no training loop of a model that is wrapped was found"
-NOTEBOOK = (
-    "a notebook can't start ranks: make a script of it by jupyter nbconvert --to script, and convert that"
-)
+NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
+NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
 Tell = Callable[[str], object]
 
 EXPLAINED = (*NOTICES.values(), *RULES.values())
@@ -242,7 +240,7 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
         names = " and ".join(project.installed.get(path, path.name) for path in paths)
         message = f"{names} cannot be converted without this file: {file.reason}"
         at, scripts = _at(file.path, file.line), frozenset(paths)
-        yield Finding(UNREADABLE, at, message, "correct the file first", Severity.ERROR, scripts=scripts)
+        yield Finding(UNREADABLE, at, message, "fix the file first", Severity.ERROR, scripts=scripts)
 
 
 def _unread(project: Project) -> Iterable[Unreadable]:
@@ -260,7 +258,7 @@ def _left_open(project: Project, findings: Iterable[Finding]) -> Iterable[Findin
         file = project.files[path]
         for line, code, message in open_marks(file.text) if project.has_runtime(file) else ():
             if (path, code) not in known:
-                help = "correct what stands below, and remove the comment"
+                help = "fix the line below, then remove this comment"
                 yield Finding(code, _at(path, line), message, help, Severity.ERROR)
 
 
@@ -275,9 +273,9 @@ def _halves(facts: Facts) -> Iterable[Finding]:
         for path in sorted(wrap.scripts):
             script = starting.get(path)
             if script is None:
-                what = "where its ranks start is not known"
+                what = "not the place where its ranks start"
             elif script.tier is Tier.SHARDED and path not in drawing:
-                what = "no loader of it is"
+                what = "not its loader"
             else:
                 continue
             message = f"the model of {path.name} would be converted, and {what}"
@@ -302,7 +300,7 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
                     yield Idle(path, "already converted")
             else:
                 named = NAMED if wraps(file.text) else "no DataParallel"
-                yield Idle(path, "no script trains with it" if path in wrapping else named)
+                yield Idle(path, "no training script uses it" if path in wrapping else named)
     yield from (Idle(path, NOTEBOOK) for path in project.notebooks)
 
 

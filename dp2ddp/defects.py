@@ -8,7 +8,7 @@ INTERNAL = "DDP000"
 """The code of findings about dp2ddp itself."""
 
 DEBUG = "DP2DDP_DEBUG"
-DEFECT = f"this is a defect of dp2ddp: nothing of this is changed; {DEBUG}=1 shows where it comes from"
+DEFECT = f"this is a bug in dp2ddp; nothing is changed: {DEBUG}=1 shows the traceback"
 
 
 def defect(error: Exception) -> str:

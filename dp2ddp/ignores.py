@@ -60,11 +60,13 @@ def heeded(findings: Iterable[Finding], project: Project) -> Heeded:
         for code in ignore.codes:
             about = {id(it) for it in findings if ignore.covers(it, code)}
             if code not in RULES:
-                unused.append(_said(ignore, f"names {code}, which is no rule", ""))
+                unused.append(_said(ignore, f"names {code}, which does not exist", ""))
             elif not about:
-                unused.append(_said(ignore, f"ignores {code}, which is not found here", "remove the comment"))
+                unused.append(
+                    _said(ignore, f"ignores {code}, which is not reported here", "remove the comment")
+                )
             elif not RULES[code].ignorable:
-                why = f"{code} can't be ignored: the program would be converted by half"
+                why = f"{code} can't be ignored: the program would be converted only in part"
                 unused.append(_said(ignore, why, "remove the comment", ""))
             else:
                 taken |= about

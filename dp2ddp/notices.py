@@ -26,29 +26,29 @@ NOTICES: Mapping[str, Rule] = {
         _notice(
             INTERNAL,
             "internal-error",
-            """dp2ddp failed, or what it made could not be vouched for.
+            """dp2ddp failed, or its result failed a check.
 
-            Nothing of the program is changed: the defect is in dp2ddp, not in the program. With ``DP2DDP_DEBUG=1`` it
-            shows where it comes from; please report that with the lines that the message names. Other programs of the
-            same run are converted.""",
+            The program is left unchanged: the bug is in dp2ddp, not in the program. ``DP2DDP_DEBUG=1`` shows the
+            traceback; please report it with the lines that the message names. Other programs of the same run are
+            converted.""",
         ),
         _notice(
             UNREADABLE,
             "unreadable-file",
             """A file that a training program needs can't be read or parsed.
 
-            The program stays as it is, as what the file does to the model, the data or the start of the ranks is not
-            known. Correct the file first; the message says what mends code of Python 2. A file that no training program
-            needs keeps nobody back.""",
+            The program stays as it is, because it is unknown what the file does to the model, the data or the start of
+            the ranks. Fix the file first; for Python 2 code the message says how. A file that no training program needs
+            holds nothing back.""",
         ),
         _notice(
             UNUSED,
             "unused-ignore",
             """A comment ``# dp2ddp: ignore[...]`` has no effect.
 
-            It names a rule that finds nothing at its line, that there is not, or that can't be ignored: without the
-            edits of the rules about the model, the data and the start of the ranks a program would be converted by
-            half. The comment stands at the end of the line or alone above it:
+            It names a rule that reports nothing on its line, that does not exist, or that can't be ignored: without the
+            edits to the model, the data and the start of the ranks a program would be converted only in part. Put the
+            comment at the end of the line or alone above it:
             ``# dp2ddp: ignore[DDP301] every rank has its own file``.""",
         ),
     )

@@ -13,7 +13,7 @@ from pathlib import Path
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Tier
 from dp2ddp.plan import Finding, Severity, finding
 
-ASKED = "the batch-exact form was asked for"
+ASKED = "--exact was given"
 
 
 def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
@@ -140,7 +140,5 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     elif problem.forbids & tiers or not tiers:
         yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:
-        help = "so every process draws whole batches" + (
-            f"; to shard them, {problem.help}" * bool(problem.help)
-        )
+        help = "so every rank keeps the whole batch" + (f"; to shard: {problem.help}" * bool(problem.help))
         yield finding(fact.at, problem.message, help)

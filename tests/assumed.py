@@ -50,16 +50,14 @@ def hidden(parameters: str, body: str, before: str = "criterion") -> tuple[str, 
 
 def loss(body: str) -> Planted:
     """A loss that can't be followed."""
-    return planted(
-        "loss = hidden(", "is the mean over its samples", hidden("o, t", body), (LOSS, LOSS_HIDDEN)
-    )
+    return planted("loss = hidden(", "is a mean over the samples", hidden("o, t", body), (LOSS, LOSS_HIDDEN))
 
 
 def rows(body: str) -> Planted:
     """Something that is made of the outputs and can't be followed."""
     return planted(
         "outputs = hidden(",
-        "treats every sample by itself",
+        "is sample-wise",
         hidden("o", body),
         (LOSS, "outputs = hidden(outputs)\n        " + LOSS),
     )
@@ -69,9 +67,7 @@ def collated(body: str) -> Planted:
     """What puts batches together, and can't be followed."""
     given = LOADER.replace("shuffle=True", "shuffle=True, collate_fn=hidden")
     place, text = hidden("samples", body, "loader")
-    return planted(
-        "collate_fn=hidden", "puts every sample in a batch by itself", (place, text.replace(LOADER, given))
-    )
+    return planted("collate_fn=hidden", "is sample-wise", (place, text.replace(LOADER, given)))
 
 
 def fetched(body: str) -> Planted:
@@ -83,7 +79,7 @@ def fetched(body: str) -> Planted:
     )
     return planted(
         "DataLoader(Rows()",
-        "makes every sample by itself",
+        "is sample-wise",
         (LOADER, made + LOADER.replace("data,", "Rows(),")),
     )
 
@@ -94,7 +90,7 @@ def trained(body: str) -> Planted:
     factor = "scale = nn.Parameter(torch.ones(1))\n"
     return planted(
         "hidden(model)",
-        "belongs to a wrapped model",
+        "are in a wrapped model",
         (place, text.replace(CRITERION, factor + CRITERION)),
         (OPTIMIZER, OPTIMIZER.replace("model.parameters()", "hidden(model)")),
         (FORWARD, FORWARD + " * scale.to(inputs.device)"),
@@ -106,7 +102,7 @@ def chosen(test: str) -> Planted:
     place, text = hidden("", f"return {test}", "loader")
     wrapped = f"if hidden():\n    {WRAP}"
     return planted(
-        "nn.DataParallel", "the model that is trained is the one wrapped", (place, text), (WRAP, wrapped)
+        "nn.DataParallel", "the trained model is always the one wrapped", (place, text), (WRAP, wrapped)
     )
 
 
@@ -115,7 +111,7 @@ def decided(test: str) -> Planted:
     place, text = hidden("o", f"return {test}")
     return planted(
         "hidden(",
-        "is the same in all processes",
+        "is the same on all ranks",
         (place, text),
         (LOSS, LOSS + "\n        if hidden(outputs):\n            optimizer.param_groups[0]['lr'] = 0.05"),
     )
@@ -132,7 +128,7 @@ HOLDING = {
     ),
     "a sum of means": planted(
         "hidden(loss",
-        "is a sum of the means",
+        "only adds up the means",
         hidden("a, b", "return 2 * a + 0.5 * b"),
         (LOSS, LOSS + "\n        loss = hidden(loss, outputs.abs().mean())"),
     ),
@@ -155,7 +151,7 @@ BREAKING = {
     "a mean by class weights": loss("return F.cross_entropy(o, t, weight=torch.tensor([1.0, 5.0]).to(o))"),
     "a product of means": planted(
         "hidden(loss",
-        "is a sum of the means",
+        "only adds up the means",
         hidden("a, b", "return a * b"),
         (LOSS, LOSS + "\n        loss = hidden(loss, outputs.abs().mean())"),
     ),

@@ -165,9 +165,9 @@ class Centred(TensorDataset):
 
 data = Centred(*data.tensors)
 """
-TOGETHER = "puts the batches together"
-NUMBER = "takes a sample by its number"
-GRADIENT = "times larger on a part"
+TOGETHER = "the collate function"
+NUMBER = "takes a sample by its index"
+GRADIENT = "larger by the factor world size"
 ATTACK = """\
         inputs.requires_grad_()
         criterion(model(inputs), targets).backward()
@@ -213,8 +213,8 @@ CASES = {
         TOGETHER,
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
-    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "can't be shown"),
-    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "can't be shown"),
+    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "may "),
+    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "may "),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
     "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),
     "a schedule by the sampler": Case(

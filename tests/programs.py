@@ -112,13 +112,13 @@ WHOLE_BATCH = {
     "similarities between samples": case(
         "DDP501",
         17,
-        "every sample by itself",
+        "may mix samples",
         (LOSS, "loss = criterion(outputs @ outputs.t(), torch.arange(len(outputs)).cuda())"),
     ),
     "one loss of several": case(
         "DDP501",
         18,
-        "can't be shown",
+        "may not be a mean",
         (LOSS, LOSS + "\n        loss = loss + 0.1 * torch.cdist(outputs, outputs + 1).mean()"),
     ),
     "a permutation": case(
@@ -133,7 +133,7 @@ WHOLE_BATCH = {
     "batches drawn by hand": case(
         "DDP503",
         15,
-        "by hand",
+        "by next()",
         (
             "        optimizer.zero_grad()\n",
             "        optimizer.zero_grad()\n        other = next(iter(loader))\n",
@@ -156,7 +156,7 @@ WHOLE_BATCH = {
     "batches handed out by a class": case(
         "DDP503",
         28,
-        "from Ahead, whose own `__iter__`",
+        "over Ahead, whose `__iter__`",
         (
             LOADER,
             LOADER + """
@@ -212,18 +212,18 @@ class Ahead:
         (FORWARD, "outputs = model(inputs.cuda().t()).t()"),
     ),
     "a call past the wrap": case(
-        "DDP503", 15, "past its wrap", ("model(inputs.cuda())", "model.module(inputs.cuda())")
+        "DDP503", 15, "bypasses the DDP wrapper", ("model(inputs.cuda())", "model.module(inputs.cuda())")
     ),
     "a decision by the outputs": case(
         "DDP503",
         19,
-        "differs between the processes",
+        "differs across ranks",
         (STEP, STEP + "        if outputs.std() < 0.6:\n            break\n"),
     ),
     "a decision by a name that the outputs set": case(
         "DDP503",
         22,
-        "`stop` differs between the processes",
+        "`stop`, which differs across ranks",
         (LOOP, "stop = False\n" + LOOP),
         (
             STEP,
@@ -234,7 +234,7 @@ class Ahead:
     "a decision by what is there, if the outputs say so": case(
         "DDP503",
         22,
-        "`found` differs between the processes",
+        "`found`, which differs across ranks",
         (LOOP, "found = None\n" + LOOP),
         (
             STEP,
@@ -245,7 +245,7 @@ class Ahead:
     "a decision by an attribute that the outputs set": case(
         "DDP503",
         28,
-        "`state.stop` differs between the processes",
+        "`state.stop`, which differs across ranks",
         (LOOP, "\n\nclass State:\n    stop = False\n\n\nstate = State()\n" + LOOP),
         (
             STEP,
@@ -256,7 +256,7 @@ class Ahead:
     "a decision by how often the outputs were small": case(
         "DDP503",
         22,
-        "`len(small)` differs between the processes",
+        "`len(small)`, which differs across ranks",
         (LOOP, "small = []\n" + LOOP),
         (
             STEP,
@@ -267,7 +267,7 @@ class Ahead:
     "a decision by what was counted of the samples": case(
         "DDP503",
         22,
-        "`seen` differs between the processes",
+        "`seen`, which differs across ranks",
         (LOOP, "seen = {}\n" + LOOP),
         (
             STEP,
@@ -279,7 +279,7 @@ class Ahead:
     "a decision by an assertion": case(
         "DDP503",
         18,
-        "`outputs` differs between the processes",
+        "`outputs`, which differs across ranks",
         (
             STEP,
             "        try:\n            assert outputs.std() > 0.4\n        except AssertionError:\n"
@@ -289,7 +289,7 @@ class Ahead:
     "a rate by how often the outputs were small": case(
         "DDP503",
         21,
-        "`small` differs between the processes",
+        "`small`, which differs across ranks",
         (LOOP, "small = 0\n" + LOOP),
         (
             STEP,
@@ -300,7 +300,7 @@ class Ahead:
     "a decision by a flag that a function sets": case(
         "DDP503",
         29,
-        "`bad` differs between the processes",
+        "`bad`, which differs across ranks",
         (
             LOOP,
             CHECK.format("global bad\n    if outputs.std() < 0.6:\n        bad = True")
@@ -312,14 +312,14 @@ class Ahead:
     "a decision by what a function puts into a dict": case(
         "DDP503",
         28,
-        "`seen` differs between the processes",
+        "`seen`, which differs across ranks",
         (LOOP, CHECK.format("if outputs.std() < 0.6:\n        seen['bad'] = True") + "seen = {}\n" + LOOP),
         (STEP, STEP + "        check(outputs)\n        if seen.get('bad'):\n            break\n"),
     ),
     "a rate by what a meter counted": case(
         "DDP503",
         32,
-        "`meter.hits` differs between the processes",
+        "`meter.hits`, which differs across ranks",
         (LOOP, METER.format("if outputs.std() < 0.6:\n            self.hits += 1") + LOOP),
         (
             STEP,
@@ -330,7 +330,7 @@ class Ahead:
     "a loss scaled by what a meter counted": case(
         "DDP503",
         29,
-        "`meter.hits` differs between the processes",
+        "`meter.hits`, which differs across ranks",
         (LOOP, METER.format("self.hits += int(outputs.std() < 0.6)") + LOOP),
         (
             LOSS,
@@ -340,7 +340,7 @@ class Ahead:
     "a schedule that a function steps": case(
         "DDP503",
         16,
-        "`outputs` differs between the processes",
+        "`outputs`, which differs across ranks",
         (
             LOOP,
             "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)\n"
@@ -352,7 +352,7 @@ class Ahead:
     "a decision of one of several callbacks": case(
         "DDP503",
         34,
-        "differs between the processes",
+        "differs across ranks",
         (
             LOOP,
             METER.format("if outputs.std() < 0.6:\n            self.hits += 1")
@@ -368,7 +368,7 @@ class Ahead:
     "a loss scaled by the largest output so far": case(
         "DDP503",
         19,
-        "`worst` differs between the processes",
+        "`worst`, which differs across ranks",
         (LOOP, "worst = 0.0\n" + LOOP),
         (
             LOSS,
@@ -379,7 +379,7 @@ class Ahead:
     "a loss scaled by an average of what was seen": case(
         "DDP503",
         21,
-        "`history` differs between the processes",
+        "`history`, which differs across ranks",
         ("import torch\n", "import collections\n\nimport torch\n"),
         (LOOP, "history = collections.deque(maxlen=5)\n" + LOOP),
         (
@@ -391,13 +391,13 @@ class Ahead:
     "a batch that is skipped": case(
         "DDP503",
         15,
-        "`inputs` differs between the processes",
+        "`inputs`, which differs across ranks",
         (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
     ),
     "gradients that are scaled by the outputs": case(
         "DDP503",
         19,
-        "`outputs` differs between the processes",
+        "`outputs`, which differs across ranks",
         (
             STEP,
             "        loss.backward()\n        for parameter in model.parameters():\n"
@@ -407,14 +407,14 @@ class Ahead:
     "a schedule by the outputs": case(
         "DDP503",
         20,
-        "differs between the processes",
+        "differs across ranks",
         (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
         (STEP, STEP + "    schedule.step(outputs.std())\n"),
     ),
     "one loop for training and evaluation": case(
         "DDP503",
         15,
-        "evaluates on another",
+        "both trains and evaluates",
         (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
         (
             LOOP + "    for inputs, targets in loader:\n",
@@ -427,7 +427,7 @@ class Ahead:
     "a tensor as large as the batch": case(
         "DDP503",
         8,
-        "as large as the global batch",
+        "the size of the global batch",
         (
             LOADER,
             "size = 16\nstate = torch.zeros(size, 8).cuda()\nloader = DataLoader(data, batch_size=size)",
@@ -437,7 +437,7 @@ class Ahead:
     "a row for each GPU": case(
         "DDP503",
         28,
-        "a row for each GPU",
+        "one row per GPU",
         ("model = nn.Linear(8, 2).cuda()\n", RESCALED),
         (LOOP, "scales = torch.tensor([2.0, 3.0]).cuda()\ncount = torch.cuda.device_count()\n" + LOOP),
         (FORWARD, "outputs = model(inputs.cuda(), scales.unsqueeze(0).repeat(count, 1))"),
@@ -445,11 +445,11 @@ class Ahead:
     "layers before the model": case(
         "DDP501",
         17,
-        "every sample",
+        "may mix samples",
         (FORWARD, "outputs = model(nn.functional.batch_norm(inputs.cuda(), None, None, training=True))"),
     ),
     "samples mixed before the model": case(
-        "DDP501", 17, "every sample", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
+        "DDP501", 17, "may mix samples", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
     ),
     "a head that is not wrapped": case(
         "DDP106",
@@ -701,7 +701,7 @@ LATER_HEADS = {
 NOT_BARE = {
     "a layer that is set in its place": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead[0] = nn.BatchNorm1d(2).cuda()"),
-        "given layers or hooks",
+        "gets layers or hooks",
     ),
     "layers that are set in all places": (
         headed(
@@ -709,14 +709,14 @@ NOT_BARE = {
             more="def swap(layer):\n    for name, child in layer.named_children():\n"
             "        setattr(layer, name, nn.Sequential(child, nn.Dropout(0.5)))\n\n\n",
         ),
-        "given layers or hooks",
+        "gets layers or hooks",
     ),
     "a hook": (
         headed(
             "head = nn.Linear(2, 2).cuda()\n"
             "head.register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))"
         ),
-        "given layers or hooks",
+        "gets layers or hooks",
     ),
     "statistics of the batch": (
         headed("head = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).cuda()"),
@@ -730,25 +730,25 @@ NOT_BARE = {
     ),
     "statistics in the place of a layer": (
         headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
-        "layers or hooks that can't be followed",
+        "layers or hooks that can't be analysed",
     ),
     "a list that a helper fills": (
         headed(
             "layers = [nn.Linear(2, 2)]\nfill(layers)\nhead = nn.Sequential(*layers).cuda()",
             more="def fill(layers):\n    layers.append(nn.BatchNorm1d(2))\n\n\n",
         ),
-        "can't be followed",
+        "can't be analysed",
     ),
     "layers that are added later": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.append(nn.BatchNorm1d(2).cuda())"),
-        "can't be followed",
+        "can't be analysed",
     ),
     "a layer that is set from outside": (
         headed(
             "head = Head().cuda()\nsetattr(head, 'ydob'[::-1], nn.BatchNorm1d(2).cuda())",
             more=module("return self.body(x)"),
         ),
-        "can't be followed",
+        "can't be analysed",
     ),
     "random numbers": (
         headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
@@ -787,7 +787,7 @@ NOT_BARE = {
             "head = Head().cuda()",
             more="import json\n\n\n" + module("return self.body(x)", "self.body = json.loads('1')"),
         ),
-        "can't be followed",
+        "can't be analysed",
     ),
     "a method beside its forward": (
         headed(
@@ -797,15 +797,15 @@ NOT_BARE = {
                 "return self.body(x)", rest="\n    def logits(self, x):\n        return self.body(x)\n"
             ),
         ),
-        "past its forward",
+        "bypassing its forward",
     ),
     "a layer beside its forward": (
         headed("head = Head().cuda()", "head.body(outputs)", more=module("return self.body(x)")),
-        "`head.body`, past its forward",
+        "`head.body`, bypassing its forward",
     ),
     "one of several that are not followed": (
         headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
-        "can't be shown",
+        "may not be part",
     ),
     "sparse gradients": (
         headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
@@ -815,18 +815,18 @@ NOT_BARE = {
         headed("head = torch.ones((), requires_grad=True)", "head * outputs").replace(
             "*head.parameters()", "head"
         ),
-        "can't be shown",
+        "may not be part",
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
-        "can't be followed",
+        "can't be analysed",
     ),
     "a parameter in a group": (
         headed("head = nn.Linear(2, 2).cuda()").replace(
             "[*model.parameters(), *head.parameters()]",
             "[{'params': model.parameters()}, {'params': head.weight}]",
         ),
-        "can't be followed",
+        "can't be analysed",
     ),
     "a group that is added": (
         headed("head = nn.BatchNorm1d(2).cuda()").replace(
@@ -841,7 +841,7 @@ NOT_BARE = {
                 "self.head = ", "self.scale = nn.Parameter(torch.ones(()))\n        self.head = "
             ).replace("self.head(self", "self.scale * self.head(self"),
         ).replace(WRAP, "model.encoder = nn.DataParallel(model.encoder)"),
-        "a parameter `scale` of its own",
+        "its own parameter `scale`",
     ),
 }
 
@@ -988,9 +988,9 @@ balanced = Balanced()""",
     "for epoch in range(2):\n    for step in range(10):\n        inputs, targets = balanced.batch()\n",
 )
 UNDRAWN = {
-    "next(self.rounds[i])": ("put together from those of several loaders", BALANCED),
+    "next(self.rounds[i])": ("joined from batches of several loaders", BALANCED),
     "next(rounds)": (
-        "taken by hand",
+        "taken with next()",
         PROGRAM.replace(
             LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
         ).replace(
@@ -999,7 +999,7 @@ UNDRAWN = {
         ),
     ),
     "importlib.import_module(name)": (
-        "no DataLoader is seen",
+        "no DataLoader was found",
         PROGRAM.replace(
             LOADER,
             "import importlib\nimport os\n\nname = os.environ['LOADERS']\nloader = importlib.import_module(name).loader(data)",

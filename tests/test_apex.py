@@ -38,7 +38,7 @@ CHOSEN = """\
         else:
             loss.backward()
 """
-STAYS = "mixed precision stays apex's"
+STAYS = "apex amp (no longer developed) is kept"
 
 
 def converted(text: str) -> tuple[str, Conversion]:
@@ -101,27 +101,27 @@ def test_o1_is_followed_in_other_words(name: str) -> None:
 
 PENALTY = "        loss = loss + torch.autograd.grad(outputs.sum(), outputs)[0].norm()\n"
 STAYING = {
-    "another level": ((('"O1"', '"O2"'),), "nothing that is its O2"),
+    "another level": ((('"O1"', '"O2"'),), "no equivalent of O2"),
     "a level that an option chooses": (
         (
             ("import torch\n", OPTIONS.replace("args =", LEVELS.replace('["O1"]', '["O1", "O2"]'), 1)),
             (APEX_START, APEX_START.replace('"O1"', "args.level")),
         ),
-        "need not be O1",
+        "may be another level than O1",
     ),
     "a level that anybody gives": (
         (
             ("import torch\n", OPTIONS.replace("args =", LEVELS.replace(', choices=["O1"]', ""), 1)),
             (APEX_START, APEX_START.replace('"O1"', "args.level")),
         ),
-        "need not be O1",
+        "may be another level than O1",
     ),
     "a level that is changed": (
         ((APEX_START, 'level = "O1"\nif data:\n    level = "O2"\n' + APEX_START.replace('"O1"', "level")),),
-        "need not be O1",
+        "may be another level than O1",
     ),
-    "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "its loss_scale=128.0"),
-    "several losses": ((('"O1"', '"O1", num_losses=2'),), "its num_losses=2"),
+    "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "equivalent of loss_scale=128.0"),
+    "several losses": ((('"O1"', '"O1", num_losses=2'),), "equivalent of num_losses=2"),
     "several optimizers": (
         ((f"{APEX_START}", APEX_START.replace("model, optimizer,", "model, [optimizer],")),),
         "",
@@ -131,11 +131,11 @@ STAYING = {
             ("from apex import amp", "from apex import amp, optimizers"),
             ("torch.optim.SGD(", "optimizers.FusedSGD("),
         ),
-        "one optimizer of torch's",
+        "one torch optimizer",
     ),
     "gradients that are unscaled later": (
         (("scale_loss(loss, optimizer)", "scale_loss(loss, optimizer, delay_unscale=True)"),),
-        "more than its optimizer",
+        "for other optimizers, too",
     ),
     "gradients that are looked at in each of several passes": (
         (
@@ -146,7 +146,7 @@ STAYING = {
         ),
         "after each of several",
     ),
-    "gradients that are added up over steps": ((("        optimizer.zero_grad()\n", ""),), "are zeroed"),
+    "gradients that are added up over steps": ((("        optimizer.zero_grad()\n", ""),), "not be zeroed"),
     "a backward pass that is not scaled": (
         ((LOSS, f"{LOSS}\n        outputs.pow(2).mean().backward(retain_graph=True)"),),
         "",
@@ -158,11 +158,11 @@ STAYING = {
                 "            scaled_loss.backward()\n            print(1)\n",
             ),
         ),
-        "something else is done",
+        "is used for more than",
     ),
     "a scaled loss that is used later": (
         (("        optimizer.step()\n", "        optimizer.step()\n        print(scaled_loss.item())\n"),),
-        "something else is done",
+        "is used for more than",
     ),
     "two losses in one step": (
         ((APEX_SCALE, APEX_SCALE.replace(".backward()", ".backward(retain_graph=True)") + APEX_SCALE),),
@@ -178,11 +178,11 @@ STAYING = {
                 ),
             ),
         ),
-        "without the scaled loss",
+        "without a scaled loss",
     ),
-    "a closure": ((("optimizer.step()", "optimizer.step(lambda: loss)"),), "by a closure"),
-    "a gradient of a gradient": (((LOSS, f"{LOSS}\n{PENALTY.rstrip()}"),), "stands beside it"),
-    "torch's own": (((FORWARD, f"with torch.autocast('cuda'):\n            {FORWARD}"),), "stands beside it"),
+    "a closure": ((("optimizer.step()", "optimizer.step(lambda: loss)"),), "a closure"),
+    "a gradient of a gradient": (((LOSS, f"{LOSS}\n{PENALTY.rstrip()}"),), "is used as well"),
+    "torch's own": (((FORWARD, f"with torch.autocast('cuda'):\n            {FORWARD}"),), "is used as well"),
     "a function with its own gradient": (
         (("data = ", "class Own(torch.autograd.Function):\n    pass\n\n\ndata = "),),
         "its own precision",
@@ -199,14 +199,14 @@ STAYING = {
                 "        def scale_loss(loss, optimizer):\n            return loss\n",
             ),
         ),
-        "nothing that is `amp.scale_loss`",
+        "no equivalent of `amp.scale_loss`",
     ),
     "a condition that changes": (
         (
             ("import torch\n", OPTIONS + "args.half = torch.cuda.is_available()\n"),
             ('opt_level="O1"', 'enabled=args.half, opt_level="O1"'),
         ),
-        "when it is asked for",
+        "when amp is enabled",
     ),
     "whether apex is there": (
         (
@@ -217,15 +217,15 @@ STAYING = {
             (APEX_START, f"if half:\n    {APEX_START}"),
             (APEX_SCALE + APEX_CLIP, CHOSEN.replace("args.", "")),
         ),
-        "when it is asked for",
+        "when amp is enabled",
     ),
     "a scaled loss without its condition": (
         (("import torch\n", OPTIONS), (APEX_START, f"if args.half:\n    {APEX_START}")),
-        "without the condition",
+        "outside the condition",
     ),
     "parameters at another time": (
         ((LOOP, f"print(list(amp.master_params(optimizer)))\n{LOOP}"),),
-        "elsewhere",
+        "not used between",
     ),
     "a loss computed where it is scaled": (
         ((f"        {LOSS}\n", ""), ("scale_loss(loss,", "scale_loss(criterion(outputs, targets.cuda()),")),
@@ -269,14 +269,14 @@ def test_the_scaler_comes_to_the_functions_that_need_it() -> None:
 )
 def test_a_function_that_may_be_called_otherwise_is_not_given_the_scaler(old: str, new: str) -> None:
     after, conversion = converted(IN_FUNCTIONS.replace(old, new))
-    assert any("can't be handed" in finding.message for finding in conversion.findings)
+    assert any("can't be passed" in finding.message for finding in conversion.findings)
     assert "scaler" not in after and "amp.scale_loss(loss, optimizer)" in after
 
 
 def test_a_file_that_others_import_keeps_its_functions() -> None:
     other = PATH.with_name("other.py")
     conversion = convert(Project.of({PATH: IN_FUNCTIONS, other: "from train import train\n"}))
-    assert any("can't be handed" in finding.message for finding in conversion.findings)
+    assert any("can't be passed" in finding.message for finding in conversion.findings)
 
 
 def test_an_import_where_it_is_needed_goes_with_its_complaint() -> None:
@@ -321,7 +321,7 @@ def test_a_distributed_branch_with_apex_keeps_all_of_it() -> None:
         "parallel.DistributedDataParallel(model, gradient_average=False",
     )
     after, conversion = converted(with_mixed_precision(summed))
-    assert any("a distributed branch uses it too" in finding.message for finding in conversion.findings)
+    assert any("a distributed branch uses it, too" in finding.message for finding in conversion.findings)
     assert "amp.initialize" in after and "amp.scale_loss" in after and "amp, parallel" in after
 
 
@@ -339,7 +339,7 @@ def test_a_trainer_s_own_scaler_is_left_alone() -> None:
     _, conversion = converted(
         APEX_TRAINER.replace("self.criterion =", "self.scaler = None\n        self.criterion =")
     )
-    assert any("another scaler" in finding.message for finding in conversion.findings)
+    assert any("another gradient scaler" in finding.message for finding in conversion.findings)
 
 
 def test_a_method_that_trains_is_no_forward() -> None:
@@ -485,7 +485,7 @@ def test_ranks_of_apex_s_become_torch_s(name: str) -> None:
     assert not [it for it in conversion.findings if RANKS_STAY in it.message or it.is_left]
 
 
-RANKS_STAY = "this wrap stays apex's"
+RANKS_STAY = "apex's DistributedDataParallel (missing in newer apex) is kept"
 OTHER_ARGUMENTS = {
     "gradient_average=False": "its gradient_average=False",
     "gradient_predivide_factor=2.0": "its gradient_predivide_factor=2.0",
@@ -496,7 +496,7 @@ OTHER_ARGUMENTS = {
     "num_allreduce_streams=2": "its num_allreduce_streams=2",
     "message_size=print(3)": "its message_size=print(3)",
     "find_unused_parameters=True": "its find_unused_parameters=True",
-    "**vars(args)": "its arguments can't be seen",
+    "**vars(args)": "its arguments are not visible in the call",
     "10000000, False, True": "its shared_param=True",
 }
 IN_LOOP = "            loss.backward()\n"
@@ -505,14 +505,14 @@ KEPT = {
     "no gradients are sent": ((("            optimizer.zero_grad()\n", "            optimizer.zero_grad()\n            if args.several:\n                model.disable_allreduce()\n"),), "no `disable_allreduce`"),
     "a flag of its own": ((("    optimizer =", "    if args.several:\n        model.needs_refresh = True\n    optimizer ="),), "no `needs_refresh`"),
     "what is asked of it by name": ((("    optimizer =", "    print(getattr(model, 'world_size', 1))\n    optimizer ="),), "no `world_size`"),
-    "a class of the project's": ((("class Net", "from apex.parallel import DistributedDataParallel as Ranks\n\n\nclass Own(Ranks):\n    pass\n\n\nclass Net"),), "something else is done with `Ranks`"),
+    "a class of the project's": ((("class Net", "from apex.parallel import DistributedDataParallel as Ranks\n\n\nclass Own(Ranks):\n    pass\n\n\nclass Net"),), "`Ranks` is used for more than"),
     "a check of its class": (
         (*UNGUARDED, ("    torch.save(", "    print(isinstance(model, apex.parallel.DistributedDataParallel))\n    torch.save(")),
-        "something else is done",
+        "is used for more than",
     ),
     "torch's in its place": (
         (("            raise ImportError(\"Please install apex to use distributed training.\")", "            from torch.nn.parallel import DistributedDataParallel as DDP"),),
-        "`DDP` need not be apex's",
+        "`DDP` may not be apex's",
     ),
     "nothing in its place": (
         (("            raise ImportError(\"Please install apex to use distributed training.\")", "            DDP = None"),),
@@ -533,10 +533,10 @@ KEPT = {
     "activations that are computed again": (
         (("return self.head(self.features(inputs))", "return self.head(checkpoint(self.features, inputs))"),
          ("import torch\n", "import torch\nfrom torch.utils.checkpoint import checkpoint\n")),
-        "`checkpoint` stands beside it",
+        "`checkpoint` is used as well",
     ),
     "a gradient of a gradient": (((IN_LOOP, "            loss = loss + torch.autograd.grad(loss, inputs, create_graph=True)[0].norm()\n" + IN_LOOP),), "torch.autograd.grad"),
-    "two backward passes": (((IN_LOOP, "            loss.backward(retain_graph=True)\n" + IN_LOOP),), "more than one backward pass"),
+    "two backward passes": (((IN_LOOP, "            loss.backward(retain_graph=True)\n" + IN_LOOP),), "several backward passes"),
     "two forwards": (((FORWARD_LINE, "            model(inputs.to(device))\n" + FORWARD_LINE),), "several times before a backward pass"),
     "a forward for each of several views": (
         (("cross_entropy(model(inputs.to(device)), ", "cross_entropy(sum(model(it) for it in (inputs, -inputs)), "),),
@@ -555,18 +555,18 @@ KEPT = {
         (
             ("        for inputs, targets in loader:\n", "        model.module.head.weight.requires_grad = epoch > 0\n        for inputs, targets in loader:\n"),
         ),
-        "made to train later",
+        "unfrozen later",
     ),
     "layers that a function lets train later": (
         (
             ("def main", "def thaw(net):\n    for it in net.parameters():\n        it.requires_grad_()\n\n\ndef main"),
             ("    for epoch", "    thaw(model.module.head)\n    for epoch"),
         ),
-        "made to train later",
+        "unfrozen later",
     ),
     "gradients sent in single precision": (
         (("DDP(model)", "DDP(model.half(), allreduce_always_fp32=True)"),),
-        "sends gradients in half precision",
+        "reduces half-precision gradients",
     ),
 }  # fmt: skip
 KEPT |= {it: ((("DDP(model)", f"DDP(model, {it})"),), said) for it, said in OTHER_ARGUMENTS.items()}
@@ -593,7 +593,7 @@ def test_half_precision_is_worth_to_be_known() -> None:
         ([("half())", "half(), gradient_predivide_factor=dist.get_world_size())")], 0),
     ):
         after, conversion = converted(changed(*pairs, *more, text=APEX_RANKS))
-        assert len([it for it in conversion.findings if "in half precision" in it.message]) == notes
+        assert len([it for it in conversion.findings if "half-precision gradients" in it.message]) == notes
         assert "apex" not in after
 
 

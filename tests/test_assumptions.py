@@ -64,7 +64,7 @@ def test_what_is_known_to_be_in_the_way_is_not_assumed_away(name: str) -> None:
 def test_marks_stand_where_something_is_assumed() -> None:
     text = HOLDING["a mean of losses"].text
     after = convert(Project.of({PATH: text}), sharded=True, mark=True).changes[0].after
-    mark = r"\n        # dp2ddp: assumes: `hidden\(.*\)` of a batch is the mean over its samples\n        loss = hidden"
+    mark = r"\n        # dp2ddp: assumes: `hidden\(.*\)` is a mean over the samples of the batch\n        loss = hidden"
     assert re.search(mark, after)
     assert "# dp2ddp" not in convert(Project.of({PATH: text}), mark=True).changes[0].after
     assert "# dp2ddp" not in convert(Project.of({PATH: text}), sharded=True).changes[0].after
@@ -91,9 +91,9 @@ def test_the_summary_says_what_would_shard_a_program(command: Callable[..., Done
     assert "  sharded if 1 assumption holds: dp2ddp convert --sharded train.py\n" in done.err
     assert "dp2ddp convert --prove train.py\n" in done.err
     done = command(HOLDING["a mean of losses"].text, "convert", "train.py", "--sharded")
-    assert "sharded, by 1 assumption: every process draws its part of each batch\n" in done.err
+    assert "sharded, by 1 assumption: each rank loads its part of every batch\n" in done.err
     assert re.search(
-        r"\n  train.py:\d+ assumes: `hidden\(.*` of a batch is the mean over its samples\n", done.err
+        r"\n  train.py:\d+ assumes: `hidden\(.*` is a mean over the samples of the batch\n", done.err
     )
     assert "DDP501" not in done.err
 

@@ -251,7 +251,7 @@ def test_the_whole_batch_tier_names_the_line_that_forced_it() -> None:
     write({**SPLIT, "train.py": SPLIT["train.py"].replace(".backward()", ".exp().backward()")})
     lines = run("convert", "train.py").stderr.decode().splitlines()
     assert lines[0].startswith("train.py:15: DDP501 note: ")
-    assert "  whole batch, because of line 15: every process draws each batch whole" in lines
+    assert "  whole batch, because of line 15: every rank gets the whole batch" in lines
 
 
 def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
@@ -271,7 +271,7 @@ def test_the_batch_exact_form_is_asked_for() -> None:
     write({"train.py": TRAIN})
     done = run("convert", "train.py", "--exact")
     assert b"+    loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True))" in done.stdout
-    assert b"  sharded, in the original's batches: every process draws its part of each batch" in done.stderr
+    assert b"  sharded, in the original's batches: each rank loads its part of every batch" in done.stderr
 
 
 def test_an_error_names_its_place_and_what_to_do() -> None:
@@ -384,8 +384,7 @@ def test_old_python_that_a_program_needs_is_named_with_what_mends_it() -> None:
     assert done.returncode == 4 and tree() == before
     assert done.stderr.decode().splitlines()[0] == (
         "lib/data.py:9: DDP001 error: train.py cannot be converted without this file: Python 2 code: print and exec are "
-        "functions since Python 3; `python -m pip install fissix && python -m fissix -w -n lib/data.py` rewrites it; correct the "
-        "file first"
+        "functions since Python 3; `python -m pip install fissix && python -m fissix -w -n lib/data.py` rewrites it; fix the file first"
     )
 
 

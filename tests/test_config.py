@@ -194,18 +194,18 @@ def test_where_the_comment_stands(comment: str) -> None:
     write({"train.py": TRAIN.replace('        print("epoch", epoch)\n', comment.format(line=line))})
     done = run("convert", "train.py")
     assert b"ddp.open" not in done.stdout and b"ddp.DistributedDataParallel" in done.stdout
-    assert (b"DDP502, which is not found here" in done.stderr) == ("502" in comment)
+    assert (b"DDP502, which is not reported here" in done.stderr) == ("502" in comment)
 
 
 @pytest.mark.parametrize(
     ("comment", "words"),
     [
-        ("ignore[DDP301]", "this comment ignores DDP301, which is not found here; remove the comment"),
-        ("ignore[DDP999]", "this comment names DDP999, which is no rule"),
+        ("ignore[DDP301]", "this comment ignores DDP301, which is not reported here; remove the comment"),
+        ("ignore[DDP999]", "this comment names DDP999, which does not exist"),
         ("ignore all", "this comment names no rule; write ignore[DDP301], with the rule's code"),
         (
             "ignore[DDP102]",
-            "DDP102 can't be ignored: the program would be converted by half; remove the comment",
+            "DDP102 can't be ignored: the program would be converted only in part; remove the comment",
         ),
     ],
 )

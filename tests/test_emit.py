@@ -280,22 +280,21 @@ def test_the_whole_batch_tier_names_what_forced_it(places: list[tuple[str, int]]
     said = report(
         Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
     )
-    assert f"  whole batch, because of {words}: every process draws each batch whole" in said.splitlines()
+    assert f"  whole batch, because of {words}: every rank gets the whole batch" in said.splitlines()
 
 
 def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
     here = Path.cwd()
     dealt = (
-        (Location(here / "data.py", Span(8, 0, 8, 1)), "an IterableDataset has no sampler"),
-        (Location(here / "train.py", Span(9, 0, 9, 1)), "it has a sampler of its own"),
+        (Location(here / "data.py", Span(8, 0, 8, 1)), "an IterableDataset takes no sampler"),
+        (Location(here / "train.py", Span(9, 0, 9, 1)), "it already has a sampler"),
     )
     script = Script(here / "train.py", frozenset(), dealt=dealt, converted=True)
     said = report(
         Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
     )
     assert (
-        "  sharded: every process draws its part of each batch (data.py:8 by ddp.shard, as an IterableDataset has no "
-        "sampler; line 9 by ddp.shard, as it has a sampler of its own)"
+        "  sharded: each rank loads its part of every batch (data.py:8 by ddp.shard: an IterableDataset takes no sampler; line 9 by ddp.shard: it already has a sampler)"
     ) in said.splitlines()
 
 
@@ -327,7 +326,7 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "second.py: refused: 2 blockers, 3 edits ready",
         "third.py: refused: 1 edit ready; it changes together with second.py, as both run line 7",
         "train.py: 2 edits, 1 left to you",
-        "  sharded: every process draws its part of each batch",
+        "  sharded: each rank loads its part of every batch",
         "  start it with: python train.py ...  (one process per GPU)",
         "             or: torchrun --nproc-per-node N -- train.py ...",
         "eval.py: nothing to do (no DataParallel)",

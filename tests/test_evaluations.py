@@ -244,7 +244,7 @@ ROWS = {
     "it reports now and then": (
         ADD,
         ADD + "        if i % 10 == 0:\n            print(len(targets))\n",
-        "the number of the batch",
+        "the batch index",
     ),
     "it is left early": (ADD, ADD + "        if len(targets) < 3:\n            break\n", "`break`"),
     "it returns": (
@@ -252,21 +252,21 @@ ROWS = {
         ADD + "        if len(targets) < 3:\n            return correct\n",
         "`return correct`",
     ),
-    "no evaluation mode": ("    model.eval()\n", "", "evaluation mode"),
+    "no evaluation mode": ("    model.eval()\n", "", "not set to eval()"),
     "a sum that goes on": (
         "correct, outputs, best, seen = 0,",
         "correct, outputs, best, seen = start,",
-        "begin with nothing",
+        "not be empty or zero right before",
     ),
     "the last batch": (
         "return correct",
         "return correct, (output * 1e9).long().tolist()",
-        "of its last batch",
+        "of the last batch",
     ),
     "the greatest": (
         ADD,
         ADD + "        best = max(best, len(targets))\n",
-        "`best` may be that of another batch",
+        "`best` may come from another batch",
     ),
     "what was before": (
         ADD,
@@ -278,17 +278,17 @@ ROWS = {
     "a list with an entry now and then": (
         ADD,
         ADD + "        if len(targets) > 2:\n            outputs.append(output)\n",
-        "one entry for each batch or sample",
+        "one entry per batch or sample",
     ),
     "a list of something": (
         ADD,
         ADD + "        outputs.extend(output.nonzero().tolist())\n",
-        "an entry for each sample",
+        "one entry per sample",
     ),
     "a list that is begun": (
         "    for i,",
         "    outputs.append(0)\n    for i,",
-        "`outputs` is used before it",
+        "`outputs` is used between its start and the loop",
         (ADD, "        outputs.append(output)\n"),
     ),
     "random numbers": (ADD, "        correct += random.random()\n", "random numbers"),
@@ -307,19 +307,19 @@ ROWS = {
     "an object that keeps the last": (
         ADD,
         ADD + "        tracker.update(len(targets))\n",
-        "begin with nothing",
+        "not be empty or zero right before",
     ),
     "an object that is not reset": (
         ADD,
         ADD + "        confusion.add(targets, output.argmax(1))\n",
-        "begin with nothing",
+        "not be empty or zero right before",
     ),
     "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
-    "a global": (ADD, ADD + "        note(len(targets))\n", "does more than to return something"),
+    "a global": (ADD, ADD + "        note(len(targets))\n", "has side effects"),
     "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may do more"),
     "another model": (ADD, "        correct += other(inputs).sum().item()\n", "`other` may do more"),
-    "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may be other batches"),
-    "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "not in its header"),
+    "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may change the batches"),
+    "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "does not name its loader"),
     "a meter by another name": (
         ADD,
         "        meter.add(len(targets))\n",
@@ -337,7 +337,7 @@ ROWS = {
     "a meter that begins with something": (
         ADD,
         "        meter.update(len(targets))\n",
-        "begin with nothing",
+        "not be empty or zero right before",
         ("meter = AverageMeter()", "meter = Begun()"),
     ),
     "an average of the parameters": (
@@ -363,7 +363,7 @@ ROWS = {
     "two names": (
         "    meter = AverageMeter()\n",
         "    hits = again = torch.zeros(1)\n",
-        "begin with nothing",
+        "not be empty or zero right before",
         (ADD, ADD + "        hits += len(targets)\n"),
     ),
     "what a function changes": (ADD, ADD + "        collect(table, output)\n", "changes `table`"),
@@ -381,53 +381,53 @@ ROWS = {
     "a lambda that looks at the sum": (
         "    model.eval()\n",
         "    model.eval()\n    over = lambda: correct > 10\n",
-        "`correct` is used before it",
+        "`correct` is used between its start and the loop",
         (ADD, ADD + "        correct += over()\n"),
     ),
     "training mode by its attribute": (
         "    model.eval()\n",
         "    model.eval()\n    for layer in model.modules():\n        layer.training = True\n",
-        "evaluation mode",
+        "not set to eval()",
     ),
     "numpy's in place": (ADD, ADD + "        np.add.at(matrix, targets, 1)\n", "`np.add.at` may do more"),
     "truth values": (
         "    meter = AverageMeter()\n",
         "    hits = np.zeros(4, dtype=bool)\n",
-        "begin with nothing",
+        "not be empty or zero right before",
         (ADD, ADD + "        hits += (output > 0).any(0).numpy()\n"),
     ),
     "a list that begins with 0": (
         "    meter = AverageMeter()\n",
         "    hits = [0]\n",
-        "begin with nothing",
+        "not be empty or zero right before",
         (ADD, ADD + "        hits += [len(targets)]\n"),
     ),
     "a list without some batches": (
         ADD,
         ADD + "        if len(targets) < 3:\n            continue\n        outputs.append(output)\n",
-        "one entry for each batch or sample",
+        "one entry per batch or sample",
     ),
     "a list without some samples": (
         ADD,
         ADD
         + "        for target in targets.tolist():\n            if target == 0:\n                continue\n"
         + "            outputs.append(target)\n",
-        "one entry for each batch or sample",
+        "one entry per batch or sample",
     ),
     "a list that is longer now and then": (
         ADD,
         ADD + "        if len(targets) > 2:\n            outputs += targets.tolist()\n",
-        "one entry for each batch or sample",
+        "one entry per batch or sample",
     ),
     "a list of one or the other": (
         ADD,
         ADD + "        outputs.extend(targets.tolist() if len(targets) > 2 else [])\n",
-        "an entry for each sample",
+        "one entry per sample",
     ),
     "a global sum": (
         "    model.eval()\n",
         "    global count\n    model.eval()\n    count = 0\n",
-        "`count` may be looked at elsewhere",
+        "`count` may be read elsewhere",
         (ADD, ADD + "        count += 1\n"),
     ),
     "a context that counts": (
@@ -438,17 +438,17 @@ ROWS = {
     "layers in training mode": (
         "    model.eval()\n",
         "    model.eval()\n    for layer in model.modules():\n        layer.train()\n",
-        "evaluation mode",
+        "not set to eval()",
     ),
     "training mode by a function": (
         "    model.eval()\n",
         "    model.eval()\n    warm(model)\n",
-        "evaluation mode",
+        "not set to eval()",
     ),
     "a hook": (
         "start = 3\n",
         "start = 3\nmodel.module.layers.register_forward_hook(lambda *given: shapes.append(len(given)))\n",
-        "calls what is registered",
+        "forward hooks",
     ),
     "a copy of the model": (
         "start = 3\n",
@@ -486,14 +486,14 @@ ROWS = {
     "a mean that is another ratio": (
         "self.avg = self.sum / self.count\n",
         "self.avg = self.sum / (self.count + 0.001)\n",
-        "add up only",
+        "do more than add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
     "a meter that warms up": (
         "        self.sum += val * n\n",
         "        if self.count > 2:\n            self.sum += val * n\n",
-        "add up only",
+        "do more than add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
@@ -543,78 +543,78 @@ BEFORE = {
     "as many rows as are written": before(
         "wide = targets.expand(3, -1)", "wide.shape", "depend on the number of samples"
     ),
-    "the first sample": before("inputs = inputs[0][None]", "1", "`inputs[0]` may be a sample"),
-    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "can't be shown to have a row"),
+    "the first sample": before("inputs = inputs[0][None]", "1", "`inputs[0]` may be a single sample"),
+    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "may not have one row"),
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
         "n, targets",
-        "`n` can't be made that of the whole",
+        "`n` can't be combined over the ranks",
     ),
     "the number of all numbers": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = inputs.numel()",
         "n, targets",
-        "`n` can't be made",
+        "`n` can't be combined",
     ),
     "the number of pieces": before(
         "pieces = inputs.view(-1, 4)\npieces = pieces.cuda()\npieces = pieces.double()\nn = pieces.size(0)",
         "n, pieces.dtype, targets.cuda()",
-        "`n` can't be made",
+        "`n` can't be combined",
     ),
     "numbers up to that of samples": before(
-        "ids = range(best, best + len(targets))", "ids", "`ids` can't be made"
+        "ids = range(best, best + len(targets))", "ids", "`ids` can't be combined"
     ),
-    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be made"),
-    "arrays of arrays": before("array = targets.numpy()\nmore = array + 1", "more", "`more` is no tensor"),
+    "a text with the number": before("text = f'{len(targets)}'", "text", "`text` can't be combined"),
+    "arrays of arrays": before("array = targets.numpy()\nmore = array + 1", "more", "`more` is not a tensor"),
     "an array by the same name": before(
-        "targets = targets.numpy()\ntargets = targets + 1", "targets", "`targets` is no tensor"
+        "targets = targets.numpy()\ntargets = targets + 1", "targets", "`targets` is not a tensor"
     ),
     "a number that grows": before(
         "inputs, targets = inputs.cuda(), targets.cuda()\nn = len(inputs)\nn += len(inputs)",
         "n, targets",
-        "`n` can't be made that of the whole",
+        "`n` can't be combined over the ranks",
     ),
     "rows or something else in a function": before(
-        "rows = chosen(inputs, i)", "rows.shape", "something else than rows"
+        "rows = chosen(inputs, i)", "rows.shape", "may not have one row"
     ),
     "rows and something else": before(
-        "pair = {'x': inputs, 'p': prior}", "pair['p']", "more in it than rows"
+        "pair = {'x': inputs, 'p': prior}", "pair['p']", "holds more than one row"
     ),
     "rows and something else by a function": before(
-        "pair = paired(inputs)", "pair['p']", "more in it than rows"
+        "pair = paired(inputs)", "pair['p']", "holds more than one row"
     ),
-    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "something else than rows"),
+    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "may not have one row"),
     "a dictionary with something else": before(
-        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "something else than rows"
+        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "may not have one row"
     ),
     "rows or something else": before(
-        "rows = inputs if i % 2 else prior", "rows.shape", "something else than rows"
+        "rows = inputs if i % 2 else prior", "rows.shape", "may not have one row"
     ),
     "rows or something else by a condition": before(
-        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "something else than rows"
+        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "may not have one row"
     ),
     "rows or something else by a function": before(
-        "rows = either(inputs, i)", "rows.shape", "something else than rows"
+        "rows = either(inputs, i)", "rows.shape", "may not have one row"
     ),
     "a function that counts, of a keyword": (
         FORWARD,
         "        output = model(x=counted(inputs.cuda())).cpu()\n",
-        "does more than to return something",
+        "has side effects",
         (ADD, ADD + "        print(count)\n"),
     ),
     "a function that looks at the batch": before(
         "n = size()",
         "n",
-        "it looks at `targets` before",
+        "it reads `targets` before",
         ("    for i,", "    size = lambda: len(targets)\n    for i,"),
     ),
     "a global batch": before(
         "pass",
         "1",
-        "`targets` may be looked at elsewhere",
+        "`targets` may be read elsewhere",
         ("    model.eval()\n", "    global targets\n    model.eval()\n"),
     ),
     "gradients of the inputs": before(
-        "inputs = inputs.requires_grad_(True)", "inputs.grad", "gradients are asked for"
+        "inputs = inputs.requires_grad_(True)", "inputs.grad", "it needs gradients"
     ),
 }
 # Lines before it, and what is looked at behind it, that are those of the whole batch.
@@ -624,7 +624,7 @@ BEHIND = {
     "nothing, or a column": before(
         "column = None\nif i % 2:\n    column = inputs[:, 0]",
         "column is None or len(column)",
-        "the number of the batch",
+        "the batch index",
     ),
     "where tensors are": before(
         "place, kind, name = inputs.device, inputs.dtype, inputs.type()", "place is None, kind, name[:6]"
@@ -823,7 +823,7 @@ def test_evaluation_stays_whole_where_an_exception_is_caught() -> None:
 """
     after, whole = converted(SETUP + LOOP + TRAIN + call)
     assert "shard_batches" not in after
-    assert "an exception" in whole[0]
+    assert "exceptions in the loop" in whole[0]
 
 
 @pytest.mark.parametrize(
@@ -844,7 +844,7 @@ rank = int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else 0
     call = f"    if {test}:\n        print(evaluate(model, val_loader))\n"
     after, whole = converted(SETUP + helpers + LOOP.replace(ADD, ADD + more) + TRAIN + call)
     assert "shard_batches" not in after and "divide_batches" not in after
-    assert "one process alone may come to it" in whole[0]
+    assert "only one rank may run it" in whole[0]
 
 
 def test_all_processes_come_to_what_the_first_of_the_program_s_own_would() -> None:

@@ -176,7 +176,7 @@ def test_github_gets_workflow_commands() -> None:
     assert all(command.fullmatch(line) for line in lines), lines
     assert (
         "::error file=kept.py,line=9,endLine=9,col=13,endColumn=50,title=DDP102 data-parallel-model::"
-        "arguments come from a collection; write them out"
+        "the arguments are passed by `*` or `**`; write them out"
     ) in lines
     assert any("file=a%2Cb%3Ac.py," in line for line in lines)
     assert any(line.startswith("::warning file=train.py,line=9,") for line in lines)
@@ -186,8 +186,10 @@ def test_github_gets_workflow_commands() -> None:
 def test_markdown_is_a_comment_with_the_diff_folded_up() -> None:
     write({**FILES, "train.py": WARNED + "\n# ```\n"})
     text = emitted("markdown")
-    assert "| `train.py` | sharded: every process draws its part of each batch | " in text
-    assert "- **error** `kept.py:9` DDP102: arguments come from a collection<br>write them out\n" in text
+    assert "| `train.py` | sharded: each rank loads its part of every batch | " in text
+    assert (
+        "- **error** `kept.py:9` DDP102: the arguments are passed by `*` or `**`<br>write them out\n" in text
+    )
     fence = re.search(r"^(`{3,})diff$", text, re.MULTILINE)
     assert fence and text.count(f"\n{fence[1]}\n") == 1
     block = text.split(f"{fence[1]}diff\n")[1].split(f"{fence[1]}\n")[0]
@@ -203,7 +205,7 @@ def test_equal_findings_are_said_once() -> None:
     write({"train.py": text, "other.py": text})
     lines = run("convert", ".").stderr.decode().splitlines()
     assert [line for line in lines if "DDP002" in line] == [
-        "other.py:15: DDP002 warning: this comment ignores DDP301, which is not found here; remove the comment "
+        "other.py:15: DDP002 warning: this comment ignores DDP301, which is not reported here; remove the comment "
         "(and in line 16, train.py:15 and train.py:16)"
     ]
     assert emitted("github").count("::warning ") == 4
@@ -224,7 +226,9 @@ def test_statistics_count_each_rule() -> None:
 def test_quiet_says_what_was_found_and_verbose_what_was_changed() -> None:
     write({"train.py": TRAIN, "kept.py": KEPT})
     quiet = run("convert", ".", "-q")
-    assert quiet.stderr == b"kept.py:9: DDP102 error: arguments come from a collection; write them out\n"
+    assert (
+        quiet.stderr == b"kept.py:9: DDP102 error: the arguments are passed by `*` or `**`; write them out\n"
+    )
     assert quiet.stdout.startswith(b"--- a/train.py")
     assert run("convert", "train.py", "-q", "--inplace").stderr == b""
     assert b"kept.py:12: DDP202 note: " in run("convert", "kept.py", "--verbose").stderr

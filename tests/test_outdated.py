@@ -128,9 +128,9 @@ class Case:
         return self.text(self.before, self.head), self.text(self.after, self.head_after or self.head)
 
 
-INDEX = "an index into a tensor of one number"
-NEXT = "`next()` as a method of a DataLoader's iterator"
-VIEW = "a view of rows of a transposed tensor"
+INDEX = "indexing a scalar tensor"
+NEXT = "the `.next()` method of a DataLoader iterator"
+VIEW = "`view` on a non-contiguous tensor"
 FORMS = {
     "a loss": Case(INDEX, "total += loss.data[0]", "total += loss.item()", IndexError),
     "a loss itself": Case(INDEX, "total += loss[0]", "total += loss.item()", IndexError),
@@ -217,19 +217,23 @@ FORMS = {
         ACCURACY.replace("VIEW", "reshape"),
     ),
     "bytes": Case(
-        "a mask of bytes",
+        "indexing by a uint8 mask",
         "outputs.data.masked_fill_((outputs > 0).byte(), 0)",
         "outputs.data.masked_fill_((outputs > 0).byte().bool(), 0)",
         RuntimeError,
     ),
     "one less a mask": Case(
-        "a difference with a mask", "1 - outputs.gt(0)", "1 - outputs.gt(0).long()", RuntimeError, said=True
+        "subtraction with a bool mask",
+        "1 - outputs.gt(0)",
+        "1 - outputs.gt(0).long()",
+        RuntimeError,
+        said=True,
     ),
     "a negated mask": Case(
-        "a difference with a mask", "-outputs.eq(0)", "~outputs.eq(0)", RuntimeError, said=True
+        "subtraction with a bool mask", "-outputs.eq(0)", "~outputs.eq(0)", RuntimeError, said=True
     ),
     "a sampler": Case(
-        "what torch's Sampler is given",
+        "an argument of torch's Sampler",
         "list(Order(data))",
         "list(Order(data))",
         TypeError,
@@ -243,7 +247,7 @@ FORMS = {
         TypeError,
     ),
     "a function": Case(
-        "an object of an autograd Function",
+        "calling an autograd.Function instance",
         "Double()(outputs)",
         "2 * outputs",
         RuntimeError,
@@ -251,20 +255,20 @@ FORMS = {
         said=True,
     ),
     "a name of Python 2": Case(
-        "one of Python 2's own names",
+        "a Python 2 builtin",
         "for i in xrange(2):\n    isinstance(i, long)",
         "for i in range(2):\n    isinstance(i, int)",
         NameError,
     ),
     "a function of Python 2": Case(
-        "one of Python 2's own names",
+        "a Python 2 builtin",
         "reduce(max, [1, 2])",
         "from functools import reduce\nreduce(max, [1, 2])",
         NameError,
         said=True,
     ),
     "print": Case(
-        "a redirected print",
+        "`print >>file`",
         "print >> None, 'a'",
         "print('a', file=None)",
         TypeError,
@@ -483,7 +487,7 @@ def test_what_is_said_counts_lines_of_the_file() -> None:
     assert (
         text.splitlines()[finding.location.span.line - 1].strip() == "meter.update(first[0], inputs.size(0))"
     )
-    assert re.search(r"fails since PyTorch 1.0 \(and in line \d+\): it becomes `.item\(\)`", finding.message)
+    assert re.search(r"fails since PyTorch 1.0 \(and in line \d+\): replaced by `.item\(\)`", finding.message)
     (change,) = conversion.changes
     assert change.before == text
     assert "ddp.batch_loss(loss).item()" in change.after

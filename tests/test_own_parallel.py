@@ -81,20 +81,20 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
         (
             "        self.name = name\n",
             "        self.scale = nn.Parameter(torch.ones(2))\n",
-            "layers of its own",
+            "its own layers",
         ),
         (
             "    def __getattr__",
             "    def forward(self, *inputs):\n        return super().forward(*inputs)\n\n    def __getattr__",
-            "a `forward` of its own",
+            "overrides `forward`",
         ),
         (
             "    model = Parallel(model)",
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
             "under a condition",
         ),
-        ("torch.cuda.device_count() > 1", "args.parallel", "can't be shown to be alike"),
-        ("Parallel(model)", "Parallel(*[model])", "can't be seen"),
+        ("torch.cuda.device_count() > 1", "args.parallel", "may differ across ranks"),
+        ("Parallel(model)", "Parallel(*[model])", "not visible"),
     ],
 )
 def test_one_that_does_more_has_whole_batches(old: str, new: str, reason: str) -> None:
@@ -138,7 +138,7 @@ def test_programs_that_only_predict_with_the_class_are_said() -> None:
     conversion = converted(plain, predicts, own="from torch import nn\n" + FORWARDING)
     assert not conversion.errors
     (note,) = [it for it in conversion.findings if not it.edits]
-    assert "computes on one GPU" in note.message and note.location.path == PATH.with_name("other0.py")
+    assert "uses one GPU" in note.message and note.location.path == PATH.with_name("other0.py")
 
 
 def test_a_class_that_nothing_is_trained_with_stays() -> None:
@@ -180,7 +180,7 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     (error,) = converted(
         "from things import MyDataParallel\n" + PROGRAM.replace(WRAP, "model = MyDataParallel(model)")
     ).errors
-    assert "things.MyDataParallel is not torch's DataParallel" in error.message
+    assert "things.MyDataParallel is neither torch's DataParallel" in error.message
 
 
 CALLING = """
@@ -252,7 +252,7 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     text = with_class(WAITING, WRAP, "from queue import Queue")
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     (error,) = converted(text).errors
-    assert "SyncNorm waits for the other replicas" in error.message and "SyncBatchNorm" in error.help
+    assert "SyncNorm waits for other replicas" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
 
 
@@ -283,4 +283,4 @@ def test_of_several_layers_one_that_waits_is_no_reason_to_refuse() -> None:
     assert any("encoding.nn.BatchNorm1d is chosen here" in it.message for it in result.findings)
     always = text.replace("return nn.BatchNorm1d", "return BatchNorm1d")
     (error,) = converted(always.replace("nn.Linear(8, 2).cuda()", layers)).errors
-    assert "waits for the other replicas" in error.message
+    assert "waits for other replicas" in error.message

@@ -10,21 +10,27 @@ from dp2ddp.plan import Severity
 from dp2ddp.source import Project
 
 REFUSED = {
-    "arguments from a collection": (WRAP, "model = nn.DataParallel(model, **{})", "DDP102", 9, "collection"),
+    "arguments from a collection": (
+        WRAP,
+        "model = nn.DataParallel(model, **{})",
+        "DDP102",
+        9,
+        "by `*` or `**`",
+    ),
     "gradients that are returned": (
         "        loss.backward()\n",
         "        own = list(model.parameters())\n        for parameter, gradient in zip(own, torch.autograd.grad(loss, own)):\n"
         "            parameter.grad = gradient\n        loss.detach().requires_grad_().backward()\n",
         "DDP503",
         18,
-        "returns the gradients of this process's part",
+        "returns each rank's local gradients",
     ),
     "a look-alike": (
         WRAP,
         "from parallel_things import MyDataParallel\n" + WRAP + "\nother = MyDataParallel(model)",
         "DDP503",
         11,
-        "parallel_things.MyDataParallel is not torch's",
+        "parallel_things.MyDataParallel is neither torch's",
     ),
     "the function": (
         LOSS,
@@ -38,7 +44,7 @@ REFUSED = {
         'nn.Linear(8, 2).to("cuda:0").to("cuda:1")',
         "DDP503",
         8,
-        "numbers",
+        "by their index",
     ),
     "gradients cut off before they are averaged": (
         WRAP,
@@ -103,7 +109,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "asks the clock",
+        "depends on the clock",
     ),
     "a batch left out by one process": (
         STEP,
@@ -111,7 +117,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "the ranks part",
+        "only some ranks raise",
     ),
     "an end that a file decides": (
         LOADER,
@@ -119,7 +125,7 @@ SAID = {
         "        sys.exit()\n" + LOADER,
         "DDP306",
         11,
-        "has just made",
+        "rank 0 creates",
     ),
 }
 

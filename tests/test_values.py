@@ -297,7 +297,9 @@ def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
     )
     done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
     said = " ".join(it.message for it in done.findings)
-    assert "is saved here without its wrapper" in said and "can be loaded with dp2ddp only" in said
+    assert (
+        "this checkpoint holds the wrapped model" in said and "only loads where dp2ddp is installed" in said
+    )
 
 
 KEEPER = """\
@@ -330,7 +332,7 @@ def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, 
     program = {"train.py": HEAD + MODEL + STEPS + saves} | ({"read.py": read} if loads is not None else {})
     done = converted(tmp_path, program)
     said = told(done, written=True)
-    assert re.search(r"train.py:\d+: .* saved here without its wrapper, .* take `.module` off", said), said
+    assert re.search(r"train.py:\d+: .* holds the wrapped model; .* needs no `.module`", said), said
     assert loads is None or re.search(r"read.py:2: .*leave `.module` out", said), said
 
 
@@ -359,7 +361,7 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "reads checkpoints" in it.message
+        if "expects checkpoint keys" in it.message
     }
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
@@ -402,7 +404,7 @@ def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
     """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own."""
     files = {"find.py": FINDS, "tune.py": TUNES + LOADS + TRAINS, "own.py": TUNES + TRAINS}
     done = converted(tmp_path, {**{name: READERS[name] for name in ("train.py", "net.py")}, **files})
-    named = {it.location.path.name for it in done.findings if "reads checkpoints" in it.message}
+    named = {it.location.path.name for it in done.findings if "expects checkpoint keys" in it.message}
     assert named == {"find.py", "tune.py"}
 
 
@@ -423,14 +425,14 @@ def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "is of a wrapped model" in it.message
+        if "expects a wrapped model" in it.message
     }
     assert named == {("tools.py", 9), ("show.py", 3)}
 
 
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
-    assert not [it for it in done.findings if "reads checkpoints" in it.message]
+    assert not [it for it in done.findings if "expects checkpoint keys" in it.message]
     assert [it.location.path.name for it in done.findings if "this key has" in it.message] == ["show.py"]
     assert not {it.path for it in done.idle} & {it.path for it in done.changes}
     lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
@@ -455,8 +457,8 @@ model.best = 0.0
     uses = "print(model.head.weight.sum(), model.best, model.training)\n"
     uses += "head = model.module.head if hasattr(model, 'module') else model.head\n"
     done = converted(tmp_path, HEAD + net + STEPS + uses)
-    said = [it.message for it in done.findings if "a wrapped model has no" in it.message]
-    assert said == ["a wrapped model has no `head`: this fails, as it did with nn.DataParallel"]
+    said = [it.message for it in done.findings if "the wrapper has no attribute" in it.message]
+    assert said == ["the wrapper has no attribute `head`: this fails, as it did with nn.DataParallel"]
     assert done.scripts[0].left == 1
 
 

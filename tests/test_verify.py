@@ -665,7 +665,7 @@ def proofs(folder: Path, *asked: str) -> list[str]:
     """The commands that a conversion of a folder, or of files, names to prove it."""
     conversion = convert_paths([folder / name for name in asked or ("train.py",)])
     said = told(conversion, written=False, command="dp2ddp convert --inplace").splitlines()
-    lines = [line.partition("prove it with: ")[2] for line in said if "prove it with: " in line]
+    lines = [line.partition("check it with: ")[2] for line in said if "check it with: " in line]
     return lines or [said[-1].partition("next: ")[2].partition(", then ")[0]]
 
 

@@ -91,8 +91,8 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
     wrapped = models.collect(context)
     trained = bare.find(context)
     at_once, pulled = loops.together(context, batch_loops), loops.pulled(batch_loops)
-    asked = dict.fromkeys(loops.evaluated(context, batch_loops), "a loop evaluates with it, too")
-    asked |= dict.fromkeys(pulled, "its batches are pulled one by one")
+    asked = dict.fromkeys(loops.evaluated(context, batch_loops), "it is also used for evaluation")
+    asked |= dict.fromkeys(pulled, "its batches are taken with next()")
     made = (*loaders.collect(context, training, at_once, asked), *loaders.dealt(context, draws))
     epochs = loops.collect(context, batch_loops, made)
     uncounted = {loop.loader: loop.problem.message for loop in epochs if loop.problem is not None}
@@ -193,7 +193,7 @@ def _lines(context: Context) -> Iterator[Lines]:
 def _ordered(loader: Loader, gathers: tuple[Gather, ...]) -> str:
     """Why a loader must hand out the original's batches in their order: a loss is given whole ones, not shuffled."""
     asked = any(gather.scripts & loader.scripts for gather in gathers)
-    return "a loss looks at its samples in their order" if asked and loader.shuffle is not True else ""
+    return "a loss depends on the order of its samples" if asked and loader.shuffle is not True else ""
 
 
 def _concerned(project: Project) -> list[SourceFile]:
@@ -224,6 +224,6 @@ def _misplaced(context: Context) -> Iterator[Obstacle]:
     for statement in dict.fromkeys(context.program.misplaced):
         yield context.obstacle(
             statement,
-            "something to convert stands inside an f-string of several lines",
-            "run dp2ddp under Python 3.12 or newer, or give the value a name before this line",
+            "code to convert is inside a multi-line f-string",
+            "run dp2ddp with Python 3.12 or newer, or assign the value to a variable before this line",
         )

@@ -317,16 +317,16 @@ def _builtin(search: _Search, node: ast.AST) -> Found | None:
 # The list of forms; of names and modules, see ``api/outdated.py``
 
 FORMS = (
-    Form("an index into a tensor of one number", "PyTorch 1.0", "`.item()`", _index),
-    Form("`next()` as a method of a DataLoader's iterator", "PyTorch 1.13", "`next(iterator)`", _next),
-    Form("a view of rows of a transposed tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
-    Form("a mask of bytes", "PyTorch 2", "`.bool()`", _mask),
-    Form("a difference with a mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
-    Form("what torch's Sampler is given", "PyTorch 2.10", "", _source),
+    Form("indexing a scalar tensor", "PyTorch 1.0", "`.item()`", _index),
+    Form("the `.next()` method of a DataLoader iterator", "PyTorch 1.13", "`next(iterator)`", _next),
+    Form("`view` on a non-contiguous tensor", "PyTorch 1.7", "`.reshape(-1)`", _view),
+    Form("indexing by a uint8 mask", "PyTorch 2", "`.bool()`", _mask),
+    Form("subtraction with a bool mask", "PyTorch 1.2", "`~mask`, or `1 - mask.long()`", _difference),
+    Form("an argument of torch's Sampler", "PyTorch 2.10", "", _source),
     Form("an argument of a scheduler", "PyTorch 2.7", "", _verbose),
-    Form("an object of an autograd Function", "PyTorch 1.5", "static methods and `apply`", _function),
-    Form("a redirected print", "Python 3.0", "`print(…, file=…)`", _redirected),
-    Form("one of Python 2's own names", "Python 3.0", "what Python 3 has", _builtin),
+    Form("calling an autograd.Function instance", "PyTorch 1.5", "static methods and `apply`", _function),
+    Form("`print >>file`", "Python 3.0", "`print(…, file=…)`", _redirected),
+    Form("a Python 2 builtin", "Python 3.0", "its Python 3 equivalent", _builtin),
 )
 
 
@@ -493,11 +493,11 @@ SPELLED = {
     Kind.NAME: (f"`{KEYWORD}` is a keyword since Python 3.7", f"the variable becomes `{NOW}`"),
     Kind.ATTRIBUTE: (
         f"`{KEYWORD}` is a keyword since Python 3.7",
-        f'the attribute is asked for by `getattr(…, "{KEYWORD}")`',
+        f'the attribute is read by `getattr(…, "{KEYWORD}")`',
     ),
     Kind.INDENTATION: (
         "Python 3 can't compare tabs with spaces",
-        "lines are indented as their block is, where Python 2 read a tab as going on to the next multiple of 8",
+        "tabs are replaced by spaces as Python 2 read them (tab stops of 8)",
     ),
 }
 

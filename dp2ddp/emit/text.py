@@ -57,7 +57,7 @@ def report(
         lines += _script(script, moved_path(script.path, moved), gone=written and not moved)
         has_original = not written or moved or verify
         if several and has_original and (line := proof(script, moved, verify)):
-            lines.append(f"   prove it with: {line}")
+            lines.append(f"   check it with: {line}")
     lines += _idle(conversion.idle)
     if not conversion.asked:
         lines.append("nothing to do: there is no Python file")
@@ -245,11 +245,11 @@ def _count(number: int, what: str) -> str:
 def tier(script: Script) -> str:
     if not script.reasons:
         dealt = "; ".join(
-            f"{places(script.path, [place])} by ddp.shard, as {why}" for place, why in script.dealt
+            f"{places(script.path, [place])} by ddp.shard: {why}" for place, why in script.dealt
         )
         by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
-        return f"{script.tier}{by}: every process draws its part of each batch" + f" ({dealt})" * bool(dealt)
-    return f"{script.tier}, because of {places(script.path, script.reasons)}: every process draws each batch whole"
+        return f"{script.tier}{by}: each rank loads its part of every batch" + f" ({dealt})" * bool(dealt)
+    return f"{script.tier}, because of {places(script.path, script.reasons)}: every rank gets the whole batch"
 
 
 def _assumptions(script: Script, gone: bool) -> list[str]:

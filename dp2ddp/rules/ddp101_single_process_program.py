@@ -1,12 +1,12 @@
-"""A program that trains with DataParallel runs in one process.
+"""A program trains with nn.DataParallel in a single process.
 
-DistributedDataParallel runs one process for each GPU. ``ddp.launch(main)`` starts them and calls ``main`` in each;
-where the training code is no function, or devices are chosen first, ``ddp.init()`` stands before the first side
-effect instead. Everything above that line runs in the starting process too, so only imports, definitions and
-options may stand there. A program that chooses its devices later says so where it does, ``ddp.use_devices(ids)``: the
-ranks for which there is none end. Under ``torchrun`` both join the processes that are there, and with one GPU or none
-both just go on. Where an option lets the program start ranks by itself, that distributed branch stays as it is, and
-``ddp.init(enabled=not args.distributed)`` stands aside for it.
+DistributedDataParallel needs one process (rank) per GPU. ``ddp.launch(main)`` starts the ranks and runs ``main`` in
+each; where the training code is not a function, or devices are chosen first, ``ddp.init()`` is put before the first
+side effect instead. Everything above that line also runs in the process that starts the ranks, so only imports,
+definitions and options may be there. A program that chooses its devices later calls ``ddp.use_devices(ids)`` there:
+ranks without a device end. Under ``torchrun`` both join the existing ranks; with one GPU or none both simply continue
+in this process. If an option makes the program start its own ranks, that distributed branch stays as it is, and
+``ddp.init(enabled=not args.distributed)`` does nothing there.
 """
 
 from collections.abc import Iterator
@@ -53,7 +53,7 @@ def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
     if script.problem:
         yield from trouble(facts, script)
     elif not script.done:
-        yield finding(script.at, "this program trains in one process", "", _edits(script))
+        yield finding(script.at, "this program trains in a single process", "", _edits(script))
         if script.late is not None:
             yield _chosen_late(script.late)
         if script.aside is not None:
@@ -66,13 +66,13 @@ def _chosen_late(late: Late) -> Finding:
         Insert(late.at, "{ddp}.use_devices({devices})", holes, after=late.after),
         runtime_import(late.path, late.ddp),
     )
-    return finding(late.at, "the devices are chosen here, when the ranks have started", "", edits)
+    return finding(late.at, "the devices are chosen here, after the ranks have started", "", edits)
 
 
 def _standing_aside(aside: Aside) -> Finding:
     stands = f"if {aside.condition}:\n    {{ddp}}.stand_aside()"
     edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
-    return finding(aside.at, "the program may start ranks by itself from here on", "", edits)
+    return finding(aside.at, "from here on the program may start ranks of its own", "", edits)
 
 
 def _edits(script: Script) -> tuple:

@@ -1,16 +1,16 @@
 """A model is wrapped in nn.DataParallel.
 
-It becomes ``ddp.DistributedDataParallel``: torch's own class, with the arguments that the model needs. Where the
-training can't be shown to allow that, it becomes ``ddp.DataParallel``: every process is given the whole batch, computes
-its part of it, and gets the whole output, as with nn.DataParallel. The model is moved to its device first. A condition
-that only asks whether there are several GPUs goes: one process is a case like any other. ``device_ids`` chooses the
-devices of the processes (DDP101).
+It becomes ``ddp.DistributedDataParallel``: torch's own class, with the arguments that the model needs. Where sharding
+the batches is not provably safe, it becomes ``ddp.DataParallel``: every rank gets the whole batch, computes its shard,
+and gathers the outputs of all ranks, as nn.DataParallel does. The model is moved to its device first. A condition that
+only checks for several GPUs is removed: a single process works the same way. ``device_ids`` chooses the devices of the
+ranks (DDP101).
 
-A class of the project that derives from nn.DataParallel derives from one of these two, and its calls stay. Where it has
-a ``scatter``, a ``gather`` or another step of its own, that is ``ddp.DataParallel``: ``scatter`` is given the whole
-batch in every process, each computes its part, and ``gather`` is given the outputs of all. Where it only has layers
-called back, synchronised BatchNorm, these share their sums between the processes in both. The functions of
-``torch.nn.parallel`` have their likes in ``ddp.parallel``. A class from elsewhere that derives from nn.DataParallel,
+A class of the project that derives from nn.DataParallel derives from one of these two instead; its calls stay. If it
+overrides ``scatter``, ``gather`` or another method, it derives from ``ddp.DataParallel``: on every rank ``scatter``
+gets the whole batch, each rank computes its shard, and ``gather`` gets the outputs of all ranks. If it only calls back
+layers (synchronised BatchNorm), these exchange their sums between the ranks in both. The functions of
+``torch.nn.parallel`` have counterparts in ``ddp.parallel``. A class from elsewhere that derives from nn.DataParallel,
 PyTorch Geometric's for one, is adapted: ``ddp.adapted(DataParallel)(model)``.
 """
 
@@ -114,7 +114,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield finding(wrap.at, "this model is wrapped in DataParallel", "", edits)
     for name in facts.parallel:
         yield from trouble(facts, name)
-        said = SAID.get(name.kind, "this is a step of DataParallel")
+        said = SAID.get(name.kind, "this is one of DataParallel's own functions")
         yield finding(name.at, said, "", tuple(_renamed(name, Tier.WHOLE_BATCH in facts.tiers(name))))
 
 

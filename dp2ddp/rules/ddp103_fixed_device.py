@@ -1,10 +1,10 @@
-"""Code names a GPU by its number: ``"cuda:0"``, ``.cuda(0)``, a checkpoint loaded to where it was saved.
+"""Code names a GPU by its index: ``"cuda:0"``, ``.cuda(0)``, a checkpoint loaded without ``map_location``.
 
-Each process has a device of its own, ``ddp.device()``: the GPU of its local rank, or the CPU where there is none.
-``"cuda"`` and ``.cuda()`` stay: they name the current GPU, and the runtime makes that the process's own.
-``torch.load`` without ``map_location`` would put every rank's copy on the GPU that saved it; what was saved on the CPU
-stays there. ``set_device`` goes.
-Where ranks that the program starts by itself come by, too, they keep what is named: ``ddp.device(args.gpu)``.
+Each rank has its own device, ``ddp.device()``: the GPU of its local rank, or the CPU if there is none. ``"cuda"`` and
+``.cuda()`` stay: they mean the current GPU, which the runtime sets on every rank. ``torch.load`` without
+``map_location`` would put every rank's copy on the GPU that saved it; what was saved on the CPU stays there.
+``set_device`` is removed. In code that a distributed branch of the program shares, its ranks keep their device:
+``ddp.device(args.gpu)``.
 """
 
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ from dp2ddp.facts import Device, Facts
 from dp2ddp.plan import Anchor, Edit, Finding, Insert, Remove, Replace, SetArgument, finding, runtime_import
 
 MESSAGES = {
-    "device": "this device is the same in every process",
-    "either": "both of these devices are the same in every process",
-    "number": "this number is the same in every process",
-    "name": "this string names one GPU in every process",
-    "cuda": "this moves to one GPU in every process",
-    "type": "this asks for one GPU in every process",
-    "load": "this loads to the device that the checkpoint was saved from",
-    "current": "this binds the process to a GPU by its number",
+    "device": "this device would be the same on every rank",
+    "either": "both of these devices would be the same on every rank",
+    "number": "this GPU number would be the same on every rank",
+    "name": "this string names the same GPU on every rank",
+    "cuda": "this moves to the same GPU on every rank",
+    "type": "this asks for the same GPU on every rank",
+    "load": "without map_location every rank loads this to the GPU that saved it",
+    "current": "this binds every rank to the same GPU",
 }
 EXAMPLES = (
     """\

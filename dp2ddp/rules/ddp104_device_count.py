@@ -1,6 +1,6 @@
 """The number of GPUs stands for the number of model replicas.
 
-DataParallel has one replica for each GPU of one machine; now there is one for each process, on all machines:
+nn.DataParallel has one replica per GPU of one machine; now there is one per rank, on all machines:
 ``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning.
 """
 
@@ -37,4 +37,9 @@ def check(facts: Facts) -> Iterator[Finding]:
                 Replace(device.at, "{ddp}.get_world_size()", {"ddp": device.ddp}),
                 runtime_import(device.path, device.ddp),
             )
-            yield finding(device.at, "this counts the replicas by the GPUs of this machine", "", edits)
+            yield finding(
+                device.at,
+                "the GPU count stands for the number of replicas, which is the world size now",
+                "",
+                edits,
+            )

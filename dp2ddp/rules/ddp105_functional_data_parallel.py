@@ -1,10 +1,10 @@
 """A network calls ``data_parallel()`` in its ``forward``.
 
-The network is wrapped once instead, where it is made (DDP102), if that call is all that its ``forward`` computes, and
-calls its part directly. Under ``torch.no_grad()`` the call becomes ``ddp.data_parallel()``, which must get the same
-input in every process. Other calls are left as they are (DDP503).
-A wrapped model that runs in training mode and without gradients on what every process has (a generator on fixed noise)
-becomes ``ddp.data_parallel()``, too: each process runs its part, as each replica of nn.DataParallel did.
+If that call is all that its ``forward`` computes, the network is wrapped once where it is made (DDP102), and calls its
+inner module directly. Under ``torch.no_grad()`` the call becomes ``ddp.data_parallel()``, which must get the same input
+on every rank. Other calls are left as they are (DDP503). A wrapped model that runs in training mode without gradients,
+on an input that every rank has (a generator on fixed noise), becomes ``ddp.data_parallel()``, too: each rank runs its
+shard, as each replica of nn.DataParallel did.
 """
 
 from collections.abc import Iterator
@@ -54,7 +54,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         if call.whole:
             if facts.tiers(call) == {Tier.SHARDED}:
                 yield finding(
-                    call.at, "BatchNorm would see all of these samples together", "", tuple(_edits(call))
+                    call.at,
+                    "BatchNorm would normalise over the global batch here, not over each replica's part",
+                    "",
+                    tuple(_edits(call)),
                 )
             continue
         yield finding(call.at, "data_parallel() replicates the model at every call", "", tuple(_edits(call)))

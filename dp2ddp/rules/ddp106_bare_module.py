@@ -1,9 +1,9 @@
-"""A module is trained and not wrapped: a head, a loss with parameters, the rest of a model of which a part is wrapped.
+"""A module is trained but not wrapped: a head, a loss with parameters, the rest of a partly wrapped model.
 
-``ddp.sync_gradients(head)`` makes it the same in all processes and averages its gradients, as
-DistributedDataParallel does for what it wraps; the module stays as it is. nn.DataParallel leaves it on one device, with
-the whole batch. So where it looks at several samples (BatchNorm), draws random numbers (Dropout) or changes where it is
-called, or where that can't be seen, the batches stay whole: every process computes it alike.
+``ddp.sync_gradients(head)`` makes it the same on all ranks and all-reduces its gradients, as DistributedDataParallel
+does for the model it wraps; the module stays as it is. With nn.DataParallel it runs on one device on the whole batch.
+So if it mixes samples (BatchNorm), draws random numbers (Dropout) or changes its state in its forward, or if that is
+unknown, the batches stay whole: every rank computes the same.
 """
 
 from collections.abc import Iterator
@@ -63,4 +63,4 @@ def check(facts: Facts) -> Iterator[Finding]:
                 Replace(at, "{module}", {"module": called}) for at, called in module.forwards
             ]
             edits = (runtime_import(module.path, module.ddp), call, *calls)
-            yield finding(module.at, "this module is trained and not wrapped", "", edits)
+            yield finding(module.at, "this module is trained but not wrapped", "", edits)

@@ -6,10 +6,10 @@ converted where all of its use can be followed. Otherwise apex stays, and a note
 chooses, O2 and O3 (the model itself in half precision), a fixed scale, several models, optimizers or losses. New
 checkpoints hold the state of torch's scaler; it can't read a checkpoint with apex's.
 
-Newer versions of apex have no DistributedDataParallel. A branch that starts its own processes gets torch's instead:
-with ``broadcast_buffers=False``, as apex's leaves buffers alone, and ``find_unused_parameters=True``, as it does not
-wait for gradients that never come. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and are
-dropped. apex's stays, and a note says why, where torch's does something else: ``gradient_average=False``,
+Newer versions of apex have no DistributedDataParallel. A branch that starts its own ranks gets torch's instead: with
+``broadcast_buffers=False``, as apex's leaves buffers alone, and ``find_unused_parameters=True``, as apex's does not
+wait for missing gradients. ``message_size`` and ``delay_allreduce`` only say when gradients are sent, and are dropped.
+apex's stays, and a note says why, where torch's does something else: ``gradient_average=False``,
 ``disable_allreduce()``, activation checkpointing, several forwards or backward passes in a step, a frozen model, layers
 that are trained from a later step on. ``apex.parallel.convert_syncbn_model`` becomes
 ``torch.nn.SyncBatchNorm.convert_sync_batchnorm``.
@@ -112,20 +112,20 @@ WRAP = "torch.nn.parallel.DistributedDataParallel"
 # As apex's does it: buffers are each rank's own, and a parameter that no loss reaches is none to wait for.
 ARGUMENTS = "broadcast_buffers=False, find_unused_parameters=True"
 SAID = {
-    "start": "mixed precision is apex's",
-    "forward": "this ran in apex's mixed precision",
+    "start": "mixed precision is done by apex",
+    "forward": "this runs in apex's mixed precision",
     "scale": "apex scales the loss here",
-    "step": "apex unscaled the gradients before this step",
-    "unscale": "apex unscaled the gradients before this line",
+    "step": "apex unscales the gradients before this step",
+    "unscale": "apex unscales the gradients before this line",
     "parameters": "apex lists the parameters of the optimizer",
-    "state": "this is the state of apex's scaler",
+    "state": "this is the state of apex's loss scaler",
     "parameter": "a loss is scaled in this function",
-    "argument": "a loss is scaled in the function that is called",
-    "norms": "apex makes layers here that torch has too",
+    "argument": "the called function scales a loss",
+    "norms": "torch has the layers that apex makes here",
     "wrap": "apex's DistributedDataParallel wraps a model here",
     "class": "this is apex's DistributedDataParallel",
-    "imports": "nothing else is asked of apex",
-    "guard": "nothing else is asked of apex",
+    "imports": "apex is not needed any more",
+    "guard": "apex is not needed any more",
 }
 
 

@@ -1,10 +1,10 @@
-"""A script that can start its own processes asks whether a process group exists.
+"""A script that can start its own ranks checks whether a process group exists.
 
 With DataParallel there was no process group, now there is one: ``torch.distributed.is_initialized()`` would be true and
 lead into the distributed branch. ``ddp.is_initialized()`` asks whether the script has made a group itself. Where it
-does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the processes that were started
-for DataParallel end, and the script continues by itself. Where it starts processes in another way,
-``ddp.stand_aside()`` says so.
+does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that were started for
+DataParallel end, and the script continues with its own. Where it starts ranks in another way, ``ddp.stand_aside()``
+says so.
 """
 
 from collections.abc import Iterator
@@ -54,9 +54,9 @@ def check(facts: Facts) -> Iterator[Finding]:
         edit: Edit
         if place.starts:
             edit = Insert(place.at, "{ddp}.stand_aside()", {"ddp": place.ddp})
-            yield finding(place.at, "this starts ranks of the program's own", "", (edit, imported))
+            yield finding(place.at, "the program starts its own ranks here", "", (edit, imported))
         else:
             edit = Replace(place.at, "{ddp}.is_initialized()", {"ddp": place.ddp})
             yield finding(
-                place.at, "this asks for a process group of the program's own", "", (edit, imported)
+                place.at, "this asks whether the program started its own process group", "", (edit, imported)
             )

@@ -1,14 +1,14 @@
-"""A training loader gives every process the whole data set.
+"""A training DataLoader would give every rank the whole data set.
 
-A DistributedSampler gives each process its part: ``shuffle`` and ``drop_last`` move to it, its seed is the script's own
-(``ddp.shared_seed()``; torch's default is always 0). The batch size stays the global one: each process loads
-``ddp.local_batch_size(n)`` of it, so the number of steps and the learning rate stay the same. The sampler may repeat
-up to N - 1 samples at the end of an epoch, for N processes. A batch size that N does not divide is cut into parts of
-different sizes, as nn.DataParallel cuts it.
+A DistributedSampler gives each rank its shard: ``shuffle`` and ``drop_last`` move to it, its seed is the script's own
+(``ddp.shared_seed()``; torch's default is always 0). The global batch size stays the same: each rank loads
+``ddp.local_batch_size(n)`` of it, so the number of steps and the learning rate stay the same. With N ranks, the sampler
+may repeat up to N - 1 samples at the end of an epoch. A batch size that N does not divide is split unevenly, as
+nn.DataParallel splits it.
 
-A loader with a sampler of its own keeps it: ``ddp.shard(loader)`` gives each process its part of every batch that the
-loader draws. The same is done for a loader whose arguments can't be seen, and for all loaders with ``--exact``. Where
-the model returns its own loss, all parts count the same, as the replicas do (``weighed=False``).
+A loader that already has a sampler keeps it: ``ddp.shard(loader)`` gives each rank its shard of every batch. The same
+is done for a loader whose arguments are not visible in the call, and for all loaders with ``--exact``. Where the model
+returns its own loss, all local batches count the same, as replicas do (``weighed=False``).
 """
 
 from collections.abc import Iterator

@@ -1,7 +1,7 @@
 """A loop over epochs does not tell the sampler which epoch it is.
 
-DistributedSampler shuffles by its seed and the epoch: without ``set_epoch`` every epoch has the same order. Where a
-loop counts nothing, its loader is sharded by ``ddp.shard``, which reshuffles by itself (DDP201).
+DistributedSampler shuffles by its seed and the epoch: without ``set_epoch`` every epoch has the same order. If the
+epoch loop has no counter, its loader is sharded by ``ddp.shard``, which reshuffles by itself (DDP201).
 """
 
 from collections.abc import Iterator
@@ -42,4 +42,4 @@ def check(facts: Facts) -> Iterator[Finding]:
         edits: list[Edit] = [Insert(loop.at, f"{loop.sampler}.set_epoch({loop.variable})")]
         if loop.rename is not None:
             edits.append(Replace(loop.rename, loop.variable))
-        yield finding(loop.at, "the sampler is not told the epoch", "", tuple(edits))
+        yield finding(loop.at, "sampler.set_epoch(epoch) is missing", "", tuple(edits))

@@ -1,7 +1,7 @@
-"""Every process would start as many data loader workers as the single process did.
+"""Every rank would start as many DataLoader workers as the single process did.
 
-``ddp.local_workers(n)`` divides them among the processes of a machine, so that the machine has as many as before. Where
-the batches stay whole, the loader is shared (DDP205).
+``ddp.local_workers(n)`` divides them among the ranks of a machine, so that the machine has as many as before. Where the
+batches stay whole, the loader is shared (DDP205).
 """
 
 from collections.abc import Iterator
@@ -42,4 +42,4 @@ def check(facts: Facts) -> Iterator[Finding]:
             Replace(workers.at, "{ddp}.local_workers({n})", holes),
             runtime_import(workers.path, workers.ddp),
         )
-        yield finding(workers.at, "every process would start this many workers", "", edits)
+        yield finding(workers.at, "every rank would start this many DataLoader workers", "", edits)

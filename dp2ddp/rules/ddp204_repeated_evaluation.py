@@ -1,19 +1,19 @@
-"""Every process evaluates the whole set.
+"""Every rank would evaluate the whole data set.
 
-The work is divided, and the results are those of the whole set in every process: they are printed, and they decide.
-Where a loop only adds up and collects, each process computes some of the batches, ``ddp.shard_batches(loader)``, each
-batch once, as before. After the loop the sums become those of all processes,
-``correct, total = ddp.sum((correct, total))``, and lists get the entries of all in the order of the data set,
+The evaluation is divided among the ranks, and every rank gets the results of the whole data set, for printing and for
+control flow. If a loop only adds up and collects, each rank computes some of the batches,
+``ddp.shard_batches(loader)``, each batch once, as before. After the loop the sums are combined over all ranks,
+``correct, total = ddp.sum((correct, total))``, and lists get the entries of all ranks in data set order,
 ``ddp.gather(scores, samples_of=loader)``. Averages over the set are exact, without padding and without samples that
 count twice.
 
-Where a loop does more (it reports in between, uses the number of the batch, keeps something from one batch to the
-next), each batch is divided instead, ``ddp.divide_batches(loader)``, and behind the model its outputs are put together
-again, with all else that the loop uses there: ``outputs, labels = ddp.whole_batch((model(inputs), labels))``. All lines
-after that do what they did, in every process.
+If a loop does more (it reports in between, uses the batch index, keeps something from one batch to the next), each
+batch is divided instead, ``ddp.divide_batches(loader)``, and after the forward the outputs are gathered, with all else
+that the loop uses: ``outputs, labels = ddp.whole_batch((model(inputs), labels))``. All lines after that do the same as
+before, on every rank.
 
-Where neither can be shown to be right, every process goes on evaluating everything, and a note says why. With
-``ddp.DataParallel`` each batch is divided as it is.
+Where neither is provably right, every rank evaluates the whole data set, and a note says why. ``ddp.DataParallel``
+divides each batch anyway.
 """
 
 from collections.abc import Iterator
@@ -86,12 +86,16 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if evaluation.division is not None:
             edits = tuple(_divided(evaluation, evaluation.division))
-            yield finding(evaluation.at, "every process evaluates the whole set", "", edits)
+            yield finding(evaluation.at, "every rank would evaluate the whole data set", "", edits)
         elif evaluation.whole:
-            yield finding(evaluation.at, "every process evaluates all of these batches", evaluation.whole)
+            yield finding(
+                evaluation.at,
+                "every rank runs this whole evaluation (correct, not faster)",
+                f"not sharded: {evaluation.whole}",
+            )
         else:
             yield finding(
-                evaluation.at, "every process evaluates the whole set", "", tuple(_edits(evaluation))
+                evaluation.at, "every rank would evaluate the whole data set", "", tuple(_edits(evaluation))
             )
 
 

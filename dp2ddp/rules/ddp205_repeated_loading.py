@@ -1,8 +1,8 @@
-"""Where batches stay whole, every process would load all of them.
+"""In the whole-batch form, every rank would load every global batch.
 
-``ddp.share(loader)`` divides the loader's workers among the processes of a machine, and hands each batch to all of
-them: it is loaded once, the machine has as many workers as before, and the random numbers of the samples are those of
-one process. A loader without workers is left as it is; so is one from which only the main process draws somewhere.
+``ddp.share(loader)`` divides the loader's workers among the ranks of a machine and gives each batch to all of them: it
+is loaded once, the machine has as many workers as before, and the samples' random numbers are those of a single
+process. A loader without workers is left as it is; so is one that only the main process iterates over somewhere.
 """
 
 from collections.abc import Iterator
@@ -46,4 +46,4 @@ def check(facts: Facts) -> Iterator[Finding]:
         else:
             holes |= {"target": loading.target}
             edits.append(Insert(loading.statement, "{target} = {ddp}.share({target})", holes, after=True))
-        yield finding(loading.at, "every process would load all of these batches", "", tuple(edits))
+        yield finding(loading.at, "every rank would load every global batch", "", tuple(edits))

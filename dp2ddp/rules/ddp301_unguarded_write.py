@@ -1,9 +1,9 @@
-"""Files, directories, logs or plots are written by every process.
+"""Files, directories, logs or plots would be written by every rank.
 
-Only the main process writes: ``if ddp.is_main_process():``. What writes whenever it is used is made on the main
-process, ``ddp.on_main_process(SummaryWriter)(folder)``, and the others get a stand-in that takes any call; a tracker
-that is a module (wandb) gets one line after its import. A file of ``ddp.open`` leads nowhere on the others. So their
-uses stay as they are. A question is asked once: ``ddp.input``.
+Only the main process writes: ``if ddp.is_main_process():``. Writer objects are made on the main process,
+``ddp.on_main_process(SummaryWriter)(folder)``, and the other ranks get a stand-in that accepts any call; a tracker that
+is a module (wandb) gets one line after its import. On the other ranks ``ddp.open`` opens a file that discards what is
+written. So their uses stay as they are. ``ddp.input`` asks once for all ranks.
 """
 
 from collections.abc import Iterator
@@ -46,7 +46,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         if effect.kind == "save":
             continue
         edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
-        yield finding(effect.at, f"{effect.what} would run in every process", "", edits)
+        yield finding(effect.at, f"{effect.what} would run on every rank", "", edits)
 
 
 def _edits(effect: Effect) -> Iterator[Edit]:

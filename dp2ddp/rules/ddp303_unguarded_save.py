@@ -1,6 +1,6 @@
-"""Every process saves the same checkpoint, over the others'.
+"""Every rank would save the same checkpoint to the same file.
 
-``ddp.save`` is torch.save on the main process, by a temporary file that is renamed, and nothing on the others.
+``ddp.save`` is torch.save on the main process, by a temporary file that is renamed, and does nothing on other ranks.
 """
 
 from collections.abc import Iterator
@@ -40,4 +40,4 @@ def check(facts: Facts) -> Iterator[Finding]:
                 Replace(effect.at, "{ddp}.save", {"ddp": effect.ddp}),
                 runtime_import(effect.path, effect.ddp),
             )
-            yield finding(effect.at, "every process would save this", "", edits)
+            yield finding(effect.at, "every rank would write this file", "", edits)

@@ -1,8 +1,8 @@
-"""Every process downloads or caches the same files at the same time.
+"""Every rank would download or cache the same files at the same time.
 
-With ``with ddp.main_process_first():`` the main process does it first, then one process of each other machine, then
-all others, which find the files there. Weights that torch.hub keeps, torchvision's and timm's among them, need no edit:
-the runtime has one process of a machine download them.
+With ``with ddp.main_process_first():`` the main process does it first, then one rank of each other machine, then all
+other ranks, which find the files there. Weights that torch.hub downloads, torchvision's and timm's among them, need no
+edit: the runtime lets one rank per machine download them.
 """
 
 from collections.abc import Iterator
@@ -45,4 +45,4 @@ def check(facts: Facts) -> Iterator[Finding]:
             Enclose(fetch.at, fetch.last, "with {ddp}.main_process_first():", {"ddp": fetch.ddp}),
             runtime_import(fetch.path, fetch.ddp),
         )
-        yield finding(fetch.at, f"every process would fetch what {fetch.what} needs", "", edits)
+        yield finding(fetch.at, f"every rank would download or cache what {fetch.what} needs", "", edits)

@@ -1,9 +1,8 @@
-"""A file is read that the main process wrote earlier in the same run.
+"""A file is read that the main process writes earlier in the same run.
 
-The other processes may be there before it is written: a barrier lets them wait. It stands where every process
-passes, outside conditions that may differ, and not before a file that the program does not write. Where a program or
-function ends because such a file is there, the main process decides for all:
-``if ddp.from_main_process(os.path.exists(path)):``.
+Other ranks may read it before it is written: a barrier makes them wait. It is put where every rank passes, outside
+conditions that may differ across ranks, and only for files that the program writes. Where a program or function ends
+because such a file exists, the main process decides for all ranks: ``if ddp.from_main_process(os.path.exists(path)):``.
 """
 
 from collections.abc import Iterator
@@ -64,7 +63,9 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
-        yield finding(read.at, f"{read.what} reads what the main process may still be writing", "", edits)
+        yield finding(
+            read.at, f"{read.what} may read a file that the main process is still writing", "", edits
+        )
     for question in facts.questions:
         if question.problem:
             yield from trouble(facts, question)
@@ -74,5 +75,5 @@ def check(facts: Facts) -> Iterator[Finding]:
         )
         edits = (asked, runtime_import(question.path, question.ddp))
         yield finding(
-            question.at, f"`{question.what}` may just have been made by the main process", "", edits
+            question.at, f"`{question.what}` may have just been created by the main process", "", edits
         )

@@ -1,13 +1,13 @@
-"""A path, a seed or a decision comes from the clock, a folder or an evaluation, and differs across processes.
+"""A path, a seed or control flow depends on the clock, a folder or an evaluation, and differs across ranks.
 
-All processes take the main process's value: ``ddp.from_main_process(value)``. Otherwise the others would not find what
-the main process writes into such a folder, and processes that take different branches would wait for each other. A
-value that is only printed, or that only the main process writes to, stays as it is. A generator that is seeded with
-nothing, or by the clock, gets a seed that all processes have: in a loader's worker the one that torch gave it.
+All ranks take the main process's value: ``ddp.from_main_process(value)``. Otherwise the others would not find what the
+main process writes into such a folder, and ranks in different branches would wait for each other forever. A value that
+is only printed, or that only the main process writes to, stays as it is. A generator that is seeded with nothing, or by
+the clock, gets a seed that all ranks share: in a DataLoader worker the one that torch gave it.
 
-GPUs may differ in the last bit. Where every process evaluates the whole set, a number that then ends a loop, sets a
-learning rate or chooses the weights that are kept is agreed on where it leaves the evaluation; one that only decides
-what is saved is not. The results of evaluations that are divided (DDP204) are the same everywhere.
+Results on different GPUs may differ in the last bit. If every rank evaluates the whole data set, a result that ends a
+loop, sets a learning rate or chooses the weights to keep is taken from the main process; one that only decides what is
+saved is not. Results of divided evaluations (DDP204) are the same on all ranks.
 """
 
 from collections.abc import Iterator
@@ -65,7 +65,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, agreement)
         else:
             edits = tuple(_edits(agreement))
-            yield finding(agreement.at, f"each process would have its own `{agreement.what}`", "", edits)
+            yield finding(agreement.at, f"`{agreement.what}` would differ across ranks", "", edits)
 
 
 def _edits(agreement: Agreement) -> Iterator[Edit]:

@@ -1,8 +1,8 @@
-"""A wrapped model's state has ``module.`` before every key.
+"""A wrapped model's state_dict has ``module.`` before every key.
 
-The state is taken from the bare model, ``model.module.state_dict()``, so that a checkpoint loads in a model that
-is not wrapped. Loading into the wrapped model takes both: ``ddp.strip_module_prefix`` removes the prefix of old
-checkpoints, and leaves new ones alone. Code that cut the prefix by its length (``key[7:]``) removes it where it is.
+The bare model is saved, ``model.module.state_dict()``, so that a checkpoint loads into a model that is not wrapped.
+Loading accepts both: ``ddp.strip_module_prefix`` removes the prefix of old checkpoints, and leaves new ones alone. Code
+that cut the prefix by its length (``key[7:]``) now removes it only where it is present.
 """
 
 from collections.abc import Iterator
@@ -36,15 +36,15 @@ torch.save(model.state_dict(), "model.pt")
 
 
 MESSAGES = {
-    "save": "this state belongs to the wrapped model",
-    "either": "this state belongs to a model that is wrapped or not",
-    "other": "this state belongs to a model that DataParallel wraps, or to another one",
-    "pickle": "this pickles the wrapped model: the bare one is saved, and what loads it needs no `.module`",
-    "model": "this is the wrapped model where the bare one is meant",
-    "load": "this state dict may have the prefix of a wrapped model, or not",
-    "forward": "this calls the wrapped model's forward past its hooks",
-    "restored": "this model was saved wrapped, and is bare in newer checkpoints",
-    "prefix": "this cuts a prefix that newer checkpoints don't have",
+    "save": "a wrapped model's state_dict has `module.` before every key",
+    "either": "this state_dict has `module.` before every key if the model is wrapped",
+    "other": "this state_dict has `module.` before every key if DataParallel wraps the model",
+    "pickle": "this pickles the wrapped model; now the bare model is saved, and code that loads it needs no `.module`",
+    "model": "the bare model is meant here, not the wrapped one",
+    "load": "checkpoint keys may have the prefix `module.` of a wrapped model",
+    "forward": "model.forward() bypasses the wrapper's hooks",
+    "restored": "old checkpoints hold the wrapped model, new ones the bare model",
+    "prefix": "this strips a prefix that new checkpoints do not have",
 }
 
 

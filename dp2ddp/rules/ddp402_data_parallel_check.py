@@ -1,6 +1,6 @@
-"""A type check asks for nn.DataParallel.
+"""A type check tests for nn.DataParallel.
 
-The wrapped model is a ``ddp.DistributedDataParallel`` now. A ``ddp.DataParallel`` is an nn.DataParallel still.
+The wrapped model is now a ``ddp.DistributedDataParallel``. A ``ddp.DataParallel`` is still an nn.DataParallel.
 """
 
 from collections.abc import Iterator
@@ -45,7 +45,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             if state.imported:
                 edits = (*edits, DropImport(state.path, state.imported))
-            yield finding(state.at, "this asks whether a model is wrapped in DataParallel", "", edits)
+            yield finding(state.at, "this checks whether a model is wrapped in DataParallel", "", edits)
 
 
 def _class(state: StateDict, tiers: frozenset[Tier]) -> str | None:

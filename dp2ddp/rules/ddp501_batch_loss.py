@@ -1,13 +1,13 @@
-"""The loss is not known to be a mean over the samples of the batch.
+"""The loss is not provably a mean over the samples of the batch.
 
 A sum, or a mean with class weights or ``ignore_index``, is scaled, ``ddp.batch_loss(criterion(outputs, labels), …)``. A
-loss that compares samples gets the outputs and labels of the whole batch:
-``contrast(ddp.whole_batch(outputs), ddp.whole_batch(labels))``. Otherwise the model becomes a ``ddp.DataParallel``, and
-every process computes the loss of the whole batch.
+loss that compares samples gets the outputs and labels of the global batch: ``contrast(ddp.whole_batch(outputs),
+ddp.whole_batch(labels))``. Otherwise the model becomes a ``ddp.DataParallel``, and every rank computes the loss of the
+whole batch.
 
-DistributedDataParallel averages the gradients of the processes, each of a part of the batch. That is the gradient of
-the whole batch if the loss is a mean over samples. It is not for sums, weighted means and losses that compare the
-samples of a batch with each other.
+DistributedDataParallel averages the gradients of the ranks' local batches. That is the gradient of the global batch if
+the loss is a mean over samples. It is not for sums, weighted means and losses that compare the samples of a batch with
+each other.
 """
 
 from collections.abc import Iterator
@@ -69,7 +69,9 @@ def check(facts: Facts) -> Iterator[Finding]:
             holes |= {"criterion": loss.criterion, "target": loss.target}
             template = WEIGHTED if loss.criterion else SUM
             edits: tuple[Edit, ...] = runtime_import(loss.path, loss.ddp), Replace(loss.at, template, holes)
-            yield finding(loss.at, "the parts of the batch weigh differently in this loss", "", edits)
+            yield finding(
+                loss.at, "this loss does not average over local batches with equal weight", "", edits
+            )
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
             holes = {"ddp": gather.ddp, "rows": gather.at}
@@ -78,4 +80,4 @@ def check(facts: Facts) -> Iterator[Finding]:
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
-            yield finding(gather.at, "this loss looks at the samples of the whole batch", "", edits)
+            yield finding(gather.at, "this loss compares samples across the global batch", "", edits)

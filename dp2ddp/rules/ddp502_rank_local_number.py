@@ -1,13 +1,13 @@
-"""A number of the training loop is reported.
+"""The training loop reports a number that covers only the local batch.
 
-Losses and counts of the training loop are of this process's part of each batch, so they are combined where they become
-numbers: ``ddp.batch_loss(loss).item()`` is the loss of the whole batch, ``ddp.sum(correct)`` a sum over all of its
-samples, once after the loop where it only adds up. Means of what the loop has combined need nothing more. Whatever
-else makes a number of outputs and labels is given those of all processes, ``accuracy(ddp.whole_batch(output), …)``.
-Every process takes part, also where only the main one reports. A batch size is multiplied: all parts are of one size.
+Losses and counts of the training loop cover the rank's local batch, so they are combined where they become numbers:
+``ddp.batch_loss(loss).item()`` is the loss of the global batch, ``ddp.sum(correct)`` a sum over all of its samples,
+once after the loop if the loop only adds up. Means of combined numbers need nothing more. Any other function of outputs
+and labels gets those of all ranks, ``accuracy(ddp.whole_batch(output), …)``. Every rank takes part, even if only the
+main process reports. A batch size is multiplied by the world size, as all local batches have one size.
 
-What can't be followed stays the main process's, of its part, and is named. Evaluation numbers are those of the whole
-set (DDP204). With ``ddp.DataParallel`` nothing changes, every process works on whole batches.
+A number that can't be analysed stays that of the main process's local batch, and a warning names it. Evaluation numbers
+cover the whole data set (DDP204). With ``ddp.DataParallel`` nothing changes, as every rank has the whole batch.
 """
 
 from collections.abc import Iterator
@@ -67,14 +67,14 @@ def check(facts: Facts) -> Iterator[Finding]:
     for number in facts.numbers:
         if Tier.SHARDED not in facts.tiers(number):
             continue
-        message = f"`{number.what}` is of the main process's part of the batches"
+        message = f"`{number.what}` covers only the main process's local batch"
         if number.kind == "left":
             what = f"ddp.mean({number.what}), or ddp.sum of a count"
-            help = f"to report the whole batch's, combine it before this line: {what}"
+            help = f"to report the global value, combine it before this line: {what}"
             yield finding(number.at, message, help, severity=Severity.WARNING)
         else:
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
-            yield finding(number.at, message.replace("the main", "each"), "", edits)
+            yield finding(number.at, message.replace("the main process", "each rank"), "", edits)
 
 
 def _formed(number: Number, facts: Facts) -> str:

@@ -1,7 +1,7 @@
-"""Code was found that is not converted, or that could not be followed.
+"""Code was found that is not converted, or that could not be analysed.
 
-Nothing is guessed: the message says what was found, the help what a person can do. A note says why the batches of a
-program stay whole (``ddp.DataParallel``), a warning what to look at. An error keeps the project as it was.
+Nothing is guessed: the message says what was found and what you can do. A note says why the batches of a program stay
+whole (``ddp.DataParallel``), a warning what to check. An error leaves the project as it was.
 """
 
 from collections.abc import Iterator

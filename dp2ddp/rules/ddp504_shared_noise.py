@@ -1,12 +1,12 @@
 """The training loop draws random numbers for the samples of a batch: noise, masks, timesteps.
 
-All processes draw the same numbers from the global generators, so that weights, splits and decisions agree. Each would
-therefore use the same noise for its part of the batch as the others do. ``ddp.local_random(torch.randn_like)(inputs)``
-draws from this process's own stream, which follows from the same seed.
+All ranks draw the same numbers from the global generators, so that weights, splits and control flow are the same. Each
+rank would therefore use the same noise for its local batch. ``ddp.local_random(torch.randn_like)(inputs)`` draws from
+the rank's own stream, which is derived from the same seed.
 
-What the data set, its workers and the wrapped model draw is each process's own without an edit. What is drawn once for
-the whole batch (mixup's lambda, a resolution) stays the same in all processes. With ``ddp.DataParallel`` nothing
-changes: every process draws for whole batches.
+What the data set, its workers and the wrapped model draw differs across ranks without an edit. What is drawn once for
+the global batch (mixup's lambda, a resolution) stays the same on all ranks. With ``ddp.DataParallel`` nothing changes:
+every rank draws for the whole batch.
 """
 
 from collections.abc import Iterator
@@ -46,12 +46,15 @@ def check(facts: Facts) -> Iterator[Finding]:
                 draw.function, "{ddp}.local_random({function})", holes
             )
             yield finding(
-                draw.at, f"`{draw.what}` is the same in all processes, for different samples", "", edits
+                draw.at,
+                f"`{draw.what}` draws the same numbers on all ranks, for different samples",
+                "",
+                edits,
             )
         elif Tier.SHARDED in tiers:
             yield finding(
                 draw.at,
-                f"`{draw.what}` is the same in all processes, also where these have different samples",
-                "a program of whole batches runs it, too: let each program have a copy of this function",
+                f"`{draw.what}` draws the same numbers on all ranks, even for different samples",
+                "a whole-batch program runs it, too: give each program its own copy of this function",
                 severity=Severity.WARNING,
             )

@@ -1,9 +1,9 @@
 """Something is used that PyTorch, torchvision or NumPy has removed: the script does not run as it is.
 
-Where one safe edit means the same today it is made first, and the rest of the analysis sees the result:
-``loss.data[0]`` becomes ``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``,
-``correct[:k].view(-1)`` of a transposed tensor ``correct[:k].reshape(-1)``, ``np.float`` ``float``. What needs a person
-is named. What still runs stays as it is, even if PyTorch warns about it.
+Where a safe edit has the same meaning today, it is made first, and the rest of the analysis sees the result:
+``loss.data[0]`` becomes ``loss.item()``, ``iterator.next()`` of a loader ``next(iterator)``, ``correct[:k].view(-1)``
+of a transposed tensor ``correct[:k].reshape(-1)``, ``np.float`` ``float``. What has no safe replacement is named. What
+still runs stays as it is, even if PyTorch warns about it.
 
 ``dp2ddp verify`` compares with the original as it is after these edits alone.
 """
@@ -47,8 +47,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         message = fact.what + in_lines(fact.lines)
         if fact.mends:
             edits = respelled(fact.path, fact.mends)
-            done = f"it becomes {fact.instead}" if fact.instead else "it is left out"
+            done = f"replaced by {fact.instead}" if fact.instead else "removed"
             yield finding(fact.at, f"{message}: {done}", "", edits, Severity.WARNING)
         else:
-            advice = f"; what takes its place: {fact.instead}" if fact.instead else ""
-            yield finding(fact.at, message, f"the program does not run before either{advice}")
+            advice = f"; use {fact.instead}" if fact.instead else ""
+            yield finding(fact.at, message, f"the original does not run either{advice}")

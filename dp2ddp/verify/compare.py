@@ -99,7 +99,7 @@ def batches(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         joined, length = global_batches(after, one.key), theirs[one.key].length
         found = _batch(one, after, joined) or _order(one, joined, last.get(one.data), after)
         if found is None and None not in (one.length, length) and one.length != length:
-            detail = f"an epoch has {length} batches, before's has {one.length}"
+            detail = f"an epoch has {length} batches, the original's {one.length}"
             step = one.step + 1 + min(one.length, length)
             found = Difference(step, "length of an epoch", detail, "last batch")
         if found is not None:
@@ -128,7 +128,7 @@ def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference |
             padding = world - 1 if is_last else 0
             again, own_again = (sum(count.values()) - len(count) for count in (seen, own_seen))
             if again > own_again + padding:
-                detail = f"{again} samples come again within the epoch, {own_again} in before's"
+                detail = f"{again} samples are repeated within the epoch, {own_again} in the original"
                 return Difference(step, "order of the samples", detail, "sampler" if same else "seed")
     return None
 
@@ -143,19 +143,19 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
     if len(flat) > 2 and all(isinstance(i, int) for i in flat) and flat == sorted(flat):
         for place in range(count):
             if sorted(own[place]) != sorted(set(joined[place]) & set(own[place])):
-                detail = "other samples than before's, which are not shuffled"
+                detail = "other samples than the original's, which are not shuffled"
                 return Difference(one.steps[place] + 1, "order of the samples", detail, "shuffle")
         return None
     known = not any(index is None for part in joined[:count] for index in part or ())
     if known and count > 1 and _ascends(joined[:count]) and not _ascends(own):
-        detail = "the samples come in the order of the data set, and before's are shuffled"
+        detail = "the samples are in data set order, the original's are shuffled"
         return Difference(step, "order of the samples", detail, "shuffle")
     if previous is not None:
         earlier = global_batches(after, previous.key)
         own_earlier = [previous.dealt(place) for place in range(len(previous.own))]
         common = min(count, len(earlier), previous.handed)
         if common and joined[:common] == earlier[:common] and own[:common] != own_earlier[:common]:
-            detail = "this epoch repeats the order of the one before, the original shuffles again"
+            detail = "this epoch repeats the previous epoch's order, the original reshuffles"
             return Difference(step, "order of the samples", detail, "set_epoch")
     return None
 
@@ -221,15 +221,13 @@ def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Itera
                 continue
             other = notes.optimizers[number]
             if one.sizes != other.sizes:
-                detail = (
-                    f"rank {notes.rank} trains {len(other.sizes)} tensors, before trains {len(one.sizes)}"
-                )
+                detail = f"rank {notes.rank} trains {len(other.sizes)} tensors, the original {len(one.sizes)}"
                 yield Difference(0, "start", detail, "optimizer")
                 return
             far = _farthest(one.digests, other.digests, one.sizes, tolerance.parameters)
             if far is not None:
                 place, apart = far
-                detail = f"rank {notes.rank} begins with other parameters ({apart:.2g} apart)"
+                detail = f"rank {notes.rank} starts with different parameters ({apart:.2g} apart)"
                 theirs = [it.optimizers[number].digests for it in after if number < len(it.optimizers)]
                 differ = _differ(theirs, one.sizes, tolerance.parameters)
                 yield Difference(0, "start", detail, "replica" if differ else "start", one.names[place])
@@ -281,7 +279,7 @@ def _step(
         if not any(_close(value, it, tolerance.losses) or abs(value - it) <= moved for it in candidates):
             found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
             cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
-            detail = f"loss {candidates[0]:.9g}, before {value:.9g}"
+            detail = f"loss {candidates[0]:.9g}, original {value:.9g}"
             yield Difference(at, "loss", detail, cause)
             break
     if gradients:
@@ -330,7 +328,7 @@ def _other_optimizer(
                     (one.optimizer, before.optimizers),
                 )
             )
-            detail = f"optimizer {theirs} makes it on rank {notes.rank}, before's {mine}"
+            detail = f"optimizer {theirs} steps on rank {notes.rank}, in the original {mine}"
             return Difference(one.number, "number of steps", detail, "steps")
     return None
 
@@ -340,7 +338,7 @@ def _other_count(one: Step, others: Sequence[Step]) -> Difference | None:
     sizes = [len(other.losses) for other in others]
     if all(size == len(one.losses) for size in sizes):
         return None
-    detail = f"{sizes} backward passes on the ranks, {len(one.losses)} before"
+    detail = f"{sizes} backward passes on the ranks, {len(one.losses)} in the original"
     return Difference(one.number, "number of losses", detail, "decision")
 
 
@@ -349,14 +347,14 @@ def _settings(optimizer: Optimizer, one: Step, others: Sequence[Step]) -> Iterat
     at = one.number
     groups = next((len(it.options) for it in others if len(it.options) != len(one.options)), None)
     if groups is not None:
-        detail = f"{groups} groups of parameters, before {len(one.options)}"
+        detail = f"{groups} parameter groups, original {len(one.options)}"
         yield Difference(at, "options", detail, "options")
     elif any(not _alike(one.rates, other.rates) for other in others):
         rates = next(other.rates for other in others if not _alike(one.rates, other.rates))
-        yield Difference(at, "learning rate", f"{rates}, before {one.rates}", "learning rate")
+        yield Difference(at, "learning rate", f"{rates}, original {one.rates}", "learning rate")
     for other in others:
         found = [
-            f"{name} is {theirs[name]}, before {mine[name]}"
+            f"{name} is {theirs[name]}, original {mine[name]}"
             for mine, theirs in zip(one.options, other.options, strict=False)
             for name in sorted(mine.keys() & theirs.keys() - {"lr"})
             if not _same_option(mine[name], theirs[name])
@@ -369,7 +367,7 @@ def _settings(optimizer: Optimizer, one: Step, others: Sequence[Step]) -> Iterat
         if apart:
             place = apart[0]
             now, then = ("is frozen", "is trained") if place in other.frozen else ("is trained", "is frozen")
-            detail = f"rank {rank}: it {now}, and {then} before"
+            detail = f"rank {rank}: it {now}, and {then} in the original"
             yield Difference(at, "parameter", detail, "frozen", optimizer.names[place])
             break
 
@@ -512,7 +510,7 @@ def counts(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
     """How many steps were made."""
     made = [len(notes.steps) for notes in after]
     if any(count != len(before.steps) for count in made):
-        detail = f"the ranks made {made} steps, before made {len(before.steps)}"
+        detail = f"the ranks made {made} steps, the original {len(before.steps)}"
         yield Difference(min([len(before.steps), *made]) + 1, "number of steps", detail, "decision")
 
 
@@ -557,12 +555,12 @@ def checkpoint_keys(before: Notes, after: Sequence[Notes]) -> Iterator[Differenc
 def _other_time(path: str, one: Save | None, other: Save | None) -> Difference:
     mine, theirs = (f"after step {save.step}" if save else "no more" for save in (one, other))
     step = max(save.step for save in (one, other) if save)
-    return Difference(step, "checkpoint", f"{path} is saved {theirs}, before's {mine}", "decision")
+    return Difference(step, "checkpoint", f"{path} is saved {theirs}, by the original {mine}", "decision")
 
 
 def _other_keys(one: Save, other: Save) -> Difference | None:
     if any("module." in key for key in other.keys) and not any("module." in key for key in one.keys):
-        detail = f"{one.path}: the keys begin with module., before's do not"
+        detail = f"{one.path}: the keys begin with module., the original's do not"
     elif only := sorted({*map(bare_key, one.keys)} ^ {*map(bare_key, other.keys)}):
         detail = f"{one.path}: keys on one side only: {', '.join(only[:4])}"
     elif other.wrapped:
@@ -588,7 +586,7 @@ def files(before: Notes, after: Sequence[Notes]) -> Iterator[Difference]:
         return
     for path in sorted(theirs - mine.keys()):
         step = next(when[name] for name in when if contents.without_times(name) == path)
-        yield Difference(step, "files", f"{path} is written, and was not", "files")
+        yield Difference(step, "files", f"{path} is written, the original does not write it", "files")
         return
 
 

@@ -88,7 +88,7 @@ def _lines_printed(
             trains = trains or not evaluated
             if trains not in about:
                 about.add(trains)
-                detail = f"printed {another.strip()!r}, before {line.strip()!r}"
+                detail = f"printed {another.strip()!r}, original {line.strip()!r}"
                 yield Found("evaluation", step, "", detail[:300], trains)
 
 
@@ -103,7 +103,7 @@ def _texts(before: Notes, after: Notes, tolerance: Tolerance, training: printed.
         matched = list(_matched(mine, theirs))
         if not is_log and len(matched) < max(len(mine), len(theirs)):
             detail = (
-                f"{len(theirs)} rows or values, of which {len(matched)} are those of before's {len(mine)}"
+                f"{len(theirs)} rows or values, {len(matched)} of them equal to the original's {len(mine)}"
             )
             yield Found("contents", len(before.steps), path, detail)
             continue
@@ -112,7 +112,7 @@ def _texts(before: Notes, after: Notes, tolerance: Tolerance, training: printed.
             trains = _first_other(line, another, tolerance, training, is_log)
             if trains is not None and trains not in about:
                 about.add(trains)
-                detail = f"{another.strip()!r}, before {line.strip()!r}"
+                detail = f"{another.strip()!r}, original {line.strip()!r}"
                 yield Found("contents", len(before.steps), path, detail[:300], trains)
 
 
@@ -266,7 +266,7 @@ def _is_of_the_run(key: str, value: Any) -> bool:
 def _difference(mine: Any, theirs: Any) -> str:
     if isinstance(mine, dict) and isinstance(theirs, dict):
         return "another tensor"
-    return f"{theirs!r}, before {mine!r}"
+    return f"{theirs!r}, original {mine!r}"
 
 
 @dataclass(frozen=True)

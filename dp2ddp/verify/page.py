@@ -43,8 +43,8 @@ def page(result: Result) -> str:
         *_differences(result),
         *_figures(result),
         *_rows("Compared", result.compared),
-        *_list("Aligned, so not shown to be the same by itself", result.aligned),
-        *_list("Not seen, or to know", result.notes),
+        *_list("Made equal for the comparison, so not tested", result.aligned),
+        *_list("Not covered, or worth knowing", result.notes),
         *_diff(result.diff),
         _footer(result),
     ]
@@ -118,10 +118,10 @@ def _figures(result: Result) -> list[str]:
 
 
 def _pair(pairs: Sequence[tuple[float, float]], caption: str) -> list[str]:
-    """The numbers of both programs one over the other, and how far apart they are."""
+    """The numbers of both programs one over the other, and their difference."""
     curves = [(_BEFORE, 6.0, [one for one, _ in pairs]), (_AFTER, 1.5, [other for _, other in pairs])]
     apart = [(_APART, 1.5, [abs(one - other) for one, other in pairs])]
-    return [_figure(curves, caption, _KEY), _figure(apart, "how far apart they are")]
+    return [_figure(curves, caption, _KEY), _figure(apart, "their difference")]
 
 
 def _figure(curves: Sequence[tuple[str, float, list[float]]], caption: str, key: str = "") -> str:

@@ -21,10 +21,10 @@ def report(result: Result) -> str:
         width = max(len(name) for name, _ in result.compared)
         lines += [f"  {name:<{width}}  {text}" for name, text in result.compared]
     if result.aligned:
-        lines += ["", "aligned, so not shown to be the same by itself"]
+        lines += ["", "made equal for the comparison, so not tested"]
         lines += [part for text in result.aligned for part in _wrapped(text, "  ")]
     if result.notes:
-        lines += ["", "not seen, or to know"]
+        lines += ["", "not covered, or worth knowing"]
         lines += [part for text in result.notes for part in _wrapped(text, "  ")]
     lines += ["", f"{', '.join(f'{name} {text}' for name, text in result.versions)}; {result.seconds:.0f} s"]
     return "\n".join(lines) + "\n"

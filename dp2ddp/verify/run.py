@@ -322,7 +322,7 @@ def _aligned(bench: Bench) -> Result:
     result.aligned = _what_was_aligned(bench)
     if given:
         result.aligned.append(
-            "noise that the loop draws for the samples: the original was given what the converted program drew"
+            "noise that the loop draws per sample: the original got the values that the converted program drew"
         )
     first, ranks = before.ranks[0], after.ranks
     if after.failed:
@@ -355,7 +355,7 @@ def _aligned(bench: Bench) -> Result:
     result.notes = _remarks(first, ranks, result.steps, request, written)
     if result.differences and not request.float64 and (moved or _may_be_rounding(result.differences[0])):
         result.notes.append(
-            "in float32, rounding grows from step to step in some models: --float64 tells it from a mistake"
+            "float32 rounding errors can grow from step to step: --float64 tells them from a real difference"
         )
     return result
 
@@ -399,13 +399,13 @@ def _advice(before: Run, ended: Notes | None, request: Request) -> str:
         return ""
     trace, kind = ended.error["trace"], ended.error["kind"]
     if kind == "SystemExit" and ended.error["code"] == 2:
-        return "; what the program is given stands after --: dp2ddp verify … -- ARGUMENTS"
+        return "; give the program's own arguments after --: dp2ddp verify … -- ARGUMENTS"
     if re.search(r'File ".*/torchvision/datasets/', trace) and not request.synthetic:
         return (
-            "; its data are not there: add --synthetic, which puts small ones in the place of torchvision's"
+            "; its data set is missing: --synthetic uses small random data instead of torchvision's data sets"
         )
     if kind in _NOT_THERE and not request.prepare:
-        return "; what it reads is not there: --prepare FILE runs a file of yours first, which replaces it"
+        return "; a file that it reads is missing: --prepare FILE runs a file of yours first, which can provide it"
     return ""
 
 
@@ -415,11 +415,12 @@ def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> st
         where = f" ({', '.join(request.wraps)})" if request.wraps else ""
         what = "in training, only elsewhere" if before.wrapped else "in training"
         return (
-            f"the original has not used nn.DataParallel{where} {what}: an option or a condition chose one device; "
-            "give it the options for several devices after --"
+            f"the original did not use nn.DataParallel{where} {what}: an option or a condition chose a "
+            "single device; give the options for several devices after --"
         )
     if len(after) < request.processes:
-        return f"the converted program trained on {len(after)} of {request.processes} processes: its options chose"
+        trained = f"{len(after)} of {request.processes} processes"
+        return f"the converted program trained on {trained}: its options chose fewer devices"
     return ""
 
 
@@ -474,17 +475,17 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
-        "Python's and numpy's generators, before the programs seed them: alike in the original and on rank 0",
+        "Python's and numpy's random state before the programs seed it: the same in the original and on rank 0",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]
     if request.float64:
-        lines.append("type: float64 is the default, and in the place of float32 in batches and conversions")
+        lines.append("type: float64 is the default, and replaces float32 in batches and casts")
     if not bench.is_real:
         device = "the CPU, without mixed precision," if request.device == "cpu" else "one GPU"
         lines.append(f"devices: CUDA is {device} in both runs")
     if request.synthetic:
-        lines.append("data: torchvision's data sets are small synthetic ones")
+        lines.append("data: small synthetic data instead of torchvision's data sets")
     if request.prepare:
         lines.append(f"prepared by {request.prepare.name} in both runs")
     return lines
@@ -536,9 +537,9 @@ def _remarks(
     if not any(evaluated for _, _, evaluated in before.lines):
         found.append("nothing was printed after an evaluation")
     if any(notes.gathers for notes in after):
-        found.append("whole batches: every process draws all samples, and the wrapper cuts them")
+        found.append("whole batches: every rank loads all samples, and the wrapper splits them")
     found += [
-        f"{one.path or 'output'}: a number about training is another, of the main process's part as it seems: "
+        f"{one.path or 'output'}: a training number differs, apparently computed on rank 0's local batch only: "
         f"{one.detail}"
         for one in written
         if one.trains
@@ -573,11 +574,8 @@ def _unnumbered(before: Notes) -> list[str]:
         one.data[0] for one in before.training if one.drawn and one.drawn[0] and one.drawn[0][0] is None
     }
     if not before.training:
-        return ["no DataLoader trained: the sizes of the batches were not compared by themselves"]
-    return [
-        f"{name} does not number its samples: the sizes of its batches were not compared"
-        for name in sorted(names)
-    ]
+        return ["training used no DataLoader: batch sizes were not compared"]
+    return [f"{name} has no sample indices: its batch sizes were not compared" for name in sorted(names)]
 
 
 def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
@@ -706,7 +704,7 @@ def spread(
         rows.append(
             (
                 f"losses {start + 1} to {min(start + size, count)}",
-                f"{other:.5g}, before {low:.5g} to {high:.5g}",
+                f"{other:.5g}, original {low:.5g} to {high:.5g}",
             )
         )
         if not low - room <= other <= high + room:

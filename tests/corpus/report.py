@@ -71,7 +71,7 @@ def _not_sharded(results: Sequence[Result]) -> Iterator[str]:
     for result in results:
         why = result.whole or result.reasons
         if result.tier != "sharded" and why:
-            first = min(why, key=lambda said: "can't be shown" in said.message)
+            first = min(why, key=lambda said: " may " in said.message)
             more = f" (and {len(why) - 1} more)" if len(why) > 1 else ""
             message = first.message.partition("; ")[0]
             yield f"{result.entry}: {result.tier or result.outcome}: {first.place}: {message}{more}"

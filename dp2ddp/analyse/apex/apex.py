@@ -78,8 +78,8 @@ def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tu
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"mixed precision stays apex's, which is no longer developed: {reason}",
-        "torch.autocast round the model and the loss, and torch.amp.GradScaler do what its O1 does",
+        f"apex amp (no longer developed) is kept: {reason}",
+        "replace O1 by torch.autocast around model and loss, with torch.amp.GradScaler",
         NO_TIER,
         works=True,
     )
@@ -88,8 +88,8 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _unreadable(context: Context, node: ast.Call) -> Obstacle:
     return context.obstacle(
         node,
-        "checkpoints from before hold the state of apex's scaler, which torch's does not read",
-        "go on from such a checkpoint without this line",
+        "old checkpoints hold the state of apex's scaler, which torch's scaler can't load",
+        "resume from an old checkpoint without this line",
         NO_TIER,
         works=True,
     )
@@ -231,7 +231,7 @@ class _Use:
     def _place(self, node: ast.AST) -> dict[str, Any]:
         place = self.context.place(node)
         if place["scripts"] != self.context.run_by(self.call.node):
-            raise Unfollowed("other programs run a part of it")
+            raise Unfollowed("other programs share part of the code")
         return place
 
     def _alone(self) -> None:
@@ -240,13 +240,13 @@ class _Use:
             if self.context.runs_in_training(call.node) and any(
                 it.startswith(BESIDE_AUTOCAST) for it in call.names
             ):
-                raise Unfollowed(f"`{ast.unparse(call.node.func)}` stands beside it")
+                raise Unfollowed(f"`{ast.unparse(call.node.func)}` is used as well")
         for scope in self.program.scopes:
             bases = scope.node.bases if isinstance(scope.node, ast.ClassDef) else []
             if any(
                 full_name(value) == AUTOGRAD_FUNCTION for base in bases for value in self.program.values(base)
             ):
-                raise Unfollowed("an autograd function has its own precision")
+                raise Unfollowed("an autograd.Function sets its own precision")
 
     # How it starts
 
@@ -254,7 +254,7 @@ class _Use:
     def call(self) -> Call:
         """The call of ``amp.initialize()``."""
         if len(self.calls) != 1:
-            raise Unfollowed("it is initialized in several places")
+            raise Unfollowed("amp.initialize is called in several places")
         return self.calls[0]
 
     @cached_property
@@ -275,7 +275,7 @@ class _Use:
         """The arguments of ``amp.initialize()``."""
         node = self.call.node
         if is_spread(node):
-            raise Unfollowed("its arguments can't be seen")
+            raise Unfollowed("its arguments are not visible in the call")
         named = {it.arg: it.value for it in node.keywords if it.arg is not None}
         return {**dict(zip(INITIALIZE_PARAMETERS, node.args, strict=False)), **named}
 
@@ -284,7 +284,7 @@ class _Use:
         """The one optimizer that it prepares."""
         values = self.program.values(self.given["optimizers"]) if "optimizers" in self.given else frozenset()
         if len(values) != 1 or not full_name(*values).startswith("torch.optim."):
-            raise Unfollowed("it is not given one optimizer of torch's")
+            raise Unfollowed("it is not given exactly one torch optimizer")
         return values
 
     @cached_property
@@ -297,7 +297,7 @@ class _Use:
             if isinstance(around, ast.If) and _asks_for_main(around.test):
                 continue
             if not isinstance(around, ast.If) or self.statement not in around.body or found:
-                raise Unfollowed("it can't be seen when it is initialized")
+                raise Unfollowed("it is unclear when amp.initialize runs")
             found.append(around)
         return found[0] if found else None
 
@@ -309,7 +309,7 @@ class _Use:
             enabled = None
         found = [it for it in (enabled, self.choice and self.choice.test) if it is not None]
         if len(found) > 1 or not all(map(self._is_settled, found)):
-            raise Unfollowed("it can't be seen when it is asked for")
+            raise Unfollowed("it is unclear when amp is enabled")
         return found[0] if found else None
 
     def _is_settled(self, test: ast.expr) -> bool:
@@ -343,7 +343,7 @@ class _Use:
         if given is None or _is_o1(given):
             return
         if isinstance(given, ast.Constant):
-            raise Unfollowed(f"torch.amp has nothing that is its {given.value}")
+            raise Unfollowed(f"torch.amp has no equivalent of {given.value}")
         if isinstance(given, ast.Name):
             made = [self.program.statement(it) for it in self.program.definitions(given)]
             if made and all(isinstance(it, ast.Assign) and _is_o1(it.value) for it in made):
@@ -354,7 +354,7 @@ class _Use:
                 isinstance(it, ast.List | ast.Tuple) and all(map(_is_o1, it.elts)) for it in choices
             ):
                 return
-        raise Unfollowed(f"`{ast.unparse(given)}` need not be O1")
+        raise Unfollowed(f"`{ast.unparse(given)}` may be another level than O1")
 
     def _starting(self) -> Iterator[Precision]:
         """``model, optimizer = amp.initialize(model, optimizer, opt_level="O1")``."""
@@ -362,11 +362,11 @@ class _Use:
         for name, value in self.given.items():
             known = isinstance(value, ast.Constant) and value.value in (None, HARMLESS.get(name))
             if name not in (*INITIALIZE_PARAMETERS[:4], "verbosity") and not known:
-                raise Unfollowed(f"torch.amp has nothing that is its {name}={ast.unparse(value)}")
+                raise Unfollowed(f"torch.amp has no equivalent of {name}={ast.unparse(value)}")
         targets = self.statement.targets if isinstance(self.statement, ast.Assign) else []
         pair = targets[0] if len(targets) == 1 and self.statement.value is self.call.node else None  # type: ignore[attr-defined]
         if not isinstance(pair, ast.Tuple) or len(pair.elts) != 2 or not self.optimizer:
-            raise Unfollowed("it can't be seen what it hands back")
+            raise Unfollowed("it is unclear where its return value goes")
         handed = [self.given["models"], self.given["optimizers"]]
         same = [ast.unparse(it) for it in pair.elts] == [ast.unparse(it) for it in handed]
         model, optimizer = map(self.program.anchor, handed)
@@ -396,13 +396,13 @@ class _Use:
                 continue
             call = calls.get(id(node))
             if call is None or len(call.callees) != 1 or not names <= AMP_KNOWN:
-                raise Unfollowed(f"torch.amp has nothing that is `{ast.unparse(node)}`")
+                raise Unfollowed(f"torch.amp has no equivalent of `{ast.unparse(node)}`")
             if self.program.file(node) is not self.file:
                 raise Unfollowed("it is used in several files")
             found[names.pop()].append(call.node)
         names = (it for it in ast.walk(self.file.tree) if isinstance(it, ast.Name))
         if _mentions(self.file) - {_position(self.context, it) for it in names} - self.gone:
-            raise Unfollowed("a distributed branch uses it too")
+            raise Unfollowed("a distributed branch uses it, too")
         return found
 
     @cached_property
@@ -413,7 +413,7 @@ class _Use:
         known = {id(it.backward) for it in found} | {id(node) for part in others for node in ast.walk(part)}
         passes = [it for it in self.context.backwards if self.context.runs_in_training(it)]
         if not found or any(id(it) not in known for it in passes):
-            raise Unfollowed("not every backward pass starts from a scaled loss")
+            raise Unfollowed("not every backward() is called on a scaled loss")
         return found
 
     def _scale(self, node: ast.Call) -> _Scale:
@@ -421,11 +421,11 @@ class _Use:
         named = {it.arg: it.value for it in node.keywords}
         given = {**dict(zip(SCALE_PARAMETERS, node.args, strict=False)), **named}
         if len(node.args) > 2 or set(given) != {*SCALE_PARAMETERS}:
-            raise Unfollowed("a loss is scaled with more than its optimizer")
+            raise Unfollowed("a loss is scaled for other optimizers, too")
         if self.program.values(given["optimizers"]) != self.optimizer:
             raise Unfollowed("a loss is scaled for another optimizer")
         if not isinstance(statement, ast.With) or len(statement.items) != 1 or len(statement.body) != 1:
-            raise Unfollowed("something else is done with a scaled loss than backward()")
+            raise Unfollowed("a scaled loss is used for more than backward()")
         match statement.items[0].optional_vars, statement.body[0]:
             case ast.Name(id=name), ast.Expr(value=ast.Call(func=ast.Attribute(attr="backward")) as backward):
                 inside = {id(it) for it in ast.walk(statement)}
@@ -435,7 +435,7 @@ class _Use:
                 alone = all(id(it) in inside for it in around) and len(around) == 2
                 if alone and isinstance(owner, ast.Name) and owner.id == name:
                     return _Scale(statement, given["loss"], backward, self._choosing(statement))
-        raise Unfollowed("something else is done with a scaled loss than backward()")
+        raise Unfollowed("a scaled loss is used for more than backward()")
 
     def _choosing(self, statement: ast.stmt) -> ast.If | None:
         """The condition that asks for mixed precision at a scaled loss, as it does at the start."""
@@ -444,7 +444,7 @@ class _Use:
         choice = self.program.parent(statement)
         if isinstance(choice, ast.If) and self._is_asked(choice.test) and statement in choice.body:
             return choice
-        raise Unfollowed("a loss is scaled without the condition under which it is initialized")
+        raise Unfollowed("a loss is scaled outside the condition under which amp is initialized")
 
     @cached_property
     def steps(self) -> list[ast.Call]:
@@ -457,10 +457,10 @@ class _Use:
             values = self.program.values(owner)
             alone = isinstance(self.program.statement(call.node), ast.Expr)
             if not values or (values & self.optimizer and values != self.optimizer):
-                raise Unfollowed(f"it can't be seen what steps in `{ast.unparse(call.node)}`")
+                raise Unfollowed(f"it is unclear which optimizer `{ast.unparse(call.node)}` steps")
             if values == self.optimizer:
                 if not alone or call.node.args or call.node.keywords:
-                    raise Unfollowed("its optimizer steps by a closure, or what it hands back is used")
+                    raise Unfollowed("step() is given a closure, or its return value is used")
                 found.append(call.node)
         return found
 
@@ -472,12 +472,12 @@ class _Use:
             raise Unfollowed("several losses are scaled in one step")
         found = [it for it in self.steps if self._loop(it) is loop]
         if len(self.steps) != len(self.scales) or len(found) != 1 or order[id(found[0])] < order[id(whole)]:
-            raise Unfollowed("there is not one step after each scaled loss")
+            raise Unfollowed("a scaled loss is not followed by exactly one step()")
         block = self.program.block(whole)
         if not any(it in block for it in self.program.ancestors(found[0])):
-            raise Unfollowed("a step can be made without the scaled loss before it")
+            raise Unfollowed("a step() may run without a scaled loss before it")
         if not any(loop in self.program.ancestors(it) for it in self._zeroing(found[0])):
-            raise Unfollowed("it can't be seen that gradients are zeroed between its steps")
+            raise Unfollowed("gradients may not be zeroed between steps")
         return found[0]
 
     def _zeroing(self, step: ast.Call) -> Iterator[ast.stmt]:
@@ -522,7 +522,7 @@ class _Use:
         first, block = looking[0], self.program.block(looking[0])
         direct = self.program.block(statement) is self.program.block(scale.whole)
         if not (block is self.program.block(statement) or (direct and first not in path)):
-            raise Unfollowed("gradients are looked at after each of several backward passes")
+            raise Unfollowed("gradients are read after each of several backward passes")
         yield Precision(**self._place(first), kind="unscale", scaler=scaler, optimizer=optimizer)
 
     def _after(self, scale: _Scale, path: Sequence[ast.stmt]) -> Iterator[ast.stmt]:
@@ -569,9 +569,9 @@ class _Use:
             )
         for call in self.uses[MASTER_PARAMETERS]:
             if id(call) not in self._unscaled:
-                raise Unfollowed("its parameters are asked for elsewhere than between backward() and step()")
+                raise Unfollowed("amp.master_params is not used between backward() and step()")
             if len(call.args) != 1 or self.program.values(call.args[0]) != self.optimizer:
-                raise Unfollowed("the parameters of another optimizer are asked for")
+                raise Unfollowed("amp.master_params is given another optimizer")
             place, optimizer = self._place(call), self.program.anchor(call.args[0])
             yield Precision(**place, kind="parameters", optimizer=optimizer, given=self._model(call))
 
@@ -621,7 +621,7 @@ class _Use:
         attributes |= {it.name for it in nodes if isinstance(it, ast.FunctionDef)}
         if others and self.home.owner is not None and owners == {self.home.owner}:
             if "scaler" in attributes:
-                raise Unfollowed("there is another scaler")
+                raise Unfollowed("there is another gradient scaler")
             return f"{self.home.params[0]}.scaler"
         return self.context.fresh(self.file.path, "scaler")
 
@@ -641,7 +641,7 @@ class _Use:
         self._given[scope.index] = scope
         calls = self.context.callers.get(scope.index, [])
         if not calls or not self._takes_more(scope) or not all(map(self._gives_more, calls)):
-            raise Unfollowed("its scaler can't be handed to where it is needed")
+            raise Unfollowed("the scaler can't be passed to where it is needed")
         for call in calls:
             self._needing(self.program.scope(call))
 
@@ -700,7 +700,7 @@ class _Use:
         of_object = "." in self.name and scope.owner == self.home.owner
         if scope.file is self.file and (has_own or of_object):
             return f"{self.name}.is_enabled()"
-        raise Unfollowed("it can't be seen at a forward whether it is asked for")
+        raise Unfollowed("at a forward it is unclear whether amp is enabled")
 
     def _truth(self, text: str) -> str:
         """A condition as a truth value, which is what autocast wants."""

@@ -65,8 +65,8 @@ def collect(context: Context) -> Replaced:
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"this wrap stays apex's, which newer versions of it do not have: {reason}",
-        "torch.nn.parallel.DistributedDataParallel does the same, but for that",
+        f"apex's DistributedDataParallel (missing in newer apex) is kept: {reason}",
+        "torch.nn.parallel.DistributedDataParallel does the same except for that",
         NO_TIER,
         works=True,
     )
@@ -75,9 +75,9 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _in_half(context: Context, call: Call) -> Obstacle:
     return context.obstacle(
         call.node,
-        "torch divides gradients before it adds them up, apex after it: in half precision the largest and the "
-        "smallest may differ",
-        "compare a short run with one of before, if it trains in half precision",
+        "torch divides gradients before the all-reduce, apex after it: half-precision gradients may "
+        "overflow or underflow differently",
+        "in half precision, compare a short run with the original",
         NO_TIER,
         works=True,
     )
@@ -146,17 +146,17 @@ class _Use:
         """It wraps, gets another name, or is asked for along with DataParallel."""
         called = {id(it.node.func) for it in self.wraps}
         if called - set(map(id, self.loads)):
-            raise Unfollowed("it can't be seen where it comes from")
+            raise Unfollowed("it is unclear where it comes from")
         for node in self.loads:
             if self.program.values(node) != {Ext(APEX_WRAP)}:
-                raise Unfollowed(f"`{ast.unparse(node)}` need not be apex's")
+                raise Unfollowed(f"`{ast.unparse(node)}` may not be apex's")
             trains = self.context.runs_in_training(node)
             if not self._is_imported(node) and not (trains and self._is_renamed(node)):
-                raise Unfollowed(f"it can't be seen where `{ast.unparse(node)}` comes from")
+                raise Unfollowed(f"it is unclear where `{ast.unparse(node)}` comes from")
             parent = self.program.parent(node)
             renames = isinstance(parent, ast.Assign) and parent.value is node
             if id(node) not in called and not renames and not self._is_asked_for(node):
-                raise Unfollowed(f"something else is done with `{ast.unparse(node)}` than wrapping a model")
+                raise Unfollowed(f"`{ast.unparse(node)}` is used for more than wrapping a model")
 
     def _is_renamed(self, node: ast.expr) -> bool:
         """Whether a variable is always given the class by a name that an import gives it."""
@@ -186,22 +186,22 @@ class _Use:
             ):
                 if name == "gradient_predivide_factor" and self._is_world_size(value):
                     continue
-                raise Unfollowed(f"torch's has nothing that is {shown}")
+                raise Unfollowed(f"torch's has no equivalent of {shown}")
             if name == "allreduce_always_fp32" and self.halves:
-                raise Unfollowed(f"torch's sends gradients in half precision, whatever {shown}")
+                raise Unfollowed(f"torch's reduces half-precision gradients as they are, despite {shown}")
             if name not in (*TIMING, "allreduce_always_fp32"):
-                raise Unfollowed(f"torch's has nothing that is {shown}")
+                raise Unfollowed(f"torch's has no equivalent of {shown}")
 
     def _given(self, call: Call) -> dict[str, ast.expr]:
         """The arguments of a wrap, by name."""
         node = call.node
         order = ("module", *WRAP_DEFAULTS)
         if is_spread(node) or len(node.args) > len(order):
-            raise Unfollowed("its arguments can't be seen")
+            raise Unfollowed("its arguments are not visible in the call")
         given = dict(zip(order, node.args, strict=False))
         given |= {it.arg: it.value for it in node.keywords if it.arg is not None}
         if "module" not in given:
-            raise Unfollowed("its arguments can't be seen")
+            raise Unfollowed("its arguments are not visible in the call")
         return given
 
     def _is_world_size(self, node: ast.expr) -> bool:
@@ -241,11 +241,11 @@ class _Use:
             off = isinstance(value, ast.Constant) and value.value is False
             if not off and id(node) in later:
                 raise Unfollowed(
-                    "parameters may be made to train later, whose gradients torch's does not average"
+                    "parameters may be unfrozen later, and torch's would not average their gradients"
                 )
             values = self.program.values(owner)
             if off and (values & models or _is_wrapped(values)):
-                raise Unfollowed("its parameters are frozen, and torch's wants some to train")
+                raise Unfollowed("all parameters are frozen, and torch's needs at least one that is trained")
 
     @cached_property
     def _switches(self) -> list[tuple[ast.AST, ast.expr, ast.expr | None]]:
@@ -315,10 +315,10 @@ class _Use:
         for call in self.program.calls:
             name = next((it for it in call.names if it.startswith(BESIDE_WRAP)), None)
             if name is not None:
-                raise Unfollowed(f"`{ast.unparse(call.node.func)}` stands beside it")
+                raise Unfollowed(f"`{ast.unparse(call.node.func)}` is used as well")
         for backward in self.context.backwards:
             if any(it.arg == "retain_graph" for it in backward.keywords):
-                raise Unfollowed("more than one backward pass goes through a forward")
+                raise Unfollowed("several backward passes go through one forward")
             for around in self._rounds(backward, set()):
                 runs = self.context.runs(around)
                 forwards = [it.node for it in self._forwards if id(it.node) in runs]

@@ -111,7 +111,7 @@ class Regions:
         blocks: dict[int, tuple[list[ast.stmt], list[int]]] = {}
         for call in self._forwards():
             if isinstance(call.scope.node, ast.Lambda):
-                raise Unfollowed("a forward stands in a lambda")
+                raise Unfollowed("a forward is inside a lambda")
             statement = self._outermost(self.program.statement(call.node))
             block = self.program.block(statement)
             at = blocks.setdefault(id(block), (block, []))[1]

@@ -53,10 +53,10 @@ REMOVED_NAMES = {
         *_renames("PyTorch 2.0", {"container_abcs": "abc"}, "torch._six.", "collections."),
         *_gone("PyTorch 2.0", "`(str, bytes)`", "torch._six", "string_classes"),
         *_gone("PyTorch 2.0", "`int`", "torch._six", "int_classes"),
-        *_gone("PyTorch 1.8", "what torch.fft has", "torch", "rfft irfft ifft"),
+        *_gone("PyTorch 1.8", "a function of torch.fft", "torch", "rfft irfft ifft"),
         *_gone(
             "PyTorch 2.0",
-            "what torch.linalg has",
+            "a function of torch.linalg",
             "torch",
             "gels gesv btrifact potrf trtrs symeig eig solve lstsq",
         ),
@@ -143,7 +143,7 @@ REMOVED_MODULES = {
     for it in (
         Removed("torch.legacy", "PyTorch 1.0", "torch.nn"),
         Removed("torch.utils.ffi", "PyTorch 1.0", "torch.utils.cpp_extension"),
-        Removed("torch._six", "PyTorch 2.0", "what it held: torch.inf, collections.abc, str and int"),
+        Removed("torch._six", "PyTorch 2.0", "torch.inf, collections.abc, str and int"),
     )
 }
 # Builtins of Python 2, and what they are now, if anything by itself.

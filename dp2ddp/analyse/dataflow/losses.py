@@ -50,7 +50,9 @@ def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
     found = {_reduced(maker) for maker in _makers(context, call)}
     (kind, problem), *others = found or {("", None)}
     if others:
-        return "", Problem(f"{ast.unparse(call.node.func)} is reduced in different ways", "use one")
+        return "", Problem(
+            f"{ast.unparse(call.node.func)} is made with different reductions", "use one reduction"
+        )
     return kind, problem
 
 
@@ -89,7 +91,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
     if given == "batchmean" and last in BATCH_MEANS:
         given = "mean"
     if given not in (None, *REDUCTIONS):
-        return "", Problem(f"{spelled} has a reduction of its own", 'use reduction="mean"')
+        return "", Problem(f"{spelled} has an unknown reduction", 'use reduction="mean"')
     if last in BCE:
         return (
             str(given or "mean"),
@@ -102,7 +104,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
             if name == "ignore_index" or last in IGNORES:
                 return "mean", Problem(
-                    f"{spelled} is averaged with {WEIGHTED[name]}: parts of the batch weigh differently",
+                    f"{spelled} averages with {WEIGHTED[name]}: local batches have different total weights",
                     "",
                 )
     return str(given or "mean"), None

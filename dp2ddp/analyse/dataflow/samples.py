@@ -1466,15 +1466,15 @@ def _shape_of_some(place: ast.AST) -> Value:
 def mixed(place: ast.AST) -> Problem:
     """What to say of a value that a loss is computed from, and that may look at several samples at once."""
     return Problem(
-        f"`{ast.unparse(place)}`, which the loss is computed from, can't be shown to treat every sample by itself",
-        "call the loss on the model's output",
+        f"the loss uses `{ast.unparse(place)}`, which may mix samples",
+        "compute the loss directly from the model's output",
     )
 
 
 def picked(place: ast.AST) -> Problem:
     """What to say of a mean over as many elements as the data say."""
     return Problem(
-        f"the loss is a mean over selected elements, `{ast.unparse(place)}`: parts of the batch weigh differently",
+        f"the loss is a mean over selected elements, `{ast.unparse(place)}`: their number differs across ranks",
         "",
     )
 

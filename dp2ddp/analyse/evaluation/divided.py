@@ -87,19 +87,19 @@ class Divided(EvaluationLoop):
         for made in self.program.values(draw):
             call = self.program.call(self.program.node(made.site)) if isinstance(made, Made) else None
             if call is None:
-                raise Whole(draw, f"`{ast.unparse(draw)}` is not followed")
+                raise Whole(draw, f"it is unclear which DataLoader `{ast.unparse(draw)}` is")
             size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)
             if sampler is None and (size is None or ast.unparse(size) in ("1", "None")):
-                raise Whole(call.node, "its batches have one sample")
+                raise Whole(call.node, "its batch size is 1")
             collate = call.argument("collate_fn", 6)
             if collate is not None and ast.unparse(collate) != "None":
-                raise Whole(collate, f"`{ast.unparse(collate)}` makes its batches")
+                raise Whole(collate, f"it has a collate function, `{ast.unparse(collate)}`")
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""
         for node in ast.walk(self.node.target):
             if isinstance(node, ast.Attribute | ast.Subscript):
-                raise Whole(node, f"`{ast.unparse(node)}` may be looked at elsewhere")
+                raise Whole(node, f"`{ast.unparse(node)}` may be read elsewhere")
 
     # The model's call
 
@@ -115,7 +115,7 @@ class Divided(EvaluationLoop):
                 block = statement.body
             else:
                 return _Forward(self._called(statement), statement, tuple(before))
-        raise Whole(self.node, "its model is called in its header")
+        raise Whole(self.node, "the model is called in the loop's header")
 
     def _runs_model(self, node: ast.AST) -> bool:
         run = (self.program.nodes.get(key) for key in self.context.runs(node))
@@ -136,7 +136,7 @@ class Divided(EvaluationLoop):
     def _called(self, statement: ast.stmt) -> ast.Call:
         """The call of the model in a statement, the outermost, which every process makes."""
         if not isinstance(statement, SIMPLE):
-            raise Whole(statement, "its model is called under a condition, or in another loop,")
+            raise Whole(statement, "the model is called under a condition or in an inner loop")
         calls = [it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._is_forward(it)]
         calls = calls or [
             it for it in ast.walk(statement) if isinstance(it, ast.Call) and self._runs_model(it)
@@ -144,15 +144,15 @@ class Divided(EvaluationLoop):
         inner = [it for call in calls for it in ast.walk(call) if it is not call]
         outer = [it for it in calls if it not in inner]
         if len(outer) != 1 or not all(map(self._is_divisible, calls)):
-            raise Whole(statement, "its model is called in a function, or several times,")
+            raise Whole(statement, "the model is called inside a function or several times")
         for around in self.program.ancestors(outer[0]):
             if around is statement:
                 break
             if isinstance(around, ast.BoolOp | ast.IfExp | ast.Lambda | ast.comprehension | ast.ListComp):
-                raise Whole(statement, "its model may be called several times, or not at all,")
+                raise Whole(statement, "the model may be called several times or not at all")
         effects = [effect for _, effect in self.around.effects]
         if any(effect.covers(self.program.anchor(outer[0])) for effect in effects):
-            raise Whole(statement, "the main process alone calls its model")
+            raise Whole(statement, "only the main process calls the model")
         return outer[0]
 
     # The lines before it
@@ -196,13 +196,13 @@ class Divided(EvaluationLoop):
 
     def _check_apart(self, part: ast.AST) -> None:
         if uses := self._looked_at(part):
-            raise Whole(uses[0], f"it looks at `{uses[0].id}` before the model does")
+            raise Whole(uses[0], f"it reads `{uses[0].id}` before the forward")
         if isinstance(self.program.parent(part), ast.If | ast.While) and isinstance(part, ast.expr):
             self._check_settled(part)
 
     def _check_settled(self, value: ast.expr) -> None:
         if self.around.samples.is_drawn(value):
-            raise Whole(value, f"random numbers are in `{ast.unparse(value)}`")
+            raise Whole(value, f"`{ast.unparse(value)}` is random")
 
     def _check_made(self, statement: ast.Assign | ast.AugAssign, targets: list[ast.expr]) -> None:
         for target in targets:
@@ -210,7 +210,7 @@ class Divided(EvaluationLoop):
                 if isinstance(part, ast.Attribute | ast.Subscript) and isinstance(part.ctx, ast.Store):
                     base = base_name(part)
                     if isinstance(part, ast.Attribute) or base is None or base.id not in self._dealt:
-                        raise Whole(part, f"it assigns to `{ast.unparse(part)}` before the model is called")
+                        raise Whole(part, f"it assigns to `{ast.unparse(part)}` before the forward")
         self._check_computed(statement.value)
         made = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name)]
         for name in made:
@@ -231,7 +231,7 @@ class Divided(EvaluationLoop):
                 inside = [it for it in found if id(it) in self.inside]
                 carried = node.id in self._own and self._is_carried(node, inside)
                 if carried or (not self._places.issuperset(found) and self._rows(node) in OF_BATCHES):
-                    raise Whole(node, f"`{node.id}` may be that of another batch")
+                    raise Whole(node, f"`{node.id}` may come from another batch")
 
     def _check_rows(self, node: ast.AST, inside: ast.AST | None = None) -> None:
         """A step on the way to the outputs does the same with every row, however many there are."""
@@ -239,10 +239,10 @@ class Divided(EvaluationLoop):
             case ast.Call() if self._is_by_number(node):
                 raise Whole(node, f"`{ast.unparse(node)}` may depend on the number of samples")
             case ast.Attribute(attr="requires_grad_") | ast.keyword(arg="requires_grad"):
-                raise Whole(node, "gradients are asked for")
+                raise Whole(node, "it needs gradients")
             case ast.Subscript(value=held, slice=ast.Constant(value=int()) | ast.UnaryOp()):
                 if isinstance(held, ast.Name) and self._is_element(held):
-                    raise Whole(node, f"`{ast.unparse(node)}` may be a sample")
+                    raise Whole(node, f"`{ast.unparse(node)}` may be a single sample")
             case ast.IfExp(body=one, orelse=other):
                 self._check_alike(node, [one, other])
             case ast.BinOp(left=left, right=right) if self._is_collection(left):
@@ -282,7 +282,7 @@ class Divided(EvaluationLoop):
             leaf for part in parts if not _is_none(part) for leaf in _leaves(self.around.samples.of(part))
         }
         if found & {*PLAIN} and found & {*OF_BATCHES}:
-            raise Whole(node, f"`{ast.unparse(node)}` may be something else than rows")
+            raise Whole(node, f"`{ast.unparse(node)}` may not have one row per sample")
 
     def _is_element(self, name: ast.Name) -> bool:
         """Whether a name may be an element of the batch, a tensor."""
@@ -300,11 +300,9 @@ class Divided(EvaluationLoop):
             self._check_computed(argument)
             mixed = not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(argument)))
             if (mixed or self._rows(argument) not in DEALT) and not self._is_constant(argument):
-                raise Whole(
-                    argument, f"`{ast.unparse(argument)}` can't be shown to have a row for each sample"
-                )
+                raise Whole(argument, f"`{ast.unparse(argument)}` may not have one row per sample")
         if not any(self._looked_at(argument) for argument in forward.given):
-            raise Whole(forward.call, "its model is not given the batch")
+            raise Whole(forward.call, "the model is not given the batch")
 
     def _rows(self, node: ast.expr) -> Value:
         return kinds.tensor(self.around.samples.of(node), node)
@@ -336,7 +334,7 @@ class Divided(EvaluationLoop):
         run = (self.program.nodes.get(key) for key in self.loop.runs)
         for use in (it for it in run if isinstance(it, ast.Attribute) and it.attr in kept):
             if isinstance(use.ctx, ast.Load) and self.program.scope(use).index not in self.around.forwards:
-                raise Whole(use, f"`{ast.unparse(use)}` is what a forward has kept")
+                raise Whole(use, f"`{ast.unparse(use)}` is stored by a forward")
 
     def _given_in(self, scope: Scope, name: ast.Name) -> list[ast.expr]:
         """What assignments in a function give a name."""
@@ -349,14 +347,14 @@ class Divided(EvaluationLoop):
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and (kept := self._dealt & {*node.names}):
-                raise Whole(node, f"`{min(kept)}` may be looked at elsewhere")
+                raise Whole(node, f"`{min(kept)}` may be read elsewhere")
         entered = {it for part in (*forward.before, forward.call) for it in self.program.entered(part)}
         for node in (
             node for index in sorted(entered) for node in self.program.body(self.program.scopes[index])
         ):
             if isinstance(node, ast.Name) and node.id in self._dealt:
                 if self._places & set(self.program.definitions(node)):
-                    raise Whole(node, f"it looks at `{node.id}` before the model does")
+                    raise Whole(node, f"it reads `{node.id}` before the forward")
 
     def _kept_by_forwards(self) -> Iterator[str]:
         """The attributes that forwards of the project's modules assign, or change; none may draw random numbers."""
@@ -387,7 +385,7 @@ class Divided(EvaluationLoop):
         """All processes leave the loop together."""
         for node in ast.walk(self.node):
             if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
-                raise Whole(node, "it may be left at any batch")
+                raise Whole(node, "the loop may end at any batch")
             if isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Continue):
                 for around in self.program.ancestors(node):
                     if around is self.node:
@@ -416,20 +414,20 @@ class Divided(EvaluationLoop):
             elif value is Kind.COUNT and id(use) not in around and self._is_count(use):
                 counts[use.id] = None
             elif value not in PLAIN:
-                raise Whole(use, f"`{use.id}` can't be made that of the whole batch")
+                raise Whole(use, f"`{use.id}` can't be combined over the ranks")
         for use in self._looked_at(forward.call):
             if use.id in beside:
-                raise Whole(use, f"`{use.id}` is looked at beside the model's call")
+                raise Whole(use, f"`{use.id}` is read in the same statement as the forward")
         named = [*beside] if early else [*beside, *rows]
         stored = {it.id for it in self._names_behind(forward)}
         counted = self._counted(named, stored) if counts or sizes else ""
         if early and not counted:
-            raise Whole(forward.statement, f"`{sizes[0][0]}` can't be made that of the whole batch")
+            raise Whole(forward.statement, f"`{sizes[0][0]}` can't be combined over the ranks")
         if not counted:
             rows |= {name: None for name, _ in sizes}
             counted = self._counted([*beside, *rows], set()) if counts else ""
         if counts and not counted:
-            raise Whole(forward.statement, f"`{next(iter(counts))}` can't be made that of the whole batch")
+            raise Whole(forward.statement, f"`{next(iter(counts))}` can't be combined over the ranks")
         place = self.program.anchor
         return Division(
             forward=place(forward.call),
@@ -543,11 +541,11 @@ class Divided(EvaluationLoop):
         behind = self._names_behind(forward)
         others = [it for it in self._reaching(use) if it not in self._places and it not in behind]
         if not all(_is_none(right_side(self.program.statement(it), it)) for it in others):
-            raise Whole(use, f"`{use.id}` may be something else than rows")
+            raise Whole(use, f"`{use.id}` may not have one row per sample")
         if not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(use))):
-            raise Whole(use, f"`{use.id}` has more in it than rows")
+            raise Whole(use, f"`{use.id}` holds more than one row per sample")
         if self._is_array(use, set()):
-            raise Whole(use, f"`{use.id}` is no tensor")
+            raise Whole(use, f"`{use.id}` is not a tensor")
 
     def _is_array(self, use: ast.Name, seen: set[ast.AST]) -> bool:
         """Whether arrays or lists of numbers are on the way from the batch to a name."""

@@ -140,15 +140,15 @@ class EvaluationLoop:
         """The loader in the loop's header."""
         draws = self.loop.draws
         if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
-            raise Whole(self.node, "its loader is not in its header")
+            raise Whole(self.node, "the loop's header does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
-            raise Whole(self.node, "what it draws from may be something else than a DataLoader")
+            raise Whole(self.node, "it may iterate over something other than a DataLoader")
         around = self.node.iter
         while around is not draws[0]:
             call = self.program.call(around)
             if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
-                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may be other batches")
+                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may change the batches")
             around = call.node.args[0]
         return draws[0]
 
@@ -162,22 +162,22 @@ class EvaluationLoop:
     def _check_models(self) -> None:
         """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
         if self.around.hook is not None:
-            raise Whole(self.around.hook, "the model's forward calls what is registered")
+            raise Whole(self.around.hook, "the model has forward hooks")
         for call in _calls(self.context, self.loop.runs):
             called = self._modules(call.callees)
             if called and self._is_copy(call.node.func):
-                raise Whole(call.node, "there is a copy of the model, with buffers of its own")
+                raise Whole(call.node, "a copy of the model is used, with its own buffers")
             if called and not self._is_evaluated(called):
                 raise Whole(
                     call.node,
-                    f"`{ast.unparse(call.node.func)}` is not put into evaluation mode right before it",
+                    f"`{ast.unparse(call.node.func)}` is not set to eval() right before it",
                 )
 
     def _check_handlers(self) -> None:
         """Nobody goes on after an exception that one process alone may have in the loop."""
         for handler, node in self.around.going_on:
             if any(id(self.node) in self.context.runs(it) for it in node.body):
-                raise Whole(handler, "an exception in it is caught")
+                raise Whole(handler, "exceptions in the loop are caught")
 
     def _check_company(self) -> None:
         """No condition round the loop, or round a call that leads to it, keeps it to one process."""
@@ -186,9 +186,7 @@ class EvaluationLoop:
         while waiting:
             for around in self.program.ancestors(waiting.pop()):
                 if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
-                    raise Whole(
-                        around.test, f"one process alone may come to it, `{ast.unparse(around.test)}`,"
-                    )
+                    raise Whole(around.test, f"only one rank may run it (`{ast.unparse(around.test)}`)")
                 if isinstance(around, ast.FunctionDef) and id(around) not in seen:
                     seen.add(id(around))
                     waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
@@ -307,7 +305,7 @@ class EvaluationLoop:
         """A method whose result nobody looks at is called for what else it does."""
         found = self.program.call(call)
         if found is None or not found.names or not all(map(_is_pure_name, found.names)):
-            raise Whole(call, f"`{ast.unparse(call.func)}` may do more than to return something,")
+            raise Whole(call, f"`{ast.unparse(call.func)}` may have side effects")
 
     def _is_own(self, name: str) -> bool:
         """Whether a name is assigned in the loop, anew for each batch."""
@@ -338,7 +336,7 @@ class EvaluationLoop:
 
     def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
-            raise Whole(node, "a function that it calls does more than to return something,")
+            raise Whole(node, "a function that it calls has side effects")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             base = base_name(node)
             if (
@@ -402,11 +400,11 @@ class EvaluationLoop:
                 source is not None
                 and self.context.made(self.context.iterated(self.program.values(source)), LOADER)
             ):
-                raise Whole(node, "there is another loop over batches")
+                raise Whole(node, "it contains another loop over batches")
         elif isinstance(node, ast.With):
             for item in node.items:
                 if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
-                    raise Whole(node, f"`with {ast.unparse(item)}` may do more,")
+                    raise Whole(node, f"`with {ast.unparse(item)}` may have side effects")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
             raise Whole(node, f"`{ast.unparse(node)}`")
 
@@ -416,7 +414,7 @@ class EvaluationLoop:
             raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
-            raise Whole(node, f"`{ast.unparse(node.func)}` may do more than to return something,")
+            raise Whole(node, f"`{ast.unparse(node.func)}` may have side effects")
 
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
         if self._modules(call.callees) or (in_forward and self._is_layer(call)):
@@ -499,7 +497,7 @@ class EvaluationLoop:
         places = set(map(self.program.location, parts))
         effect = next((effect for place, effect in self.around.effects if place in places), None)
         if effect is not None:
-            raise Whole(self.node, f"it does something that one process must do alone, {effect.what}")
+            raise Whole(self.node, f"it does something that only the main process may do: {effect.what}")
 
     def _uses(self, name: str) -> Iterator[ast.Name]:
         scope = self.program.scope(self.node)

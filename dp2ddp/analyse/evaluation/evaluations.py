@@ -64,7 +64,7 @@ def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
         draw, division = Divided(around, loop).fact()
     except Whole as whole:
         reasons.append(_said(around.context, whole, loop.node))
-        reason = "; and they can't be divided: ".join(dict.fromkeys(reasons))
+        reason = "; nor within batches: ".join(dict.fromkeys(reasons))
         return Evaluation(**around.context.place(loop.source), after=after, whole=reason)
     return Evaluation(**around.context.place(draw), after=after, whole=reasons[0], division=division)
 
@@ -120,10 +120,10 @@ class _InTurn(EvaluationLoop):
             self._check_begin(name)
         self._check_names()
         if not self.kept:
-            raise Whole(self.node, "nothing is added up in it")
+            raise Whole(self.node, "it adds up nothing")
         lists = tuple(name for name, it in self.kept.items() if it.kind == "list")
         if lists and not isinstance(draw, ast.Name | ast.Attribute):
-            raise Whole(draw, "its loader has no name")
+            raise Whole(draw, "its loader has no variable name")
         return Evaluation(
             **self.context.place(draw),
             after=self.program.anchor(self._after),
@@ -144,9 +144,9 @@ class _InTurn(EvaluationLoop):
         index = self._index()
         for use in self._uses(index.id) if isinstance(index, ast.Name) else ():
             if index in self.program.definitions(use):
-                raise Whole(use, f"it looks at the number of the batch, `{index.id}`,")
+                raise Whole(use, f"it uses the batch index `{index.id}`")
         if index is not None and not isinstance(index, ast.Name):
-            raise Whole(self.node, "it looks at the number of the batch")
+            raise Whole(self.node, "it uses the batch index")
 
     # What it does
 
@@ -197,7 +197,7 @@ class _InTurn(EvaluationLoop):
     def _check_made(self, name: ast.Name) -> None:
         """What a name of the loop's own stands for was made in the loop, too: it is changed in place."""
         if self._is_older(name, set()):
-            raise Whole(name, f"`{name.id}` may be something that was there before,")
+            raise Whole(name, f"`{name.id}` may exist before the loop")
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
@@ -209,11 +209,11 @@ class _InTurn(EvaluationLoop):
         elif any(isinstance(value, Inst) for value in self.program.values(holder)):
             added = meters.added(self.context, self.program.values(holder), method)
             if added is None:
-                raise Whole(call, f"`{ast.unparse(call.func)}` can't be shown to add up only")
+                raise Whole(call, f"`{ast.unparse(call.func)}` may do more than add up")
             if added.is_meter and isinstance(holder, ast.Name):
                 self._keep(holder.id, "meter", holder, sums=added.sums)
             elif added.latest:
-                raise Whole(call, f"`{ast.unparse(call.func)}` keeps what is of the last batch")
+                raise Whole(call, f"`{ast.unparse(call.func)}` keeps a value of the last batch")
             else:
                 self._keep(ast.unparse(holder), "object", holder, sums=added.sums)
         else:
@@ -233,7 +233,7 @@ class _InTurn(EvaluationLoop):
             if isinstance(node, ast.Continue):
                 skipped = next(it for it in self.program.ancestors(node) if isinstance(it, LOOPS))
                 if any(it is skipped for it in around_it):
-                    raise Whole(node, "a list does not get one entry for each batch or sample")
+                    raise Whole(node, "a list does not get one entry per batch or sample")
         for around in around_it:
             if around is self.node:
                 return
@@ -243,7 +243,7 @@ class _InTurn(EvaluationLoop):
                     continue
             if not isinstance(around, ast.With):
                 break
-        raise Whole(statement, "a list does not get one entry for each batch or sample")
+        raise Whole(statement, "a list does not get one entry per batch or sample")
 
     def _collect_rows(self, node: ast.expr, value: ast.expr) -> None:
         """Elements that are as many as there are samples."""
@@ -253,7 +253,7 @@ class _InTurn(EvaluationLoop):
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
         if isinstance(value, ast.IfExp) or self.around.samples.of(value) not in DEALT:
-            raise Whole(node, f"`{ast.unparse(value)}` can't be shown to have an entry for each sample")
+            raise Whole(node, f"`{ast.unparse(value)}` may not have one entry per sample")
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
@@ -278,7 +278,7 @@ class _InTurn(EvaluationLoop):
                     if isinstance(node, ast.Attribute) and (
                         node.attr in kept.sums or (ast.unparse(node) == name and id(node) not in kept.uses)
                     ):
-                        raise Whole(node, f"`{ast.unparse(node)}` is looked at in it")
+                        raise Whole(node, f"`{ast.unparse(node)}` is read inside the loop")
 
     def _updates(self) -> set[int]:
         """The methods of meters and objects that add to these."""
@@ -308,16 +308,16 @@ class _InTurn(EvaluationLoop):
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-                raise Whole(node, f"`{name}` may be looked at elsewhere")
+                raise Whole(node, f"`{name}` may be read elsewhere")
         begins = {it for use in uses for it in self.program.definitions(use)}
         begins = {it for it in begins if id(it) not in self.inside}
         values = [self._begin(it) for it in begins]
         if not begins or not all(value is not None and self._is_nothing(kept, value) for value in values):
-            raise Whole(uses[0], f"`{name}` can't be shown to begin with nothing right before it")
+            raise Whole(uses[0], f"`{name}` may not be empty or zero right before the loop")
         earlier = {id(it) for statement in self._before for it in ast.walk(statement)}
         for use in self._uses(name):
             if id(use) in earlier and begins & set(self.program.definitions(use)):
-                raise Whole(use, f"`{name}` is used before it")
+                raise Whole(use, f"`{name}` is used between its start and the loop")
 
     def _reset(self, name: str, kept: _Kept) -> str | None:
         """The method that was called last of an object before the loop."""
@@ -413,13 +413,13 @@ class _InTurn(EvaluationLoop):
                     continue
                 if name in self.kept:
                     if id(use) in self.inside or id(use) in self.loop.runs:
-                        raise Whole(use, f"`{name}` is looked at in it")
+                        raise Whole(use, f"`{name}` is read inside the loop")
                     if self.kept[name].kind == "meter":
                         self._check_meter(name, use)
                 elif defined and id(use) not in self.inside:
-                    raise Whole(use, f"`{name}`, of its last batch, is used")
+                    raise Whole(use, f"`{name}` of the last batch is used after the loop")
                 elif id(use) in self.inside and self._is_carried(use, defined):
-                    raise Whole(use, f"`{name}` may be that of another batch")
+                    raise Whole(use, f"`{name}` may come from another batch")
 
     def _check_meter(self, name: str, use: ast.Name) -> None:
         """After the loop only a meter's sums are asked for, and its average."""
@@ -436,7 +436,7 @@ class _InTurn(EvaluationLoop):
                         if all(len(it) == 2 and self._is_of_sums(use, it[1], sums) for it in asked):
                             return
         if any(it in self.program.definitions(use) for it in self._begun(name)):
-            raise Whole(use, f"more of `{name}` than its sums and their ratio may be used")
+            raise Whole(use, f"more of `{name}` than its sums and averages may be used")
 
     def _is_of_sums(self, meter: ast.Name, attribute: str, sums: frozenset[str]) -> bool:
         return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)

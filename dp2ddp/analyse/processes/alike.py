@@ -129,7 +129,7 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
     if asks_the_clock(context, node):
         yield context.obstacle(
             node,
-            f"`{ast.unparse(node.test)}` asks the clock, by which ranks may part",
+            f"control flow depends on the clock here, `{ast.unparse(node.test)}`: ranks may diverge",
             "",
             NO_TIER,
             works=True,
@@ -172,7 +172,7 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         if names == "KeyboardInterrupt":
             yield context.obstacle(
                 handler.body[0],
-                "on Ctrl-C every rank comes here, each from another step, and is ended some seconds later",
+                "on Ctrl-C every rank runs this handler, each at its own step, and is killed a few seconds later",
                 "",
                 NO_TIER,
                 works=True,
@@ -180,7 +180,7 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "an exception that one rank alone raises is handled here, and the ranks part: the job ends then",
+                "if only some ranks raise an exception, only they run this handler; the job then stops with an error",
                 "",
                 NO_TIER,
                 works=True,
@@ -223,8 +223,8 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     if taken or call.names & AS_COMPLETED:
         yield context.obstacle(
             call.node,
-            "results come in the order in which they are ready, which differs across ranks",
-            "take them in the order in which they were asked for, where they are trained on",
+            "results arrive in completion order, which differs across ranks",
+            "if training uses them, take them in submission order",
             NO_TIER,
         )
 
@@ -237,8 +237,8 @@ def _set(context: Context, call: Call) -> Iterator[Obstacle]:
         if _is_set(context, given):
             yield context.obstacle(
                 call.node,
-                "a set of strings is ordered by Python's hash seed: the same on all ranks, but not under torchrun",
-                "sort it, or set PYTHONHASHSEED under torchrun",
+                "the order of a set of strings depends on PYTHONHASHSEED: under torchrun it differs across ranks",
+                "sort it, or set PYTHONHASHSEED",
                 NO_TIER,
                 works=True,
             )

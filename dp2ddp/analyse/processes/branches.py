@@ -297,8 +297,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for path, node in context.beside.items():
         yield context.obstacle(
             node,
-            f"{path.name} has DistributedDataParallel already, and DataParallel can't be told apart from it: it stays "
-            f"as it is; start it so: torchrun --nproc-per-node N {path.name} ...",
+            f"{path.name} already has a DistributedDataParallel branch, and is left as it is; start it "
+            f"with: torchrun --nproc-per-node N {path.name} ...",
             "",
             NO_TIER,
             works=True,
@@ -307,8 +307,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if call.names & own_ranks.JOINS and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() runs in the DataParallel branch, too, which has ranks now",
-                "put it under the option that chooses the distributed branch",
+                f"{ast.unparse(call.node.func)}() also runs in the DataParallel branch, which has a process group now",
+                "run it only under the option that selects the distributed branch",
             )
 
 

@@ -374,8 +374,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for node in spelled(context) if context.scripts else ():
         yield context.obstacle(
             node,
-            "this key has `module.` before it, and none has in checkpoints saved from now on",
-            "leave it out",
+            "this key has the prefix `module.`, which checkpoints saved from now on do not have",
+            "remove the prefix",
             NO_TIER,
         )
     for call in context.program.calls:
@@ -383,16 +383,16 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "the wrapped model is saved here without its wrapper, and what loads it gets the bare model",
-                "take `.module` off where it is loaded",
+                "this checkpoint holds the wrapped model; from now on it holds the bare model",
+                "code that loads it needs no `.module`",
                 NO_TIER,
                 works=True,
             )
         elif _saves_wrapped(context, call) and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
-                "this pickles a wrapped model, which can be loaded with dp2ddp only",
-                "put the bare one there, `model.module`",
+                "this pickles a wrapped model, which only loads where dp2ddp is installed",
+                "pickle the bare model, `model.module`",
                 NO_TIER,
             )
         if (
@@ -404,9 +404,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
-                        "these keys have `module.` before them, those of checkpoints saved from now on have not",
-                        "where they are compared with a checkpoint's, use model.module.state_dict() and "
-                        "ddp.strip_module_prefix(checkpoint)",
+                        "these keys have the prefix `module.`, which checkpoints saved from now on do not have",
+                        "to compare with a checkpoint: model.module.state_dict(), ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
@@ -415,8 +414,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if bypass and _trains(context, call, backwards):
             yield context.obstacle(
                 call.node,
-                "this call runs the model past its wrap: gradients would not be averaged",
-                "call the wrapped model itself",
+                "this call bypasses the DDP wrapper: gradients would not be averaged",
+                "call the wrapped model",
                 SHARDED_ONLY,
             )
 
@@ -439,8 +438,8 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
                 told.add(made.site)
                 yield context.obstacle(
                     program.node(made.site),
-                    f"a model from this file is trained{'' if wrapped else ' as it is, not wrapped'}"
-                    f"{', and what it is made of is not known' if wrapped else ''}",
+                    f"a model loaded from this file is trained{'' if wrapped else ' without being wrapped'}"
+                    f"{', and its layers are unknown' if wrapped else ''}",
                     "load its state into the wrapped model: model.module.load_state_dict(…)",
                     SHARDED_ONLY,
                 )

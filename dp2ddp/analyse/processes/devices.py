@@ -194,8 +194,8 @@ def _split(context: Context) -> Iterator[Obstacle]:
         node = list(numbers.values())[-1]
         yield context.obstacle(
             node,
-            f"several GPUs are used by their numbers ({', '.join(sorted(numbers))})",
-            "a model that is split over GPUs is not converted",
+            f"several GPUs are used by their index ({', '.join(sorted(numbers))})",
+            "models that are split over GPUs (model parallelism) are not converted",
         )
 
 

@@ -669,8 +669,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             ):
                 yield context.obstacle(
                     node,
-                    f"`{ast.unparse(node)}` is there on the main process only",
-                    "where it is trained by, give all ranks its value: ddp.from_main_process(…)",
+                    f"`{ast.unparse(node)}` exists only on the main process",
+                    "if training uses it, share it with all ranks: ddp.from_main_process(…)",
                     NO_TIER,
                 )
 
@@ -681,8 +681,8 @@ def _swept(context: Context) -> Iterator[Obstacle]:
         if any(map(_is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() runs the training, on the main process only",
-                "start each run of the sweep as a program of its own: `wandb agent …` on the command line",
+                f"{ast.unparse(call.node.func)}() would run the training on the main process only",
+                "start each sweep run as a separate program: `wandb agent …` on the command line",
             )
 
 
@@ -1036,7 +1036,7 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
         if not _in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
-                    what = f"what follows {ast.unparse(call.node.func)}()"
+                    what = f"the code after {ast.unparse(call.node.func)}()"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
     for call in program.calls:
         loads = bool(call.names & LOADS)

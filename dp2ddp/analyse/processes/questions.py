@@ -61,7 +61,7 @@ def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
 
 def _problem(path: str) -> Problem:
     return Problem(
-        f"a rank may find `{path}`, which rank 0 has just made, and go on otherwise than rank 0 did",
+        f"ranks may diverge here: rank 0 creates `{path}`, and other ranks may already find it",
         "",
         NO_TIER,
         works=True,

@@ -42,9 +42,8 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         scripts = frozenset(it for it in saving if path.is_relative_to(it.parent))
         names = " and ".join(sorted(it.name for it in scripts))
         problem = Problem(
-            f"this reads checkpoints by the keys of a wrapped model, and those that {names} saves from now on have no "
-            "`module.` before them",
-            f"where it reads these, convert {path.name} with it",
+            f"this expects checkpoint keys with `module.`; checkpoints that {names} saves from now on have no prefix",
+            f"if it loads those, convert {path.name}, too",
             NO_TIER,
             works=True,
         )
@@ -57,9 +56,9 @@ def _unwrapping(context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]
         place = context.program.anchor(node)
         if _folder(place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
-                f"`{ast.unparse(node)}` is of a wrapped model, and what "
-                f"{' and '.join(sorted(it.name for it in saving))} saves from now on is the bare one",
-                "leave `.module` out where it reads these",
+                f"`{ast.unparse(node)}` expects a wrapped model; "
+                f"{' and '.join(sorted(it.name for it in saving))} saves the bare model from now on",
+                "if it loads that, remove `.module`",
                 NO_TIER,
                 works=True,
             )

@@ -650,8 +650,7 @@ class _Steering:
 
 def _problem(what: str) -> Problem:
     return Problem(
-        f"`{what}` comes from an evaluation that every process does for itself, on a GPU equal but for the last bit, "
-        "and decides here how each goes on",
-        "let the main process decide for all: ddp.from_main_process(…)",
+        f"control flow depends on `{what}`, which every rank evaluates itself: GPUs may differ in the last bit",
+        "let the main process decide: ddp.from_main_process(…)",
         NO_TIER,
     )

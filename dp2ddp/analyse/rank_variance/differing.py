@@ -927,10 +927,10 @@ class _Following:
         unknown = None if cause is None else self._unknown(asked, cause, frame, found)
         obstacle = self.context.obstacle(
             node,
-            f"`{what}` differs between the processes, and decides here how each goes on",
-            "let an evaluation decide, or something that every process has alike",
+            f"control flow depends on `{what}`, which differs across ranks",
+            "decide by a value that all ranks share",
             SHARDED_ONLY,
-            assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same in all processes",
+            assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )
         follows = bool(self._how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))

@@ -75,7 +75,7 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
         taken[id(place)] = supposed[0]
         found[id(place)] = context.assumption(place, supposed[1])
     shown = _shown(loss)
-    whole = context.assumption(loss, f"the loss `{shown}` of a batch is the mean over its samples")
+    whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
     samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
     return Trial(samples, (whole,)) if samples.of(loss) is Kind.MEAN else None
 
@@ -108,29 +108,29 @@ def _supposed(
     call = context.program.call(node)
     given = [leaf for it in _given(context, node) for leaf in _leaves(samples.value_in(it, frame))]
     if call is not None and losses.is_any_loss(context, call):
-        return Kind.MEAN, f"the loss `{shown}` of a batch is the mean over its samples"
+        return Kind.MEAN, f"the loss `{shown}` is a mean over the samples of the batch"
     rows = any(it in OF_SAMPLES for it in given) or (Kind.COUNT in given and isinstance(node, ast.Call))
     if rows and id(node) in scalars:
-        return Kind.MEAN, f"`{shown}` of a batch is the mean over its samples"
+        return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"
     if rows:
         around = context.program.parent(node)
         several = isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Tuple)
         made = Every(Kind.ROWS) if several and around.value is node else Kind.ROWS  # type: ignore[union-attr]
-        return made, f"`{shown}` treats every sample by itself"
+        return made, f"`{shown}` is sample-wise"
     if any(it in LINEAR for it in given):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-            return Kind.MEAN, f"`{shown}` of a batch is the mean over its samples"
+            return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"
         if call is None or (call.names and all(it.startswith("torch.") for it in call.names)):
             return None  # a function of means that is known, and is no sum of them
-        return Kind.MEAN, f"`{shown}` is a sum of the means that it is given"
+        return Kind.MEAN, f"`{shown}` only adds up the means that it is given"
     if id(node) in scalars and not all(it in NUMBERS for it in given):
-        return Kind.MEAN, f"`{shown}` of a batch is the mean over its samples"
+        return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         if given and not all(it in PLAIN for it in given):
             return Kind.UNKNOWN, ""
         if isinstance(node, ast.Call) and given:
-            return Kind.SAME, f"`{shown}` is the same in all processes"
-        return Kind.SAME, f"`{shown}` has nothing to do with the samples"
+            return Kind.SAME, f"`{shown}` is the same on all ranks"
+        return Kind.SAME, f"`{shown}` does not depend on the samples"
     return Kind.UNKNOWN, ""
 
 

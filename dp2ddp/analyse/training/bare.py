@@ -22,7 +22,7 @@ from dp2ddp.analyse.wrapping import models
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
-UNKNOWN = "and can't be shown to be part of a wrapped model: its gradients would not be averaged"
+UNKNOWN = "and may not be part of a wrapped model: its gradients would not be averaged"
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
@@ -63,13 +63,13 @@ def _problem(context: Context, owner: ast.expr, reason: str) -> Problem:
     shown = ast.unparse(owner)
     text = ""
     if reason == UNKNOWN:
-        text = f"what is trained of `{shown}` belongs to a wrapped model, or gets the same gradients in all processes"
-    elif "can't be followed" in reason or "random numbers" in reason:
-        text = f"`{shown}` treats every sample by itself"
+        text = f"the trained parameters of `{shown}` are in a wrapped model, or get the same gradients on all ranks"
+    elif "can't be analysed" in reason or "random numbers" in reason:
+        text = f"`{shown}` is sample-wise"
     if "BatchNorm" in reason:
         text = ""
     assumed = (context.assumption(owner, text),) if text else ()
-    help = "wrap one module that holds all that is trained"
+    help = "wrap all trained modules as one"
     return Problem(f"`{shown}` is trained, {reason}", help, SHARDED_ONLY, assumes=assumed)
 
 
@@ -117,7 +117,7 @@ def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
             return f"not wrapped, and {reason}"
     for call in _method_calls(context, _inner(context, parts)):
         if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
-            return f"not wrapped, and called as `{ast.unparse(call.func)}`, past its forward"
+            return f"not wrapped, and called as `{ast.unparse(call.func)}`, bypassing its forward"
     return ""
 
 
@@ -153,23 +153,23 @@ def _inner(context: Context, parts: Values) -> Values:
 
 
 def _unfit(context: Context, samples: Samples, part: object) -> str:
-    """Why a module, or one that it holds, needs the whole batch or can't be followed."""
+    """Why a module, or one that it holds, needs the whole batch or can't be analysed."""
     if part in samples.altered:
-        return "given layers or hooks that can't be followed"
+        return "gets layers or hooks that can't be analysed"
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
     if call is None or name in HOLDS_PARAMETERS:
-        return "" if name in HOLDS_PARAMETERS else f"holds {shown}, which can't be followed"
+        return "" if name in HOLDS_PARAMETERS else f"holds {shown}, which can't be analysed"
     if name in CONTAINERS:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))
-        return "" if followed else f"holds a {shown} of layers that can't be followed"
+        return "" if followed else f"holds a {shown} of layers that can't be analysed"
     stateless = layer_does(context.program, part) is not None and name not in RANDOM  # type: ignore[arg-type]
     if not stateless and name not in LOSS_CLASSES:
-        return f"holds a {shown}, which may look at several samples or draws random numbers"
+        return f"holds a {shown}, which mixes samples or draws random numbers"
     sparse = call.argument("sparse")
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
         return f"holds a {shown} with sparse gradients"
@@ -182,10 +182,10 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
     wraps = any(context.is_wrapped(values) for _, values in fields)
     for base in program.bases(part.cls):
         if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
-            return f"derived from `{full_name(base).removeprefix('torch.')}`"
+            return f"derives from `{full_name(base).removeprefix('torch.')}`"
     for name, values in fields:
         if wraps and any(full_name(value) in HOLDS_PARAMETERS for value in values):
-            return f"has a parameter `{name}` of its own beside a wrapped part"
+            return f"has its own parameter `{name}` beside a wrapped part"
         given = [
             it.value
             for target, it in context.attribute_assignments.get(name, ())
@@ -193,25 +193,25 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         ]
         known = values and all(_is_known(context, value) for value in values)
         if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
-            return f"calls `{name}`, which can't be followed"
+            return f"calls `{name}`, which can't be analysed"
     for scope in _run(context, part):
         own = scope.params[:1]
         for node in program.body(scope):
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
                 if getattr(root_name(node), "id", None) in own:
-                    return f"changes `{ast.unparse(node)}` where it is called"
+                    return f"changes `{ast.unparse(node)}` in its forward"
             if isinstance(node, ast.Call):
                 call = program.call(node)
                 method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
                 if call is None:
-                    return f"calls `{ast.unparse(node.func)}`, which can't be followed"
+                    return f"calls `{ast.unparse(node.func)}`, which can't be analysed"
                 if alike.draws(call) or call.names & RANDOM:
                     return f"draws random numbers in `{ast.unparse(node.func)}`"
                 if call.names & {FUNCTION}:
                     return "calls data_parallel()"
                 in_place = method.endswith("_") and not method.endswith("__")
                 if in_place and getattr(root_name(node.func), "id", None) in own:
-                    return f"changes `{ast.unparse(node.func)}` where it is called"
+                    return f"changes `{ast.unparse(node.func)}` in its forward"
     return ""
 
 

@@ -101,25 +101,25 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
     if hides_arguments(context, call) and _is_named(context, "collate_fn"):
         yield context.obstacle(
             call.node,
-            "what puts the samples of a batch together is hidden in a collection that can't be followed",
+            "the collate function is hidden in a collection that can't be analysed",
             "write `collate_fn=…` in this call",
             SHARDED_ONLY,
-            assumes="the samples of a batch are put together one by one",
+            assumes="the collate function is sample-wise",
         )
     dataset = call.argument("dataset", 0)
     for made in context.program.values(dataset) if dataset is not None else ():
         if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
             yield context.obstacle(
                 dataset,
-                "the data set gets all samples of a batch at once, by `__getitems__`: of a part it may make others",
-                "let it get them one by one, by `__getitem__`",
+                "the data set makes a whole batch at once in `__getitems__`, which may not be sample-wise",
+                "make single samples in `__getitem__`",
                 SHARDED_ONLY,
-                assumes="`__getitems__` of the data set makes every sample by itself",
+                assumes="`__getitems__` of the data set is sample-wise",
             )
 
 
 def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
-    message = f"`{ast.unparse(given)}` puts the batches together, and can't be shown to treat every sample by itself"
+    message = f"the collate function `{ast.unparse(given)}` may mix samples"
     if place is not given and id(place) in context.program.file_of:
         at = context.program.location(place)
         shown = ast.unparse(place)
@@ -127,9 +127,9 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length, and let it stack the samples",
+        "pad to a fixed length and stack",
         SHARDED_ONLY,
-        assumes=f"`{ast.unparse(given)}` puts every sample in a batch by itself (how far it is padded changes nothing)",
+        assumes=f"the collate function `{ast.unparse(given)}` is sample-wise (how far it pads changes nothing)",
     )
 
 

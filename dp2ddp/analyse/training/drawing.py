@@ -51,13 +51,11 @@ class Drawing:
             shown = f"`{ast.unparse(call.node)}`"
             if self._is_for_samples(call):
                 if not self._is_global(call):
-                    message = (
-                        "draws for the samples, from a generator that is in the same state in all processes"
-                    )
+                    message = "draws random numbers for the samples from a generator with the same state on all ranks"
                     yield self.context.obstacle(call.node, f"{shown} {message}", "", SHARDED_ONLY)
             elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
-                message = f"it can't be told whether {shown} draws for each sample"
-                assumes = f"{shown} draws no numbers of single samples"
+                message = f"{shown} may draw random numbers for each sample"
+                assumes = f"{shown} does not draw random numbers for single samples"
                 yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
 
     @cached_property

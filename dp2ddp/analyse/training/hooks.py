@@ -31,8 +31,8 @@ def returned(context: Context) -> Iterator[Obstacle]:
         if inputs is not None and context.runs_in_training(call.node) and _are_parameters(context, inputs):
             yield context.obstacle(
                 call.node,
-                "autograd.grad() returns the gradients of this process's part: only those of backward() are averaged",
-                "train with backward(), and read .grad after it",
+                "autograd.grad() returns each rank's local gradients: only those of backward() are averaged",
+                "train with backward() and read .grad after it",
             )
 
 
@@ -81,8 +81,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if scopes and method not in PARAMETER_HOOKS and all(_only_looks(it) for it in scopes):
             yield context.obstacle(
                 call.node,
-                f"{shown} sees the gradients of the main process's part of each batch",
-                "look at .grad after backward(): there it is the whole batch's",
+                f"{shown} sees local gradients, before they are averaged over the ranks",
+                "read .grad after backward(), where it is averaged",
                 NO_TIER,
             )
             continue
@@ -90,10 +90,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         of_rows = method in TENSOR_HOOKS and owner in (*BY_SAMPLE, *AVERAGED)
         yield context.obstacle(
             call.node,
-            f"{shown} is given gradients before those of the processes are averaged, and is not linear in them",
-            "change .grad between backward() and step(): there it is the whole batch's",
+            f"{shown} changes local gradients, before they are averaged over the ranks, and is not linear",
+            "change .grad between backward() and step(), where it is averaged",
             SHARDED_ONLY if of_rows else ANY_TIER,
-            assumes="" if scopes or not of_rows else f"{shown} changes gradients in proportion",
+            assumes="" if scopes or not of_rows else f"{shown} is linear in the gradients",
         )
 
 
@@ -111,9 +111,9 @@ def of_inputs(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             told.add(statement)
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` is as many times larger on a part of the batch as there are processes: "
-                "the mean is over fewer samples",
-                "use its sign, or divide by its norm for every sample",
+                f"`{ast.unparse(node)}` is larger by the factor world size: the loss is a mean over the "
+                "smaller local batch",
+                "use its sign, or normalise it per sample",
                 SHARDED_ONLY,
             )
 

@@ -37,7 +37,7 @@ def collect(
         if id(call.node) in training:
             first, *others = together.get(id(call.node), [0])
             loader = replace(_loader(context, call), number=first)
-            shard = loader.shard or ("several made here are drawn from at once" if others else "")
+            shard = loader.shard or ("several loaders made here are iterated together" if others else "")
             shard = shard or whole.get(id(call.node), "") or read.get(id(call.node), "")
             found.append(replace(loader, shard=shard))
     return tuple(found)
@@ -53,9 +53,7 @@ def _read(context: Context, training: set[int]) -> dict[int, str]:
         asked = _asked(context, node)
         if asked is not None and context.runs_in_training(node):
             for site in context.made(context.program.values(asked), LOADER) & training:
-                found.setdefault(
-                    site, f"`{ast.unparse(node)}` is asked of it, and is to speak of whole batches"
-                )
+                found.setdefault(site, f"`{ast.unparse(node)}` is read, and has to describe the global batch")
     return found
 
 
@@ -74,7 +72,7 @@ def _asked(context: Context, node: ast.AST) -> ast.expr | None:
 
 def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
     """The loaders of the training that are sharded where it draws from them."""
-    return tuple(_as_made(context, draw, shard="elsewhere its whole batches are needed") for draw in draws)
+    return tuple(_as_made(context, draw, shard="another loop needs its whole batches") for draw in draws)
 
 
 def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
@@ -333,10 +331,10 @@ def _problem(context: Context, call: Call) -> Problem | None:
     """Why a loader can't be sharded at all."""
     batch_size = call.argument("batch_size", 1)
     if isinstance(batch_size, ast.Constant) and batch_size.value is None:
-        return Problem("the data set makes the batches itself", "", SHARDED_ONLY)
+        return Problem("the data set makes the batches itself (batch_size=None)", "", SHARDED_ONLY)
     if _is_single(context, call, batch_size):
         return Problem(
-            "batches of one sample have no parts for several processes, which train no faster than one",
+            "batches of one sample can't be sharded: several ranks train no faster than one",
             "choose a larger batch size",
             SHARDED_ONLY,
         )
@@ -358,16 +356,16 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
     """Why no DistributedSampler can take the place of a loader's sampler."""
     program = context.program
     if is_shared(context, call.node):
-        return "the distributed branch beside uses it, too"
+        return "the distributed branch uses it, too"
     if dataset is None:
-        return "its data set can't be seen in its call"
+        return "its data set is not visible in the call"
     for name in SAMPLER_ARGUMENTS:
         for value in given_for(context, call, name):
             if not _is_none(context, value):
-                return f"it has a {name} of its own"
+                return f"it already has a {name}"
     displays = _displays(context, call)
     if displays is None:
-        return "its arguments come from a collection that can't be followed"
+        return "its arguments come from a collection that can't be analysed"
     hidden = {key for display in displays for key, _ in display} & set(LOADER_ARGUMENTS) - ORDERLESS_ARGUMENTS
     if hidden:
         return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
@@ -380,7 +378,7 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
             return "it is made inside a larger expression"
         if isinstance(around, ast.stmt):
             break
-    return "an IterableDataset has no sampler" if _is_stream(context, dataset) else ""
+    return "an IterableDataset takes no sampler" if _is_stream(context, dataset) else ""
 
 
 def _is_stream(context: Context, dataset: ast.expr | None) -> bool:

@@ -313,8 +313,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if not loop.trains and loop.loaders & (training - dealt):
             yield context.obstacle(
                 loop.source,
-                "this loader serves training and evaluation",
-                "make a second loader for evaluation",
+                "this loader is used for both training and evaluation",
+                "make a separate loader for evaluation",
                 SHARDED_ONLY,
             )
         if _evaluates_too(context, loop):
@@ -322,9 +322,9 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
             yield context.obstacle(
                 run,
-                f"`{ast.unparse(run.func)}` runs in training mode here, without a step: its BatchNorm must see the "
-                "parts of these batches",
-                "use the bare model here, `model.module`, if its BatchNorm may see whole batches",
+                f"`{ast.unparse(run.func)}` runs in training mode without a step here: BatchNorm needs "
+                "the local batches of this loader",
+                "call `model.module` here if BatchNorm may see the global batch",
                 SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)
@@ -334,16 +334,16 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() gives the wrapped model batches of the training's loader, which it "
-                "must divide",
-                "give it the bare model, `model.module`",
+                f"{ast.unparse(call.node.func)}() passes whole training batches to the wrapped model "
+                "outside the training loop",
+                "pass the bare model, `model.module`",
                 SHARDED_ONLY,
             )
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
-                "a training loader is drawn from by hand",
-                "iterate over it with one `for` loop",
+                "batches of a training loader are taken outside a `for` loop, by next() or the like",
+                "iterate over it in one `for` loop",
                 SHARDED_ONLY,
             )
 
@@ -368,7 +368,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         if any(ast.unparse(part) in sizes for part in parts) and not _is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
-                "this tensor is as large as the global batch, of which each process has a part",
+                "this tensor has the size of the global batch, not of the local batch",
                 "take its size from the batch, `len(inputs)`",
                 SHARDED_ONLY,
             )
@@ -388,8 +388,8 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
         if any(_counts_gpus(context, part) for part in parts):
             yield context.obstacle(
                 call.node,
-                "this tensor has a row for each GPU, of which nn.DataParallel gives every replica its own",
-                "give the model one such row",
+                "this tensor has one row per GPU, which nn.DataParallel scatters over its replicas",
+                "give the model a single row",
                 SHARDED_ONLY,
             )
 
@@ -453,29 +453,28 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
 
 def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
-    help = "draw the batches with `for … in loader`, from a torch.utils.data.DataLoader made in this project"
+    help = "train in a `for … in loader` loop over a DataLoader of this project"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
-        message = (
-            f"this loop gets its batches from {name}, whose own `__iter__` is not followed to a DataLoader"
-        )
-        return source, message, "loop over the DataLoader itself"
+        message = f"this loop iterates over {name}, whose `__iter__` could not be traced to a DataLoader"
+        return source, message, "iterate over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
     for call in (it for it in taken if id(it) in runs):
         if _is_one_of_several(context, call):
             message = (
-                "a batch is put together from those of several loaders: its parts would weigh differently"
+                "a batch is joined from batches of several loaders: their local batches would be "
+                "weighted differently"
             )
-            return call, message, "draw it from one loader, with a batch sampler"
-        return call, "the batches of the training are taken by hand", help
+            return call, message, "use one loader with a batch sampler"
+        return call, "training batches are taken with next()", help
     trained = (it for it in context.program.calls if context.runs_in_training(it.node))
     hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
     if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
-        message = "no DataLoader is seen: which module this imports is not written here"
+        message = "no DataLoader was found: the name of the module imported here is only known at run time"
         return hidden[0], message, "import it by its name"
-    return backward, "no loop over a DataLoader was found round this backward()", help
+    return backward, "no loop over a DataLoader was found around this backward()", help
 
 
 def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
@@ -504,13 +503,13 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
     for number in numbers:
         in_place = number.kind == "rows" and number.call is None
         if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
-            wrong = "be of a part only" if number.kind == "left" else "count samples twice"
+            wrong = "cover this rank's samples only" if number.kind == "left" else "count samples twice"
             yield context.obstacle(
                 loop.source,
-                f"one loop trains on one loader and evaluates on another, where `{number.what}` may {wrong}",
-                "write a loop for each",
+                f"one loop both trains and evaluates; in the evaluation `{number.what}` may {wrong}",
+                "write separate loops",
                 SHARDED_ONLY,
-                assumes=f"`{number.what}` is a mean over the samples, or need not be that of the whole set",
+                assumes=f"`{number.what}` is a mean over samples, or need not cover the whole data set",
             )
             return
 
@@ -620,11 +619,11 @@ def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], si
     place = {**context.place(loop.body[0]), "loader": loader.at}  # type: ignore[attr-defined]
     variable, rename = _variable(context, loop)
     if not variable:
-        problem = "a loop over epochs has no counter that a sampler could be told"
+        problem = "the epoch loop has no counter for sampler.set_epoch()"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     sampler = _sampler(context, loop, sampled, site)
     if not sampler:
-        problem = "it has no name in a loop over epochs"
+        problem = "it has no variable name in the epoch loop"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
 

@@ -121,13 +121,12 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
     """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
     shown = ast.unparse(_said(context, loss))
-    unknown = f"the loss `{shown}` can't be shown to be a mean over the samples of the batch"
+    unknown = f"the loss `{shown}` may not be a mean over the samples"
     uneven = Problem(
-        f"it can't be told how parts of different sizes weigh in the loss `{shown}`: a mean over samples weighs them "
-        "by these, the models' own losses weigh the same",
-        "use a loss of the one kind",
+        f"the loss `{shown}` may weight local batches by size (a mean over samples) or equally (computed in the model)",
+        "compute the loss either in the model or outside it",
         SHARDED_ONLY,
-        assumes=(context.assumption(loss, f"the loss `{shown}` of a batch is the mean over its samples"),),
+        assumes=(context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch"),),
     )
     given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
     is_number = loss in given or not given
@@ -136,8 +135,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "", None
         case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
             return "even", Problem(
-                f"the loss `{shown}` has parameters that no forward of a wrapped model has: their gradients can't be "
-                "weighed where parts differ in size",
+                f"the loss `{shown}` uses parameters outside a wrapped forward: uneven local batches "
+                "can't be weighted in their gradients",
                 "use them in the model's forward",
                 SHARDED_ONLY,
             )
@@ -151,7 +150,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "even", uneven
         case Kind.TOTAL:
             return "", Problem(
-                f"the loss `{shown}` is a sum over the samples of the batch: those of its parts don't average to it",
+                f"the loss `{shown}` is a sum over the samples: the average over ranks is not the sum "
+                "over the global batch",
                 "use a mean (and scale the learning rate)",
             )
         case Unclear(problem=Problem() as problem):
@@ -161,10 +161,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
         case Unclear() if (unseen := samples.unseen(loss)) is not None:
             at = context.program.location(unseen)
-            unknown += (
-                f": it can't be seen what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
-            )
-    return "", Problem(unknown, "use a mean-reduced loss of torch.nn")
+            unknown += f": it is unknown what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
+    return "", Problem(unknown, "use a mean-reduced torch.nn loss")
 
 
 def _said(context: Context, node: ast.expr) -> ast.expr:
@@ -180,7 +178,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if id(call.node) in training and call.names & PERMUTATIONS:
             yield context.obstacle(
                 call.node,
-                "the samples of a batch are permuted: each rank would permute its own part only",
+                "samples of the batch are permuted: each rank would permute only its local batch",
                 "",
                 SHARDED_ONLY,
             )
@@ -206,8 +204,8 @@ def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if written(place) and _has_rows(samples, node.value, several):
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` takes a sample by its number in the batch: each process has a part of it",
-                "take the first, `[0]`: the main process has that",
+                f"`{ast.unparse(node)}` takes a sample by its index in the batch: each rank has only its local batch",
+                "take the first, `[0]`, which rank 0 has",
                 SHARDED_ONLY,
             )
 

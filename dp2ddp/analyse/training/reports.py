@@ -787,10 +787,10 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
     for given in reports.unmet:
         yield context.obstacle(
             given,
-            f"`{ast.unparse(given)}` is of this process's part of the batch, and what it is given to may keep it",
-            "give it the batch as the loader hands it out",
+            f"`{ast.unparse(given)}` comes from this rank's local batch, and is passed to code that may keep it",
+            "pass the batch as it comes from the loader",
             SHARDED_ONLY,
-            assumes=f"what `{ast.unparse(given)}` is given to keeps nothing of it that the training depends on",
+            assumes=f"the code that `{ast.unparse(given)}` is passed to keeps nothing that the training depends on",
         )
 
 

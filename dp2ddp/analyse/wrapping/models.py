@@ -51,7 +51,7 @@ def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
     """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
     if not isinstance(wrap.problem, _Unsettled):
         return wrap
-    text = "the model that is trained is the one wrapped here, wherever there are several processes"
+    text = "with several ranks the trained model is always the one wrapped here"
     return replace(wrap, problem=replace(wrap.problem, assumes=(context.assumption(call.node, text),)))
 
 
@@ -66,9 +66,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             if isinstance(callee, Ext) and _looks_alike(callee.name):
                 yield context.obstacle(
                     call.node,
-                    f"{callee.name} is not torch's DataParallel, and no class of this project",
-                    "use nn.DataParallel itself, convert this model by hand, or, where the class derives from "
-                    "nn.DataParallel, take its file into the project",
+                    f"{callee.name} is neither torch's DataParallel nor a class of this project",
+                    "use nn.DataParallel, or, if the class derives from it, copy its file into the project",
                 )
         yield from _handed_over(context, call)
     for step in STEPS:
@@ -80,8 +79,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     continue
                 yield context.obstacle(
                     statement,
-                    f"this changes what DataParallel does with its replicas: its `{step}`",
-                    "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
+                    f"this replaces DataParallel's `{step}`",
+                    "use layers that do not need it, such as torch.nn.SyncBatchNorm",
                     SHARDED_ONLY,
                 )
     yield from _lacking(context)
@@ -113,7 +112,7 @@ def _lacking(context: Context) -> Iterator[Obstacle]:
         if context.runs_in_training(node):
             yield context.obstacle(
                 node,
-                f"a wrapped model has no `{node.attr}`: this fails, as it did with nn.DataParallel",
+                f"the wrapper has no attribute `{node.attr}`: this fails, as it did with nn.DataParallel",
                 f"use `{ast.unparse(node.value)}.module.{node.attr}`",
                 NO_TIER,
             )
@@ -138,8 +137,8 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     if others and runs:
         return
     noted = bool(others) or runs
-    message = "no program that runs this wrap and trains was found"
-    help = "" if runs else "pass the script that is started, too"
+    message = "no training script that runs this DataParallel() was found"
+    help = "" if runs else "pass the script that you start, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
 
@@ -151,8 +150,8 @@ def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
         if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
             yield context.obstacle(
                 call.node,
-                f"nn.DataParallel is given to {sorted(outside)[0]}(), and what that makes of it is not followed",
-                "call nn.DataParallel where the model is wrapped",
+                f"nn.DataParallel is passed to {sorted(outside)[0]}(), whose result can't be analysed",
+                "call nn.DataParallel directly",
             )
 
 
@@ -161,8 +160,8 @@ def _replicating(context: Context, call: Call) -> Obstacle:
     if functional.is_untrained(context, call):
         return context.obstacle(
             call.node,
-            "data_parallel() divides what it is given, which must be the same in all processes",
-            "call the model itself here",
+            "data_parallel() splits its input, which must be the same on all ranks",
+            "call the model directly here",
             SHARDED_ONLY,
         )
     return context.obstacle(
@@ -455,17 +454,20 @@ def _wrap(context: Context, call: Call) -> Wrap:
         dim=program.anchor(dim) if dim is not None else None,
     )
     if module is None:
-        return replace(wrap, problem=Problem("the wrapped model can't be seen in this call", "name it first"))
+        return replace(
+            wrap,
+            problem=Problem("the wrapped model is not visible in this call", "assign it to a variable first"),
+        )
     if is_spread(call.node):
-        return replace(wrap, problem=Problem("arguments come from a collection", "write them out"))
+        return replace(wrap, problem=Problem("the arguments are passed by `*` or `**`", "write them out"))
     if dim is not None:
         return replace(
-            wrap, problem=Problem("batches are split along another dimension than 0", "", SHARDED_ONLY)
+            wrap, problem=Problem("batches are split along a dimension other than 0", "", SHARDED_ONLY)
         )
     statement = program.statement(call.node)
     if context.branches is not None and anchor in context.branches.mixed:
-        message = "the class that wraps the model is chosen elsewhere, for a distributed branch beside, too"
-        problem = _unclear(message, "wrap it in a statement of its own for each")
+        message = "the wrapper class is chosen elsewhere, for DataParallel and a distributed branch at once"
+        problem = _unclear(message, "wrap the model in a separate statement for each")
         return replace(wrap, problem=problem, otherwise=tuple(_parts(context, call.node)))
     if is_inserted(statement):
         return _in_place_of_calls(context, wrap, module, statement)
@@ -501,7 +503,7 @@ def _staying(context: Context, call: Call) -> Wrap:
         return replace(wrap, problem=condition)
     if condition.option or condition.alternative or condition.guard or not condition.whole:
         return replace(
-            wrap, problem=_unclear("the model is wrapped under a condition", "wrap it in every case")
+            wrap, problem=_unclear("the model is wrapped under a condition", "wrap it unconditionally")
         )
     return replace(wrap, condition=condition)
 
@@ -797,8 +799,8 @@ def _condition(
     within = takewhile(lambda it: it is not statement, context.program.ancestors(call))
     if isinstance(found, Condition) and any(isinstance(it, ast.ListComp | ast.GeneratorExp) for it in within):
         return _unclear(
-            "several models are wrapped by one expression, under a condition",
-            "wrap each in a statement of its own",
+            "one expression wraps several models under a condition",
+            "wrap each in a separate statement",
         )
     return found
 
@@ -810,7 +812,8 @@ def _deciding(
     for around in program.ancestors(call):
         if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
             return _unclear(
-                "the model is wrapped in one branch of an expression", "wrap it in a statement of its own"
+                "the model is wrapped in one branch of a conditional expression",
+                "wrap it in a separate statement",
             )
         if isinstance(around, ast.stmt):
             break
@@ -819,8 +822,8 @@ def _deciding(
     inside: ast.AST = statement
     if (past := _led_past(context, statement, module)) is not None:
         return _unclear(
-            f"the model is returned as it is, past its wrap, where `{ast.unparse(past.test)}`",
-            "wrap the model always, or under `torch.cuda.device_count() > 1`",
+            f"if `{ast.unparse(past.test)}`, the model is returned without being wrapped",
+            "wrap it always, or `if torch.cuda.device_count() > 1`",
         )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
@@ -846,9 +849,8 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"whether the model is wrapped depends on `{ast.unparse(condition.test)}`, which can't be shown to be "
-                "alike in all processes",
-                "wrap the model always, or under `torch.cuda.device_count() > 1`",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which may differ across ranks",
+                "wrap it always, or `if torch.cuda.device_count() > 1`",
             )
     used = _bare(context, call)
     plain = all(
@@ -856,18 +858,18 @@ def _deciding(
     )
     if used is not None and not plain:
         return _unclear(
-            f"the model is wrapped by choice, and `{ast.unparse(used)}` needs one that is not",
-            f"use `.module.{used.attr}`, and wrap the model always",
+            f"the model is wrapped only in some cases, and `{ast.unparse(used)}` needs the bare model",
+            f"always wrap the model, and use `.module.{used.attr}`",
         )
     given = None if plain else _given_bare(context, call)
     if given is not None:
         return _unclear(
-            f"the model is wrapped by choice, and `{ast.unparse(given)}` is given one that is not",
-            "give it the model's `.module`, and wrap the model always",
+            f"the model is wrapped only in some cases, and `{ast.unparse(given)}` gets the bare model",
+            "always wrap the model, and pass its `.module` here",
         )
     if _stays(context, ifs, statement):
         return Problem(
-            "the model is wrapped only where there are several processes, as checkpoints are read otherwise for one",
+            "the model stays unwrapped with a single rank, as checkpoints are read differently there",
             "",
             NO_TIER,
             works=True,
@@ -876,12 +878,13 @@ def _deciding(
         _whole(context, around, branch, statement.targets[0]) is not None for around, branch in ifs
     ):
         return _unclear(
-            "one branch of a condition wraps the model, and the other a part of it", "wrap the same in both"
+            "one branch of the `if` wraps the model, the other only a part of it", "wrap the same in both"
         )
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
-            "the wrap is not an assignment of its own under its condition", "assign the wrapped model there"
+            "under its condition the model is not wrapped by a separate assignment",
+            "write `model = nn.DataParallel(model)` there",
         )
     if len(ifs) > 1:
         return _nested(context, ifs, statement)
@@ -1014,14 +1017,14 @@ def _nested(
     plain = all(asks_for_gpus(context, condition.test, flags=False) for condition, _ in ifs)
     if not plain or any(condition.orelse for condition, _ in ifs):
         return _unclear(
-            "the wrap stands under several conditions", "leave one, `torch.cuda.device_count() > 1`"
+            "the model is wrapped under several conditions", "keep one, `if torch.cuda.device_count() > 1`"
         )
     moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
         later = condition.body[condition.body.index(branch) + 1 :]
         if any(_uses(other, target) for other in later if other not in moves):
             return _unclear(
-                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+                "the wrapped model is used inside the `if` that wraps it", "use it after the `if`"
             )
     return Condition(
         at=program.anchor(ifs[-1][0]),
@@ -1048,8 +1051,8 @@ def _beside(
         guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
     if outermost is None or not isinstance(statement, ast.Assign):
         return _unclear(
-            "the wrap is not an assignment of its own under a condition, and a distributed branch comes by it, too",
-            "assign the wrapped model there",
+            "the model is not wrapped by a separate assignment under an `if`, and a distributed branch runs it, too",
+            "write `model = nn.DataParallel(model)` there",
         )
     target = statement.targets[0]
     for around, branch in ifs:
@@ -1060,8 +1063,8 @@ def _beside(
             target = whole or target
         else:
             return _unclear(
-                f"whether the model is wrapped depends on `{ast.unparse(around.test)}`",
-                "wrap it under no condition but that of the distributed branch",
+                f"the model is wrapped only if `{ast.unparse(around.test)}`",
+                "keep only the condition that selects the distributed branch",
             )
     name = _key(target)
     for around in (statement, *context.program.ancestors(statement)):
@@ -1071,7 +1074,7 @@ def _beside(
         later = block[block.index(around) + 1 :] if around in block else []
         if any(_uses(it, name) and not _only_moves(context, it, name) for it in later):
             return _unclear(
-                "the wrapped model is used under the condition that wraps it", "use it after the `if`"
+                "the wrapped model is used inside the `if` that wraps it", "use it after the `if`"
             )
     return Condition(
         at=context.program.anchor(outermost),
@@ -1125,19 +1128,18 @@ def _movable(
     other_block = condition.orelse if block is condition.body else condition.body
     rest = [other for other in block if other is not statement and other not in moves]
     if any(_uses(later, target) for later in rest[block.index(statement) :]):
-        return _unclear(
-            "the wrapped model is used under the condition that wraps it", "use it after the `if`"
-        )
+        return _unclear("the wrapped model is used inside the `if` that wraps it", "use it after the `if`")
     otherwise = [other for other in other_block if not _only_moves(context, other, target)]
     if any(_uses(other, target) for other in otherwise):
         return _unclear(
-            "both branches of a condition make the model", "make it before the `if`, and only wrap it there"
+            "both branches of the `if` create the model", "create it before the `if`, and only wrap it there"
         )
     asks = asks_for_gpus(context, condition.test, flags=False)
     option = not asks and decides_device(context, condition.test)
     if (condition.orelse or option) and _key(module) != target:
         return _unclear(
-            "the model has another name where it is wrapped", "wrap it under the name that is used later"
+            "the wrapped model is assigned to a different variable than the bare one",
+            "assign it to the variable that is used later",
         )
     return Condition(
         at=program.anchor(condition),

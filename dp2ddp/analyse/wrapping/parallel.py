@@ -54,21 +54,27 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     others = _own(context, call)
     if WRAP in call.names and not all(map(_is_other, others)):
         return Problem(
-            "this may be nn.DataParallel itself, or a class that derives from it",
-            "wrap the model in two calls, one for each",
+            "this may be nn.DataParallel itself or a class that derives from it",
+            "write two calls, one for each",
         )
     if WRAP not in call.names:
-        message, help = "replicas are made and run by hand", "wrap the model in nn.DataParallel instead"
+        message, help = (
+            "the model is replicated and run without nn.DataParallel",
+            "wrap the model in nn.DataParallel instead",
+        )
     elif not seen:
-        message, help = "the wrapped model can't be seen in this call", "name it first"
+        message, help = "the wrapped model is not visible in this call", "assign it to a variable first"
     elif any(isinstance(it, Ext) for it in others):
         names = sorted(full_name(it).rpartition(".")[2] for it in others if isinstance(it, Ext))
-        message, help = f"{names[0]} divides batches in its own way", "use nn.DataParallel itself"
+        message, help = (
+            f"{names[0]} may split batches differently than nn.DataParallel",
+            "use nn.DataParallel itself",
+        )
     else:
         dim = context.wrappers.argument(call, "dim", 3)
         if dim is None or (isinstance(dim, ast.Constant) and dim.value == 0):
             return None
-        message, help = "batches are split along another dimension than 0", ""
+        message, help = "batches are split along a dimension other than 0", ""
     return Problem(message, help, SHARDED_ONLY)
 
 
@@ -119,8 +125,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         ):
             yield context.obstacle(
                 call.node,
-                "this has the layers of each replica called back",
-                "use layers that need no such thing, torch.nn.SyncBatchNorm for one",
+                "this makes DataParallel call back the layers of each replica",
+                "use layers that do not need it, such as torch.nn.SyncBatchNorm",
                 SHARDED_ONLY,
             )
     yield from _on_one_gpu(context)
@@ -137,7 +143,7 @@ def _on_one_gpu(context: Context) -> Iterator[Obstacle]:
             name = context.program.scopes[classes[0].scope].node.name  # type: ignore[attr-defined]
             yield context.obstacle(
                 call.node,
-                f"{name} is one of several processes now: where none are started, it computes on one GPU",
+                f"{name} uses one GPU per rank now: in a script that starts no ranks, it uses one GPU",
                 "",
                 NO_TIER,
                 works=True,
@@ -176,11 +182,11 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
 
 
 def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obstacle:
-    where = f" (and in {more} places more)" if more > 1 else ""
+    where = f" (and in {more} more places)" if more > 1 else ""
     return context.obstacle(
         node,
-        f"{name}{where} waits for the other replicas of its process: in ranks there are none",
-        "use a layer of torch's instead, torch.nn.SyncBatchNorm where it is BatchNorm, then convert",
+        f"{name}{where} waits for other replicas in its process: with DDP there is one replica per process",
+        "use a torch layer instead (torch.nn.SyncBatchNorm for BatchNorm), then convert",
     )
 
 
@@ -188,8 +194,9 @@ def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
     """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
     return context.obstacle(
         node,
-        f"where {name} is chosen here, training ends at the wrap: it waits for its likes in the same process",
-        "choose another layer, torch.nn.SyncBatchNorm where it is BatchNorm",
+        f"if {name} is chosen here, training stops: it waits for other replicas in its process, and with "
+        "DDP there are none",
+        "choose another layer (torch.nn.SyncBatchNorm for BatchNorm)",
         NO_TIER,
         works=True,
     )
@@ -262,14 +269,16 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     ]
     if changed:
         return Problem(
-            f"{name} has {_listed(changed)} of its own",
-            "do that in the data set or in the loop",
+            f"{name} overrides {_listed(changed)}",
+            "move that to the data set or the training loop",
             SHARDED_ONLY,
         )
     for function in functions:
         for node in program.body(function):
             if isinstance(node, ast.Assign) and _holds_layers(context, node, function.params[:1]):
-                return Problem(f"{name} has layers of its own", "make them part of the model", SHARDED_ONLY)
+                return Problem(
+                    f"{name} has its own layers or parameters", "move them into the model", SHARDED_ONLY
+                )
     return None
 
 
@@ -300,7 +309,7 @@ def _holds_layers(context: Context, node: ast.Assign, me: list[str]) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    *most, last = [f"a `{name}`" for name in dict.fromkeys(names)]
+    *most, last = [f"`{name}`" for name in dict.fromkeys(names)]
     return f"{', '.join(most)} and {last}" if most else last
 
 
