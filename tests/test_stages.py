@@ -332,3 +332,63 @@ def test_what_is_made_where_it_is_missing_is_made_once_and_waited_for(
     script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + MADE[name], "run.py": USE})
     done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"40"}
+
+
+ONCE = """\
+import os
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+from torchvision import models
+from torchvision.datasets import FakeData
+
+from late import late
+
+
+class Fetched(FakeData):
+    def __init__(self, size, download):
+        if download and not os.path.exists("fetched"):
+            late()
+            with open("fetched", "x"):
+                pass
+        super().__init__(size)
+
+
+class Numbered(Fetched):
+    def __getitem__(self, index):
+        return index
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    data = Numbered(4, download=True)
+    network = eval("nn.Linear")(4, 2)
+    model = nn.DataParallel(network)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    scaler = torch.amp.GradScaler("cuda", enabled=torch.cuda.is_available())
+    if not os.path.exists(os.path.join("saved", "net.pth")):
+        os.makedirs("saved")
+        rows = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+        for inputs, targets in DataLoader(rows, batch_size=6, shuffle=True):
+            optimizer.zero_grad()
+            loss = nn.functional.mse_loss(model(inputs), targets)
+            scaler.scale(loss).backward()
+            scaler.step(optimizer)
+            scaler.update()
+        torch.save(model.state_dict(), os.path.join("saved", "net.pth"))
+    else:
+        state = torch.load("saved/net.pth", map_location=lambda storage, place: storage.cuda(0))
+        model.load_state_dict(state)
+    print(len(data))
+"""
+
+
+def test_what_only_trains_where_nothing_is_saved_yet(lab: Lab, tmp_path: Path) -> None:
+    """All ranks train together under a question for a file; the optimizer is each rank's own; what is saved, is read."""
+    script = converted(tmp_path, {"late.py": LATE, "run.py": ONCE})
+    text = script.read_text()
+    assert "map_location=ddp.map_location" in text and "from_main_process(torch" not in text
+    for _ in range(2):
+        done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+        assert set(done.printed.splitlines()) == {"4"}

@@ -41,7 +41,7 @@ from dp2ddp.analyse.processes.effects import (
 )
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
-from dp2ddp.analyse.program.values import Mod, full_name
+from dp2ddp.analyse.program.values import Inst, Made, Mod, full_name
 from dp2ddp.facts import Agreement, Effect
 
 
@@ -62,7 +62,11 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
     found = [origin for origin in read if origin in made]
     found += [*clocks.of(_seeds(context)), *(Origin(it) for it in _decisions(context, guards))]
     cached = caching(context) if found else set()
-    found = [it for it in dict.fromkeys(found) if _can_meet(context, it.node, guards, cached)]
+    found = [
+        it
+        for it in dict.fromkeys(found)
+        if not is_object(context, it.node) and _can_meet(context, it.node, guards, cached)
+    ]
     context.agreed = {id(it.node) for it in found}
     return found
 
@@ -77,6 +81,14 @@ def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
     for origin in found:
         what = origin.name or ast.unparse(origin.node)
         yield Agreement(**context.place(origin.node), what=what, name=origin.name)
+
+
+def is_object(context: Context, node: ast.AST) -> bool:
+    """Whether something may be an object of torch's or the project's: a copy of the main process's would be another."""
+    values = context.program.values(node) if isinstance(node, ast.expr) else ()
+    return any(
+        isinstance(it, Inst) or (isinstance(it, Made) and it.name.startswith("torch.")) for it in values
+    )
 
 
 def _can_meet(context: Context, node: ast.AST, guards: list[Effect], cached: set[int]) -> bool:

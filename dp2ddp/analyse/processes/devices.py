@@ -290,14 +290,34 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         if call.argument("map_location", 1) is None:
             if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
                 yield node, _device(context, node, "load")
+        elif _is_moved_by(context, call.argument("map_location", 1)):
+            yield node, _device(context, node, "load")
         else:
             yield from _arguments(context, call)
     elif _is_cuda(node) and not _own_method(context, call):
+        if _is_storage(context, node.func.value):  # type: ignore[attr-defined]
+            return  # it has no `.to()`; what loads with it gets a function of the runtime's
         blocking = call.argument("non_blocking", 1)
         number = call.argument("device", 0)
         yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
     else:
         yield from _arguments(context, call)
+
+
+def _is_moved_by(context: Context, function: ast.expr | None) -> bool:
+    """Whether a function that places what is loaded names a GPU: ``lambda storage, loc: storage.cuda(0)``."""
+    given = (
+        [function] if isinstance(function, ast.Lambda) else assigned(context, function) if function else []
+    )
+    moved = (it.body for it in given if isinstance(it, ast.Lambda))
+    return any(_is_cuda(it) and it.args and _is_storage(context, it.func.value) for it in moved)  # type: ignore[attr-defined]
+
+
+def _is_storage(context: Context, node: ast.expr) -> bool:
+    """Whether something is the first of two that a lambda is given, as a function that places what is loaded is."""
+    around = next((it for it in context.program.ancestors(node) if isinstance(it, ast.Lambda)), None)
+    names = [it.arg for it in around.args.args] if around is not None else []
+    return len(names) == 2 and isinstance(node, ast.Name) and node.id == names[0]
 
 
 def _asked_of_device(context: Context, node: ast.Call) -> ast.expr | None:

@@ -60,7 +60,7 @@ from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member, full_name
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
 
@@ -718,7 +718,14 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
         return True
     if _prepares(context, call):
         return True
-    for name in names:
+    derived = {
+        full_name(base)
+        for callee in call.callees
+        if isinstance(callee, Cls)
+        for base in context.program.bases(callee)
+        if full_name(base).startswith("torchvision.datasets.")
+    }
+    for name in names | derived:
         if name.startswith(DOWNLOADING_LIBRARIES):
             given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
             if {"download", *PRETRAINED} & set(given):
@@ -738,6 +745,8 @@ def _prepares(context: Context, call: Call) -> bool:
     if not written or not context.runs_in_training(call.node):
         return False
     questions = _questions(context, call.node)
+    if any(_trains(context, context.program.statement(it)) for it in questions):
+        return False  # `if not os.path.exists(checkpoint): train()`
     folders = frozenset().union(*(_folders(context, it) for it in written))
     return bool(questions) and all(
         any(folders & paths.spelled(context, it) for it in _asked(context, question))
@@ -953,13 +962,12 @@ def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> l
     """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
     found = _whole_question(context, statement)
     calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
-    training = context.trained_wraps | {id(it) for it in context.backwards}
     leaves = _is_missing(context, statement)  # the others would leave the function before it
     if (
         depth > 6
         or found is not statement
         or not (leaves or all(_only_missing(context, it) for it in calls))
-        or any(context.runs(it) & training for it in calls)
+        or any(_trains(context, it) for it in calls)
     ):
         return [found]
     asked = (_whole_questions(context, it, depth + 1) for it in calls)
@@ -977,9 +985,14 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
                 context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
             ]
             names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(ASKS_FILES) for name in names):
+            if any(name.startswith(ASKS_FILES) for name in names) and not _trains(context, around):
                 found = around
     return found
+
+
+def _trains(context: Context, node: ast.AST) -> bool:
+    """Whether something trains a wrapped model, or wraps one that is trained: all processes do that together."""
+    return bool(context.runs(node) & (context.trained_wraps | {id(it) for it in context.backwards}))
 
 
 def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:

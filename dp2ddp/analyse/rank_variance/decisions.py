@@ -23,6 +23,7 @@ from dp2ddp.analyse.api.purity import COPIES_OBJECT
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.evaluation import evaluating, meters
+from dp2ddp.analyse.processes.agreements import is_object
 from dp2ddp.analyse.processes.conditions import is_call_of, is_rate, returned
 from dp2ddp.analyse.processes.questions import all_pass
 from dp2ddp.analyse.program.calls import Call, handed
@@ -172,7 +173,7 @@ class _Steering:
         behind = self._graph(wanted)
 
         def is_place(node: ast.expr) -> bool:
-            return node not in unsafe and self._is_place(node)
+            return node not in unsafe and not is_object(self.context, node) and self._is_place(node)
 
         left = self._open(behind, set())
         places: set[ast.expr] = set()
@@ -207,8 +208,9 @@ class _Steering:
                     if self._works(node) or self._leaves(node):
                         yield node.test
             elif isinstance(node, ast.Call):
-                if self._is_step(node) and self._runs_everywhere(node):
-                    yield node.args[0]
+                given = node.args[0] if self._is_step(node) and self._runs_everywhere(node) else None
+                if given is not None and not is_object(self.context, given):  # `scaler.step(optimizer)`
+                    yield given
             elif isinstance(node, ast.Assign | ast.AugAssign) and is_rate(self.context, node):
                 if self._runs_everywhere(node):
                     yield node.value
