@@ -621,5 +621,6 @@ class Facts:
         return found
 
     def tiers(self, fact: Fact) -> frozenset[Tier]:
-        """The tiers of the programs that run a place."""
-        return frozenset(script.tier for script in self.scripts if script.program in fact.scripts)
+        """The tiers of the programs that run a place; where none is seen to, of those that import its file."""
+        programs = fact.scripts or self.reaching(fact.path)
+        return frozenset(script.tier for script in self.scripts if script.program in programs)

@@ -655,3 +655,90 @@ def test_a_name_that_is_a_gpu_or_the_cpu_is_the_rank_s_gpu_or_the_cpu(chosen: st
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
     assert "args = parse()\nddp.init(devices=args.gpus)\n" in text
     assert MIXED[chosen] in text and "nn.MSELoss().to(main)" in text
+
+
+LEARNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Learner:
+    def __init__(self, model, several="auto"):
+        if several is True or (several == "auto" and torch.cuda.device_count() > 1):
+            model = nn.DataParallel(model)
+        self.model = model
+
+    @property
+    def bare(self):
+        return self.model.module if isinstance(self.model, nn.DataParallel) else self.model
+
+    def fit(self, loader):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for step, (inputs, targets) in enumerate(loader):
+            optimizer.zero_grad()
+            outputs = self.model(inputs)
+            torch.cdist(outputs, targets).mean().backward()
+            optimizer.step()
+        for kept in self.keeping:
+            kept(self)
+
+
+class Keeper:
+    def __call__(self, learner):
+        torch.save(learner.bare.state_dict(), "net.pt")
+
+
+if __name__ == "__main__":
+    learner = Learner(nn.Linear(4, 2))
+    learner.keeping = [Keeper()]
+    learner.fit(DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6))
+"""
+
+
+def test_a_default_that_leaves_it_to_the_machine_chooses_no_devices() -> None:
+    """And who asks for the wrap, by a property that only an object in a list uses, asks for that of the form."""
+    text = convert(Project.of({PATH: LEARNER})).changes[0].after
+    assert "use_devices" not in text and "ddp.init()\n" in text
+    assert "ddp.DistributedDataParallel" not in text and "model = ddp.DataParallel(model)" in text
+    assert "isinstance(self.model, nn.DataParallel)" in text
+
+
+LISTED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Trainer:
+    def __init__(self, model, wanted):
+        self.device, ids = self.devices(wanted)
+        self.model = nn.DataParallel(model, device_ids=ids or None)
+        self.model.to(self.device)
+
+    def devices(self, wanted):
+        there = torch.cuda.device_count()
+        if there == 0:
+            wanted = 0
+        elif wanted > there:
+            wanted = there
+        return torch.device("cuda:0" if wanted > 0 else "cpu"), list(range(wanted))
+
+    def train(self, loader):
+        optimizer = torch.optim.SGD(self.model.parameters(), lr=0.1)
+        for inputs, targets in loader:
+            optimizer.zero_grad()
+            nn.functional.mse_loss(self.model(inputs.to(self.device)), targets.to(self.device)).backward()
+            optimizer.step()
+
+
+if __name__ == "__main__":
+    loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6)
+    Trainer(nn.Linear(4, 2), 2).train(loader)
+"""
+
+
+def test_gpus_that_a_list_is_made_of_are_the_machine_s() -> None:
+    """Also where the wrap is given that list or something else."""
+    text = convert(Project.of({PATH: LISTED})).changes[0].after
+    assert "there = torch.cuda.device_count()\n" in text and "ddp.use_devices(ids or None)\n" in text

@@ -392,3 +392,47 @@ def test_what_only_trains_where_nothing_is_saved_yet(lab: Lab, tmp_path: Path) -
     for _ in range(2):
         done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
         assert set(done.printed.splitlines()) == {"4"}
+
+
+PREFIXED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.encoder, self.head = nn.Linear(4, 3), nn.Linear(3, 2)
+
+    def forward(self, inputs):
+        return self.head(self.encoder(inputs))
+
+
+def encoder(path):
+    prefix = "module.encoder."
+    state = torch.load(path)["net"]
+    found = nn.Linear(4, 3)
+    found.load_state_dict({key[len(prefix) :]: state[key] for key in state if key.startswith(prefix)})
+    return found
+
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    model = nn.DataParallel(Net())
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for inputs, targets in DataLoader(data, batch_size=6):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    torch.save({"net": model.state_dict()}, "net.pt")
+    print(torch.equal(encoder("net.pt").weight, model.module.encoder.weight))
+    model.load_state_dict(torch.load("net.pt")["net"])
+"""
+
+
+def test_checkpoints_keep_the_prefix_that_parts_are_asked_for_by(lab: Lab, tmp_path: Path) -> None:
+    script = converted(tmp_path, {"run.py": PREFIXED})
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert set(done.printed.splitlines()) == {"True"}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -43,6 +44,8 @@ if TYPE_CHECKING:
     from dp2ddp.analyse.processes.branches import Branches
 
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
+# A part of a wrapped model by its name in a checkpoint.
+PREFIXED = re.compile(r"module\.\w[\w.]*")
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -399,6 +402,20 @@ class Context:
         nodes = (self.program.nodes.get(key) for key in self.runs(node))
         calls = (self.program.call(it) for it in nodes if isinstance(it, ast.Call))
         return {name for call in calls if call is not None for name in call.names}
+
+    @cached_property
+    def prefixing(self) -> frozenset[Path]:
+        """The programs that ask for parts of checkpoints by names like ``module.encoder``: theirs keep the prefix."""
+        asking = {
+            self.program.file(node).path
+            for node in self.program.nodes.values()
+            if isinstance(node, ast.Constant)
+            and isinstance(node.value, str)
+            and PREFIXED.fullmatch(node.value)
+            and not isinstance(self.program.parent(node), ast.Expr)
+        }
+        reached = {it.path: self.program.project.reaches(it.path) for it in self.scripts} if asking else {}
+        return frozenset(path for path, files in reached.items() if files & asking)
 
     # Values
 

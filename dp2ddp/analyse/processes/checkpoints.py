@@ -248,7 +248,8 @@ def _states(
     if any(isinstance(callee, Bound) and isinstance(callee.owner, Made) for callee in call.callees):
         return  # a DataParallel of the project's own has a method for it
     if isinstance(function, ast.Attribute) and function.attr == "state_dict":
-        if context.is_wrapped(program.values(function.value)):
+        keeps = context.run_by(call.node) & context.prefixing
+        if context.is_wrapped(program.values(function.value)) and not keeps:
             compared = _compared(context, call)
             if (id(call.node) in stored and not _changed(context, call.node)) or compared:
                 yield function.value, _bare(context, function.value, perhaps)
@@ -371,13 +372,6 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
     yield from _loaded(context, backwards)
-    for node in spelled(context) if context.scripts else ():
-        yield context.obstacle(
-            node,
-            "this key has the prefix `module.`, which checkpoints saved from now on do not have",
-            "remove the prefix",
-            NO_TIER,
-        )
     for call in context.program.calls:
         function = call.node.func
         if _saves_bare(context, call):

@@ -93,7 +93,8 @@ def _choosing(context: Context) -> set[int]:
     found: set[int] = set()
     for call in context.wraps:
         given = context.wrappers.argument(call, "device_ids", 1)
-        for definition in program.definitions(given) if given is not None else ():
+        names = [it for it in ast.walk(given) if isinstance(it, ast.Name | ast.Attribute)] if given else []
+        for definition in (it for name in names for it in program.definitions(name)):
             statement = program.statement(definition) if not isinstance(definition, ast.arg) else None
             if isinstance(statement, ast.Assign):
                 here = {id(node) for node in program.descendants(statement.value)}

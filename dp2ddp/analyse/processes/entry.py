@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import copy
+import operator
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
@@ -44,6 +45,18 @@ from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Val
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
+
+# What comparisons of constants answer.
+COMPARES = {
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Is: operator.is_,
+    ast.IsNot: operator.is_not,
+}
 
 
 def collect(context: Context) -> tuple[Script, ...]:
@@ -537,6 +550,8 @@ def _at(
     if wanted.expression is None:
         return wanted
     expression = _folded(_source(context, wanted.expression, scopes, late=late))
+    if isinstance(expression, ast.IfExp) and asks_machine(context, expression.test):
+        expression = expression.body  # where there are not several, there is one process anyway
     if _all_devices(context, expression):
         return _Devices()
     return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
@@ -546,25 +561,39 @@ def _folded(expression: ast.expr) -> ast.expr:
     """``1`` for ``None if 1 > 1 else 1``: what a parameter's default has decided."""
     if not isinstance(expression, ast.IfExp):
         return expression
-    match expression.test:
-        case ast.Constant(value=value):
-            holds = bool(value)
-        case ast.Compare(
-            left=ast.Constant(value=int(left)), ops=[operator], comparators=[ast.Constant(value=int(right))]
-        ):
-            answers = {
-                ast.Gt: left > right,
-                ast.GtE: left >= right,
-                ast.Lt: left < right,
-                ast.LtE: left <= right,
-            }
-            answers |= {ast.Eq: left == right, ast.NotEq: left != right}
-            if type(operator) not in answers:
-                return expression
-            holds = answers[type(operator)]
-        case _:
-            return expression
-    return expression.body if holds else expression.orelse
+    test = _simplified(expression.test)
+    if isinstance(test, ast.Constant):
+        return expression.body if test.value else expression.orelse
+    return expression if test is expression.test else ast.IfExp(test, expression.body, expression.orelse)
+
+
+def _simplified(test: ast.expr) -> ast.expr:
+    """A condition without the parts that constants decide: ``several`` for ``"auto" == "auto" and several``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            inner = _simplified(operand)
+            return ast.Constant(not inner.value) if isinstance(inner, ast.Constant) else test
+        case ast.BoolOp(op=kind, values=values):
+            decides = isinstance(kind, ast.Or)
+            parts = [_simplified(it) for it in values]
+            if any(isinstance(it, ast.Constant) and bool(it.value) is decides for it in parts):
+                return ast.Constant(decides)
+            left = [it for it in parts if not isinstance(it, ast.Constant)]
+            whole = len(left) == len(values) and all(
+                one is other for one, other in zip(left, values, strict=True)
+            )
+            return (
+                test
+                if whole
+                else ast.BoolOp(kind, left) if len(left) > 1 else (*left, ast.Constant(not decides))[0]
+            )
+        case ast.Compare(left=ast.Constant(value=left), ops=[kind], comparators=[ast.Constant(value=right)]):
+            compare = COMPARES.get(type(kind))
+            try:
+                return test if compare is None else ast.Constant(bool(compare(left, right)))
+            except TypeError:
+                return test
+    return test
 
 
 def _literal(context: Context, wanted: _Devices) -> ast.expr | None:
@@ -736,9 +765,10 @@ def _above(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.ex
         return None
     nodes = [it for value in given.values() for it in ast.walk(value) if id(it) in program.nodes]  # type: ignore[arg-type]
     scopes = {program.scope(it).index: program.scope(it) for it in nodes}
-    if len(scopes) > 1:
-        return None
-    return _replaced(expression, given), next(iter(scopes.values()), scope)  # type: ignore[arg-type]
+    above = _replaced(expression, given)  # type: ignore[arg-type]
+    if len(scopes) > 1 or (not scopes and isinstance(_folded(above), ast.IfExp)):
+        return None  # constants that decide nothing read better by their names
+    return above, next(iter(scopes.values()), scope)
 
 
 def _names(context: Context, expression: ast.expr) -> list[ast.Name]:
