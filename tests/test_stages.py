@@ -316,6 +316,14 @@ MADE = {
     "after a return": "def make(folder):\n    if os.path.exists(folder):\n        return\n    os.makedirs(folder)\n    late()\n"
     "    for name in range(40):\n        with open(folder + f'/{name}.txt', 'w') as file:\n            file.write('1')\n\n\n"
     "def use():\n    make('files')\n" + COUNT,
+    "after a return, with pathlib": "import pathlib\n\n\ndef make(folder):\n    folder = pathlib.Path(folder)\n"
+    "    if folder.exists():\n        return\n    folder.mkdir()\n    late()\n    for name in range(40):\n"
+    "        torch.save(name, folder / f'{name}.txt')\n\n\ndef use():\n    make('files')\n"
+    "    return len([torch.load(f'files/{it}.txt') for it in range(40)])\n",
+    "by a file beside": "def make(folder):\n    os.makedirs(folder, exist_ok=True)\n    late()\n"
+    "    for name in [*range(39), 'list']:\n        with open(os.path.join(folder, f'{name}.txt'), 'w') as file:\n"
+    "            file.write('1')\n\n\n"
+    "def use():\n    if not os.path.exists('files/list.txt'):\n        make('files')\n" + COUNT,
     "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
     "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
     "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"

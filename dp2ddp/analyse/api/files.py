@@ -9,7 +9,7 @@ import re
 # Python's own, and whatever else opens a file by the path that it is given first, or is a method of.
 BUILTIN_OPENERS = frozenset({"builtins.open", "io.open"})
 OPENERS_BY_PATH = BUILTIN_OPENERS | frozenset("""
-    codecs.open gzip.open bz2.open lzma.open dp2ddp.runtime.open
+    codecs.open gzip.open bz2.open lzma.open wave.open dp2ddp.runtime.open
     """.split())
 PATH_OPENERS = frozenset({"pathlib.Path.open"})
 OPENERS = OPENERS_BY_PATH | PATH_OPENERS
@@ -19,6 +19,7 @@ MODES = {
     "gzip.open": 1,
     "bz2.open": 1,
     "lzma.open": 1,
+    "wave.open": 1,
     "h5py.File": 1,
     "zipfile.ZipFile": 1,
     "tarfile.open": 1,

@@ -221,6 +221,8 @@ def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
             return [left]
         case ast.JoinedStr(values=[ast.FormattedValue(value=first), *_]):
             return [first]
+        case ast.Constant(value=str(text)) if "/" in text.strip("/"):
+            return [ast.Constant(text.rstrip("/").rpartition("/")[0])]
     return []
 
 
@@ -330,7 +332,7 @@ def collect(
         if (context.runs_in_training(node) or context.may_be_run_by(node))
         and not is_inside(context, node, context.downloaders)
     ]
-    first = _made_first(context)
+    first = made_first(context)
     nodes = [it for it in nodes if not first.holds(it)]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
@@ -747,11 +749,17 @@ def _prepares(context: Context, call: Call) -> bool:
     questions = _questions(context, call.node)
     if any(_trains(context, context.program.statement(it)) for it in questions):
         return False  # `if not os.path.exists(checkpoint): train()`
-    folders = frozenset().union(*(_folders(context, it) for it in written))
     return bool(questions) and all(
-        any(folders & paths.spelled(context, it) for it in _asked(context, question))
+        any(_is_made(context, it, by) for it in _asked(context, question) for by in written)
         for question in questions
     )
+
+
+def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:
+    """Whether a path is that of a written file, or one of the folders that it is in; or of a file beside it."""
+    folders = _folders(context, written)
+    beside = paths.may_be_same(*(paths.file(context, [it]) for it in (path, written)))
+    return bool(folders & paths.spelled(context, path) or (beside and folders & _folders(context, path)))
 
 
 def _questions(context: Context, node: ast.AST, depth: int = 0) -> list[ast.expr]:
@@ -833,7 +841,7 @@ class _First:
         return self.covers(node) and _only_missing(self.context, node)
 
 
-def _made_first(context: Context) -> _First:
+def made_first(context: Context) -> _First:
     """What one process of each machine does first: the statements that fetch, with all that only they run."""
     program = context.program
     cached = caching(context)

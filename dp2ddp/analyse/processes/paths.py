@@ -55,7 +55,7 @@ def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
 
 def read(context: Context, call: Call) -> File:
     """The file that a call reads: the first thing it is given, or the path that it is a method of."""
-    return _file(context, _owner(call) or call.node.args[:1])
+    return file(context, _owner(call) or call.node.args[:1])
 
 
 def given(call: Call) -> list[ast.expr]:
@@ -75,15 +75,15 @@ def written(context: Context, call: Call) -> File:
     """The file that a call writes."""
     arguments = call.node.args
     if _owner(call) or (call.names and call.names <= OPENERS_BY_PATH | WRITES_TO_SECOND):
-        return _file(context, given(call))
+        return file(context, given(call))
     if _goes_between(call):
-        source, target = (_file(context, arguments[at : at + 1]) for at in (0, 1))
+        source, target = (file(context, arguments[at : at + 1]) for at in (0, 1))
         known = source.endings is not None and target.endings is not None
         endings = source.endings | target.endings if known else None  # type: ignore[operator]
         return File(endings, target.spelled)
     for name, more in WRITES_TO_FIRST.items():
         if call.names and all(it.startswith(name) for it in call.names):
-            found = _file(context, arguments[:1])
+            found = file(context, arguments[:1])
             added = None if found.endings is None else found.endings | {it + more for it in found.endings}
             return File(added, found.spelled)
     return File()
@@ -95,7 +95,7 @@ def _owner(call: Call) -> list[ast.expr]:
     return [call.node.func.value] if of_path and isinstance(call.node.func, ast.Attribute) else []
 
 
-def _file(context: Context, given: list[ast.expr]) -> File:
+def file(context: Context, given: list[ast.expr]) -> File:
     if not given or isinstance(given[0], ast.Starred):
         return File()
     return File(_ending(context, given[0]), spelled(context, given[0]))

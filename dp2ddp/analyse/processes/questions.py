@@ -10,7 +10,7 @@ from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.processes.effects import all_pass, caching, is_inside, opens_for_writing
+from dp2ddp.analyse.processes.effects import all_pass, caching, is_inside, made_first, opens_for_writing
 from dp2ddp.analyse.processes.entry import given
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Inst
@@ -30,7 +30,7 @@ def collect(
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
     answers = [effect.at for effect in effects if effect.kind == "answer"]
-    cached = caching(context)
+    cached, first = caching(context), made_first(context)
     found = []
     for node in list(context.program.nodes.values()):
         if not isinstance(node, ast.If | ast.Assert) or not context.runs_in_training(node):
@@ -42,6 +42,7 @@ def collect(
         elif (
             not path
             or is_inside(context, node, cached)
+            or first.covers(node)
             or _before_the_start(context, node, scripts)
             or (_harmless(context, node, makers) and not _is_cache(context, node, makers))
         ):
