@@ -25,6 +25,9 @@ CAUSES = {
     "DistributedDataParallel, and does every step's backward pass run outside of no_sync()?",
     "bypassed forward": "The model is called past its wrapper (model.module(x), model.forward(x), a method): torch's "
     "DistributedDataParallel then does not average its gradients.",
+    "attributes": "The model's forward stores attributes or replaces buffers (self.step += 1), and the next one finds "
+    "them. nn.DataParallel's replicas forget them after each forward, as ddp.DistributedDataParallel does; torch's "
+    "does not: set them outside of the forward.",
     "unwrapped head": "Trained parameters are outside of every wrapper (a head, a loss with parameters): nothing "
     "averages their gradients. Wrap them, too, or give their module to ddp.sync_gradients.",
     "gradient factor": "The gradients are a constant factor off: they are averaged where they were added, or scaled "
