@@ -75,9 +75,9 @@ def is_torch_s(kind: type) -> bool:
 
 @functools.cache
 def _is_foreign(kind: type) -> bool:
-    return kind.__module__.partition(".")[0] not in ("torch", "builtins") and not (
-        kind.__module__ == __package__ or kind.__module__.startswith(f"{__package__}.")
-    )
+    if kind.__module__ in ("builtins", "abc", "typing"):
+        return False
+    return not f"{kind.__module__}.".startswith(("torch.", f"{__package__}."))
 
 
 def _inside(value: Any) -> Iterator[Any]:
