@@ -164,16 +164,19 @@ def _before(places: _Places) -> _Before:
 def _stored(before: _Before) -> Iterator[_Change]:
     """What to put back: the values there were."""
     places = before.places
+    names = places.names
     for table, values in zip(places.named, before.named, strict=True):
-        if values is not None or not table.keys().isdisjoint(places.names):
-            yield from _differing(table, values or {}, places.names)
+        if values is not None or not table.keys().isdisjoint(names):
+            yield from _differing(table, values or {}, names)
     for table, values in zip(places.whole, before.whole, strict=True):
         if len(table) == len(values) and all(map(is_, table.values(), values.values())):
             continue
         yield from _differing(table, values, [*table, *(name for name in values if name not in table)])
+    if [*map(len, places.others)] == before.others:  # nearly always
+        return
     for table, count in zip(places.others, before.others, strict=True):
         if len(table) != count:
-            yield from _differing(table, {}, [it for it in islice(table, count, None) if it in places.names])
+            yield from _differing(table, {}, [it for it in islice(table, count, None) if it in names])
 
 
 def _differing(table: _Table, values: _Table, names: Iterable[str]) -> Iterator[_Change]:
