@@ -102,6 +102,16 @@ class Initialised(nn.Module):
 
 
 """ + NET.replace("nn.BatchNorm1d(16)", "Initialised()")
+COUNTING = """\
+class Counting(nn.Module):
+    seen = 0
+
+    def forward(self, x):
+        self.seen += self.training
+        return x * (1 - 0.01 * self.seen)
+
+
+""" + NET.replace("nn.ReLU()", "nn.ReLU(), Counting()")
 WEIGHED = "loss = F.cross_entropy(outputs, targets, weight=torch.tensor([1.0, 7.0]))"
 IGNORED = "targets[inputs[:, 0] > 0.5] = -100\n        " + LOSS
 SUMMED = 'loss = F.cross_entropy(outputs, targets, reduction="sum")'
@@ -291,6 +301,7 @@ RIGHT = {
         ),
     ),
     "a forward that writes a parameter": Pair(both=((NET, INITIALISED),)),
+    "a forward that stores attributes": Pair(both=((NET, COUNTING),)),
     "augmentation": Pair(both=((DATA, AUGMENTED),)),
     "noise in the loop": Pair(both=NOISY, after=NOISY_AFTER),
     "noise in the loop, for parts that differ in size": Pair(
@@ -674,6 +685,13 @@ WRONG = {
         what="start",
         cause="replica",
         tensor="Sequential.1.shift",
+    ),
+    "attributes that a forward stores are kept": Pair(
+        both=((NET, COUNTING),),
+        after=((WRAP, TORCHS),),
+        step=2,
+        what="loss",
+        cause="attributes",
     ),
     "a process writes a parameter": Pair(
         after=(

@@ -7,7 +7,8 @@ is that of the whole batch, on every rank. What holds, and why:
 - *Gradients.* Each rank's loss is the whole one. What comes back to its own rows is taken W times (see ``rows``), for
   DistributedDataParallel's average to cancel the W. Nothing else weighs.
 - *Fewer chunks than ranks.* The others run the first chunk again; nothing of it goes into outputs or gradients.
-- *Buffers*, and parameters that a forward writes. Rank 0's are kept, as nn.DataParallel keeps replica 0's.
+- *Buffers*, and parameters that a forward writes. Rank 0's are kept, as nn.DataParallel keeps replica 0's. Attributes
+  that it stores are forgotten (see ``attributes``).
 - *Random numbers*, and ranks that hold different batches all the same: see ``runner``.
 - *Classes of one's own* that derive from it may replace the steps of nn.DataParallel's forward, ``scatter``,
   ``replicate``, ``parallel_apply`` and ``gather``, or the forward that goes them (see ``parallel``).
@@ -24,7 +25,20 @@ from typing import Any
 import torch
 from torch.distributed.utils import _to_kwargs
 
-from . import callbacks, checkpoint, compiling, copies, evaluation, home, nested, parallel, parts, ranks, rows
+from . import (
+    attributes,
+    callbacks,
+    checkpoint,
+    compiling,
+    copies,
+    evaluation,
+    home,
+    nested,
+    parallel,
+    parts,
+    ranks,
+    rows,
+)
 from .exchange import exchange
 from .outputs import ungathered
 from .runner import Inputs, Runner, listed
@@ -128,6 +142,7 @@ class DataParallel(torch.nn.DataParallel):
         """What is no part of a copy."""
         self._has_come = False
         self._runners: list[Runner] = []  # at most one; in a list, so that it is no submodule
+        self._attributes: list[attributes.Attributes] = []  # at most one
 
     def __setattr__(self, name: str, value: Any) -> None:
         own = name in _AT_HOME and callable(value)  # a step of this object alone
@@ -200,7 +215,15 @@ class DataParallel(torch.nn.DataParallel):
             moved, moved_kwargs = _to_kwargs(inputs, kwargs, first.device, False)
             inputs, kwargs = moved[0], moved_kwargs[0]
         with home.away():
+            return self._run_module(inputs, kwargs)
+
+    def _run_module(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The module's output, past its runner."""
+        if ranks.get_world_size() == 1:
             return self.module(*inputs, **kwargs)
+        if not self._attributes:
+            self._attributes.append(attributes.Attributes(self.module))
+        return self._attributes[0].run(self.module, inputs, kwargs)
 
     # In nn.DataParallel's steps, where a class or an object has some of its own
 
@@ -220,7 +243,7 @@ class DataParallel(torch.nn.DataParallel):
             replicas = self.replicate(self.module, self.device_ids[: len(inputs)])
             found = self.parallel_apply(replicas, inputs, kwargs)
         elif evaluation.is_running():
-            found = [self.module(*it, **named) for it, named in zip(inputs, kwargs, strict=True)]
+            found = [self._run_module(it, named) for it, named in zip(inputs, kwargs, strict=True)]
         else:
             found = parallel.apply(self._runner(), [*zip(inputs, kwargs, strict=True)], range(len(inputs)))
         return self.gather(found, self.output_device)
@@ -310,7 +333,7 @@ class DataParallel(torch.nn.DataParallel):
 
     def __getstate__(self) -> dict[str, Any]:
         state = self.__dict__.copy()
-        for name in ("_has_come", "_runners"):
+        for name in ("_has_come", "_runners", "_attributes"):
             del state[name]
         return state
 

@@ -15,6 +15,7 @@ What nn.DataParallel takes and torch's DDP does not is settled here, at run time
 - *Random numbers* of a forward (dropout) are each rank's own (see ``local_streams``): its samples are.
 - *Parameters that a forward writes.* Rank 0's are broadcast with the buffers (see ``watch``, which also compares the
   ranks' parameters now and then).
+- *Attributes that a forward stores* are forgotten after it (see ``attributes``).
 - *Nothing to train.* A model without a trainable parameter only has its buffers kept in step.
 - *A group of one.* No reducer, no collective: the call goes to the module.
 """
@@ -35,6 +36,7 @@ from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
 from . import (
+    attributes,
     bypass,
     callbacks,
     checkpoint,
@@ -114,12 +116,13 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._inside = bypass.Inside()
         self._guards: list[Any] = []
         self._stream = LocalStream("model", next(_numbers))
+        self._attributes = attributes.Attributes(self.module)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._alone:
             return self._forward_here(*inputs, **kwargs)
         with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
-            return self._forward_here(*inputs, **kwargs)
+            return self._attributes.run(self._forward_here, inputs, kwargs)
 
     def _is_on_part(self) -> bool:
         """Whether a forward is on samples of this rank's own; without gradients, all ranks may evaluate the same."""
@@ -421,6 +424,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             "_inside",
             "_guards",
             "_stream",
+            "_attributes",
             "_untrained",
             "_seen",
             "_places",

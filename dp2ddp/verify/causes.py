@@ -25,6 +25,8 @@ CAUSES = {
     "in DistributedDataParallel, and is each step's last backward() outside no_sync()?",
     "bypassed forward": "The forward bypasses the wrapper (model.module(x), model.forward(x), a method), "
     "so DistributedDataParallel does not average its gradients.",
+    "attributes": "The model's forward stores attributes or replaces buffers (self.step += 1), and the next one "
+    "finds them. nn.DataParallel's replicas forget them: set them outside of the forward.",
     "unwrapped head": "Trained parameters are outside every wrapper (a head, a loss with parameters), so "
     "their gradients are not averaged: wrap them or use ddp.sync_gradients.",
     "gradient factor": "The gradients are off by a constant factor: averaged instead of summed, or "

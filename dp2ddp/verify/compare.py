@@ -277,7 +277,8 @@ def _step(
             continue
         moved = tolerance.moved.loss(at)
         if not any(_close(value, it, tolerance.losses) or abs(value - it) <= moved for it in candidates):
-            found_cause = _cause_of_loss(one, others, place, value, buffers is not None)
+            keeps = _keeps_attributes(after, at)
+            found_cause = _cause_of_loss(one, others, place, value, buffers is not None, keeps)
             cause = "replica" if replica else "streams" if _has_shared_noise(after) else found_cause
             detail = f"loss {candidates[0]:.9g}, original {value:.9g}"
             yield Difference(at, "loss", detail, cause)
@@ -451,7 +452,14 @@ def _buffers(one: Step, other: Step, tolerance: Tolerance) -> Difference | None:
     return None
 
 
-def _cause_of_loss(one: Step, others: list[Step], place: int, value: float, buffers: bool) -> str:
+def _keeps_attributes(after: Sequence[Notes], at: int) -> bool:
+    """Whether a step's forward has found what an earlier one stored in the model."""
+    return any(step < at - 1 for notes in after for step, _ in notes.kept)
+
+
+def _cause_of_loss(
+    one: Step, others: list[Step], place: int, value: float, buffers: bool, keeps: bool
+) -> str:
     world = len(others)
     mean = sum(other.losses[place] for other in others) / world
     looks = one.looks[place] if place < len(one.looks) else {}
@@ -461,6 +469,8 @@ def _cause_of_loss(one: Step, others: list[Step], place: int, value: float, buff
         return "reduction"
     if world > 1 and mean and abs(value / mean - 1 / world) < 1e-3 / world:
         return "gradient factor"
+    if keeps:
+        return "attributes"
     if buffers:
         return "buffers"
     if one.number > 1 and not _ROWS_MEET & set(looks.get("kinds", ())):
@@ -487,7 +497,7 @@ def _cause_of_gradient(
     world = len(others)
     if any(abs(ratio / factor - 1) < 1e-3 for factor in (world, 1 / world)) and world > 1:
         return "gradient factor"
-    return "gradient"
+    return "attributes" if _keeps_attributes(after, one.number) else "gradient"
 
 
 def _apart(names: list[str], one: Step, others: list[Step], tolerance: Tolerance) -> set[str]:

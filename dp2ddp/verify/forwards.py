@@ -7,7 +7,7 @@ import os
 import sys
 import weakref
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from contextvars import ContextVar
 from typing import Any
 
@@ -20,6 +20,7 @@ from dp2ddp.verify import draws, reference
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.reference import DataParallel as Played
 
+_PLAIN = (int, float, str, type(None))
 _RUNTIME = "dp2ddp.runtime."
 
 
@@ -51,6 +52,7 @@ class Forwards:
         self._stack: ContextVar[tuple[tuple[nn.Module, Any], ...]] = ContextVar("running", default=())
         self._said: set[str] = set()
         self._told: set[tuple[str, bool]] = set()
+        self._kept: set[str] = set()
 
     def patch(self) -> None:
         """Hook into every call of a module."""
@@ -73,6 +75,7 @@ class Forwards:
         kept, number = None, self._number(module)
         if isinstance(module, self._kinds):
             self._enter(module)
+            kept = _Held(module.module) if _learns(module) else None
         elif number is not None and self.pinned:
             state = draws.states()
             learns = _learns(module)
@@ -140,13 +143,21 @@ class Forwards:
         while self._running:
             *outer, (one, kept) = self._running
             self._stack.set(tuple(outer))
-            if kept is not None:
+            if isinstance(kept, _Held):
+                self._note_kept(kept)
+            elif kept is not None:
                 state, watched, what = kept
                 if watched is not None and (drawn := watched.drawn_from()):
                     self.journal.add("stream", what=what, of=type(one).__name__, states=drawn)
                 draws.restore(state)
             if one is module:
                 break
+
+    def _note_kept(self, held: _Held) -> None:
+        for name in held.changed():
+            if name not in self._kept:
+                self._kept.add(name)
+                self.journal.add("kept", name=name)
 
     @property
     def _running(self) -> tuple[tuple[nn.Module, Any], ...]:
@@ -220,6 +231,27 @@ class Forwards:
             counts[name] += 1
             named.append((name if counts[name] == 1 else f"{name}#{counts[name]}", root))
         return named
+
+
+class _Held:
+    """The plain attributes and the buffers that a model's modules have as a forward begins."""
+
+    def __init__(self, model: nn.Module) -> None:
+        self._before = [(module, self._of(module)) for module in model.modules()]
+
+    @staticmethod
+    def _of(module: nn.Module) -> dict[str, Any]:
+        plain = {name: it for name, it in vars(module).items() if isinstance(it, _PLAIN)}
+        return {**plain, **vars(module).get("_buffers", {})}
+
+    def changed(self) -> Iterator[str]:
+        """Those that are others now, with the class of their module."""
+        for module, before in self._before:
+            after = self._of(module)
+            for name in after.keys() | before.keys():
+                mine, theirs = before.get(name, self), after.get(name, self)
+                if mine is not theirs and (isinstance(mine, torch.Tensor) or mine != theirs):
+                    yield f"{type(module).__name__}.{name}"
 
 
 def _bare(module: nn.Module, wrappers: tuple[type, ...]) -> nn.Module:

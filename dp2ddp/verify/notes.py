@@ -143,6 +143,8 @@ class Notes:
     """The texts that the run left, whoever wrote them: the first rank's notes have them."""
     bypasses: list[tuple[int, str, str]] = field(default_factory=list)
     """Modules that trained past their wrapper: after which step, which, at what line."""
+    kept: list[tuple[int, str]] = field(default_factory=list)
+    """Attributes that a wrapped model has as its forward left them: after which step, and which, with the class."""
     wrapped: list[str] = field(default_factory=list)
     """The classes of the modules that a wrapper called."""
     trained_wrapped: bool = False
@@ -293,6 +295,9 @@ class _Reader:
 
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))
+
+    def kept(self, name: str) -> None:
+        self.notes.kept.append((self._now, name))
 
     def error(self, **values: Any) -> None:
         self.notes.error = values

@@ -87,9 +87,9 @@ CASES = {
         class Net(nn.Module):
             def __init__(self):
                 super().__init__()
-                self.line = nn.Linear(1, 1)
+                self.line, self.seen = nn.Linear(1, 1), []
             def forward(self, x):
-                self.seen = torch.rand(len(x)).tolist() + numpy.random.rand(len(x)).tolist() + [random.random()]
+                self.seen[:] = torch.rand(len(x)).tolist() + numpy.random.rand(len(x)).tolist() + [random.random()]
                 return self.line(x) * torch.nn.functional.dropout(torch.ones(len(x), 1))
         model = ddp.DistributedDataParallel(Net())
         for other in (model, copy.deepcopy(model)):

@@ -203,13 +203,21 @@ def _only_shapes(forward: ast.FunctionDef, place: ast.stmt, other: ast.stmt) -> 
         return False
     if isinstance(other, ast.Return):
         return len(body) == 1
-    if not isinstance(other, ast.Assign) or not isinstance(other.targets[0], ast.Name):
+    if not isinstance(other, ast.Assign) or not _keeps_nothing(other):
         return False
-    name = other.targets[0].id
+    name = other.targets[0].id  # type: ignore[attr-defined]
     return all(
-        isinstance(it, ast.Return | ast.Assign) and it.value is not None and _is_shaped(it.value, name)
+        isinstance(it, ast.Return | ast.Assign)
+        and it.value is not None
+        and _is_shaped(it.value, name)
+        and (isinstance(it, ast.Return) or _keeps_nothing(it))
         for it in body[1:]
     )
+
+
+def _keeps_nothing(statement: ast.Assign) -> bool:
+    """Whether a statement assigns local variables only: the network itself would forget its attributes if wrapped."""
+    return all(isinstance(it, ast.Name) for it in statement.targets)
 
 
 def _is_shaped(node: ast.expr, name: str) -> bool:
