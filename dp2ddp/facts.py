@@ -367,7 +367,7 @@ class Fetch(Fact):
 
 @dataclass(frozen=True)
 class Reread(Fact):
-    """A statement that reads what the main process wrote earlier in the same run."""
+    """A statement before which all wait: it reads what the main process wrote, or changes what all read."""
 
     what: str
 

@@ -177,6 +177,141 @@ def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read:
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
 
 
+# The other ranks are late wherever they read, so that they find something else if rank 0 does not wait.
+SLOW = """\
+import os
+import time
+
+
+def slow():
+    time.sleep(0.5 * (os.environ.get("LAB_RANK", "0") != "0"))
+"""
+CHANGING = """\
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from slow import slow
+
+
+def store(path, value):
+    torch.save(value, path)
+
+
+def use(args):
+"""
+ROWS = 'np.savetxt("rows.txt", np.ones(3))'
+HISTORY = 'with open("history.json", "w") as file:\n        json.dump([0], file)'
+PARTS = 'os.makedirs("parts")\n    for part in range(3):\n        torch.save(part, f"parts/{part}.pt")'
+# What is written first, and what changes it where all have read it; it prints what every rank must have read.
+CHANGED = {
+    "written again": (
+        ROWS,
+        """\
+    for epoch in range(3):
+        slow()
+        rows = np.loadtxt("rows.txt")
+        print(rows)
+        rows = rows + 1
+        np.savetxt("rows.txt", rows)
+    assert rows[0] == 4, rows
+""",
+    ),
+    "opened again": (
+        HISTORY,
+        """\
+    path = args.name if args.name.endswith(".json") else "history.json"
+    for epoch in range(3):
+        slow()
+        with open(path) as file:
+            history = json.load(file)
+        history.append(epoch)
+        with open(path, "w") as file:
+            json.dump(history, file)
+    assert history == [0, 0, 1, 2], history
+""",
+    ),
+    "by another function": (
+        'torch.save(1, "count.pt")',
+        """\
+    for epoch in range(3):
+        slow()
+        count = torch.load("count.pt")
+        store("count.pt", count + 1)
+    assert count == 3, count
+""",
+    ),
+    "removed one by one": (
+        PARTS,
+        """\
+    total = 0
+    for part in range(3):
+        slow()
+        total += torch.load(f"parts/{part}.pt")
+        os.remove(f"parts/{part}.pt")
+    assert total == 3, total
+""",
+    ),
+    "removed with its folder": (
+        PARTS,
+        """\
+    folder = Path("parts")
+    slow()
+    total = sum(torch.load(folder / f"{part}.pt") for part in range(3))
+    assert total == 3, total
+    if folder.exists():
+        shutil.rmtree(folder)
+""",
+    ),
+    "moved over": (
+        ROWS,
+        """\
+    slow()
+    rows = np.loadtxt("rows.txt")
+    np.savetxt("new.txt", rows + 1)
+    os.replace("new.txt", "rows.txt")
+    assert rows[0] == 1, rows
+""",
+    ),
+    "by pathlib": (
+        ROWS,
+        """\
+    slow()
+    assert Path("rows.txt").read_text().startswith("1.0")
+    Path("rows.txt").unlink()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in CHANGED), ("written again", 3)])
+def test_what_all_read_is_changed_when_all_have_read_it(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    save, use = CHANGED[name]
+    texts = files(save, CHANGING + use)
+    texts["train.py"] = "import json\nimport os\n\nimport numpy as np\n" + texts["train.py"]
+    script = converted(tmp_path, {**texts, "slow.py": SLOW})
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+
+
+@pytest.mark.parametrize(
+    "use",
+    {
+        "another file": '    print(np.loadtxt("rows.txt"))\n    np.savetxt("others.txt", np.ones(3))\n',
+        "the same, in which something is put much later": '    print(open("log.txt").read())\n    args.log = open("log.txt", "a")\n',
+        "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
+    }.values(),
+)
+def test_what_nobody_else_reads_is_changed_at_once(tmp_path: Path, use: str) -> None:
+    converted(tmp_path, {**files("pass", CHANGING + use), "slow.py": SLOW})
+    assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
 HEADS = """\
 import os
 import shutil

@@ -1,6 +1,7 @@
-"""A file is read that the main process wrote earlier in the same run.
+"""A file is read that the main process wrote earlier in the same run, or written that all have just read.
 
-The other processes may be there before it is written: a barrier lets them wait. It stands where every process
+The other processes may be there before it is written, or be reading it still when the main process writes it again or
+removes it: a barrier lets them wait. It stands where every process
 passes, outside conditions that may differ, and not before a file that the program does not write. Where a program or
 function ends because such a file is there, the main process decides for all:
 ``if ddp.from_main_process(os.path.exists(path)):``.
@@ -64,7 +65,7 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
-        yield finding(read.at, f"{read.what} reads what the main process may still be writing", "", edits)
+        yield finding(read.at, read.what, "", edits)
     for question in facts.questions:
         if question.problem:
             yield from trouble(facts, question)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Set
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
@@ -138,6 +138,11 @@ OTHER_READS = frozenset("""
     yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
     """.split())
 SAVES = {"torch.save", "dp2ddp.runtime.save"}
+# What takes away files and folders.
+REMOVES = frozenset("""
+    os.remove os.unlink os.rmdir os.removedirs os.rename os.replace shutil.move shutil.rmtree
+    pathlib.Path.unlink pathlib.Path.rename pathlib.Path.replace pathlib.Path.rmdir
+    """.split())
 INPUT = "builtins.input"
 # What asks for files and folders begins so.
 FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
@@ -1123,19 +1128,21 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
     return False
 
 
-# Reading what was written
+# Reading what was written, and writing what was read
+
+_WRITING = "what the main process may still be writing"
 
 
-def rereads(context: Context, whole: Context) -> tuple[Reread, ...]:
-    """Statements that read a file after the same program has written one.
+def rereads(context: Context, whole: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one, or write one that all have read.
 
     ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
-    and read what is written before.
+    and read what is written before. ``acts``: what the main process does alone.
     """
     if whole is context:
-        return _rereads(context)
+        return _rereads(context, acts)
     stay = {context.program.anchor(it) for it in _trained_statements(context)}
-    return tuple(it for it in _rereads(whole) if it.at in stay)
+    return tuple(it for it in _rereads(whole, acts) if it.at in stay)
 
 
 def _trained_statements(context: Context) -> Iterator[ast.stmt]:
@@ -1143,7 +1150,7 @@ def _trained_statements(context: Context) -> Iterator[ast.stmt]:
     yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
 
 
-def _rereads(context: Context) -> tuple[Reread, ...]:
+def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     program = context.program
     saved, opened = (
         {id(it.node): paths.written(context, it) for it in program.calls if _leaves(context, it, by_opening)}
@@ -1162,22 +1169,91 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
         if not _in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
-                    what = f"what follows {ast.unparse(call.node.func)}()"
+                    what = f"what follows {ast.unparse(call.node.func)}() reads {_WRITING}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
+    reading: dict[int, tuple[Call, paths.File]] = {}
     for call in program.calls:
-        loads = bool(call.names & READS)
         # What runs in `main_process_first()` waits there, and nowhere inside.
-        if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
-            continue
-        file = paths.read(context, call)
-        writes = {key for key, written in (saved | opened).items() if paths.are_same(file, written)}
-        if loads:
-            writes |= {key for key, written in saved.items() if paths.may_be_same(file, written)}
+        if _reads(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
+            reading[id(call.node)] = call, paths.read(context, call)
+    for call, file in reading.values():
+        writes = {key for key, written in opened.items() if paths.are_same(file, written)}
+        writes |= {key for key, written in saved.items() if _is_reread(call, file, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
-                what = f"{ast.unparse(call.node.func)}()"
+                what = f"{ast.unparse(call.node.func)}() reads {_WRITING}"
+                found[id(statement)] = Reread(**context.place(statement), what=what)
+    guards = list(acts)
+    common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
+    meetings = _meetings(context)
+    for call in program.calls if common else ():
+        if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        read = _spoiled(context, call, common)
+        for place in _places(context, call.node, read, set(), meetings):
+            statement = _before_guard(context, place, guards)
+            if (
+                id(statement) not in found
+                and all_pass(context, statement, _others(context, guards, statement))
+                and not _after_barrier(context, statement, read, found)
+            ):
+                what = f"{ast.unparse(call.node.func)}() changes what another process may still be reading"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+def _is_reread(call: Call, file: paths.File, written: paths.File) -> bool:
+    """Whether a call may read what is saved all at once: one that loads such files reads what is not known, too."""
+    return paths.are_same(file, written) or (bool(call.names & READS) and paths.may_be_same(file, written))
+
+
+def _meetings(context: Context) -> set[int]:
+    """Calls in which all processes wait for one another: backward passes, barriers."""
+    barriers = (it.node for it in context.program.calls if "dp2ddp.runtime.barrier" in it.names)
+    return {id(it) for it in (*context.backwards, *barriers)}
+
+
+def _spoils(context: Context, call: Call) -> bool:
+    """Whether a call writes a file, or takes one away."""
+    if _only_appends(call) and not isinstance(context.program.parent(call.node), ast.withitem):
+        return False  # opening it adds nothing yet
+    takes = bool(call.names & REMOVES) and not _in_own_folder(context, call)
+    return takes or any(_leaves(context, call, by_opening) for by_opening in (False, True))
+
+
+def _only_appends(call: Call) -> bool:
+    mode = call.argument("mode", 1) if call.names & ALL_OPENERS else None
+    return isinstance(mode, ast.Constant) and "a" in str(mode.value)
+
+
+def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.File]]) -> set[int]:
+    """The calls that read what another one writes or takes away."""
+    files, gone = [paths.written(context, call)], frozenset[str]()
+    if call.names & REMOVES:
+        files.append(paths.read(context, call))
+        gone = files[0].spelled | files[1].spelled
+    return {
+        key
+        for key, (reader, read) in reading.items()
+        if any(paths.are_same(read, it) for it in files)
+        or any(gone & _folders(context, it) for it in paths.given(reader))
+    }
+
+
+def _before_guard(context: Context, statement: ast.stmt, guards: list[Effect]) -> ast.stmt:
+    """The statement before which all processes come to one that only the main process runs."""
+    program = context.program
+    while guard := next((it for it in guards if it.covers(program.anchor(statement))), None):
+        around = (statement, *program.ancestors(statement))
+        parts = [it for it in around if isinstance(it, ast.stmt)]
+        if guard.kind == "test":
+            statement = next(
+                it for it in parts if isinstance(it, ast.If) and program.anchor(it.test) == guard.at
+            )
+            break
+        outermost = [it for it in parts if guard.covers(program.anchor(it))][-1]
+        return next(it for it in program.block(outermost) if program.anchor(it) == guard.at)
+    return statement
 
 
 def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
@@ -1192,7 +1268,7 @@ def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
 def _reads(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
     opens = call.names & ALL_OPENERS and not opens_for_writing(call)
-    return bool(opens or call.names & OTHER_READS)
+    return bool(opens or call.names & (READS | OTHER_READS))
 
 
 def _writes_file(name: str) -> bool:
@@ -1220,30 +1296,57 @@ def _fetches_by_shell(call: Call) -> bool:
     )
 
 
-def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> Iterator[ast.stmt]:
-    """The statements before which all processes must wait: after one that writes, outside conditions."""
+def _places(
+    context: Context, node: ast.AST, others: set[int], seen: set[int], meetings: Set[int] = frozenset()
+) -> Iterator[ast.stmt]:
+    """The statements before which all processes must wait: after one of ``others``, outside conditions.
+
+    ``meetings``: calls in which all wait anyway.
+    """
     program = context.program
     inside: ast.stmt = program.statement(node)
     while True:
         block = program.block(inside)
         parent = program.parent(inside)
         index = block.index(inside)
-        others = block[:index] + (block[index + 1 :] if isinstance(parent, LOOPS) else [])
-        if any(context.runs(other) & writes for other in others):
-            if not (_in_function(context, parent) and _any_before(context, parent, writes)):
+        before, met = _since_meeting(context, block[:index], meetings)
+        if not met and isinstance(parent, LOOPS):
+            before += _since_meeting(context, block[index + 1 :], meetings)[0]
+        if any(context.runs(other) & others for other in before):
+            if not (_in_function(context, parent) and _any_before(context, parent, others)):
                 yield inside
                 return
+        elif met:
+            return
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if scope not in seen:
                 seen.add(scope)
                 for call in context.callers.get(scope, ()):
                     if context.runs_in_training(call):
-                        yield from _places(context, call, writes, seen)
+                        yield from _places(context, call, others, seen, meetings)
             return
         if not isinstance(parent, ast.stmt):
             return
         inside = parent
+
+
+def _since_meeting(
+    context: Context, statements: list[ast.stmt], meetings: Set[int]
+) -> tuple[list[ast.stmt], bool]:
+    """The last of some statements, from where all processes have waited for one another; whether they have."""
+    for index in range(len(statements) - 1, -1, -1) if meetings else ():
+        # What stands under a condition of its own may be left out
+        if not isinstance(statements[index], ast.If) and context.runs(statements[index]) & meetings:
+            return statements[index + 1 :], True
+    return statements, False
+
+
+def _others(context: Context, guards: list[Effect], statement: ast.stmt) -> list[Effect]:
+    """The guards but the one that begins with a statement."""
+    first = (statement, statement.test) if isinstance(statement, ast.If) else (statement,)
+    own = {context.program.anchor(it) for it in first}
+    return [it for it in guards if it.at not in own]
 
 
 def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
