@@ -333,7 +333,8 @@ class Effect(Fact):
     its test), "writer" (a function or class, called, that writes or makes what writes), "open" (Python's ``open``,
     or the call of a path's, with the path ``operand`` and its ``arguments``), "tracker" (the import of a module
     ``what`` that is one, at the end of the imports ``last``), "answer" (a call whose result all need), "input"
-    (Python's ``input``), "save".
+    (Python's ``input``), "save", "folder" (the call ``at`` that makes a folder which each machine needs, with its
+    ``arguments``, of the function or, with os.mkdir, the module ``operand``).
     """
 
     kind: str

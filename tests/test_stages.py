@@ -408,19 +408,15 @@ class Points(Dataset):
 """
 
 
-def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
-    """Two machines that share no disk: on each, the first of its processes does it."""
-    program = USE.replace("from stage import use", "from stage import Points").replace(
-        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
-        "    data = Points()\n    rows = 40\n",
-    )
+def on_two_machines(place: Path, texts: Mapping[str, str]) -> None:
+    """Convert and run a program in the folders "0" and "1": on machines that share no disk, with two processes each."""
     jobs = []
     meeting = {"DP2DDP_NUM_MACHINES": "2", "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
     for machine in ("0", "1"):
-        folder = tmp_path / machine
+        folder = place / machine
         folder.mkdir()
         archive(folder)
-        script = converted(folder, {"stage.py": POINTS, "run.py": program})
+        script = converted(folder, texts)
         env = {**os.environ, **meeting, "DP2DDP_MACHINE_RANK": machine, "DP2DDP_PROCESSES": "2"}
         jobs.append(subprocess.Popen([sys.executable, script], cwd=folder, env=env))
     try:
@@ -428,6 +424,15 @@ def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
     finally:
         for job in jobs:
             job.kill()
+
+
+def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
+    """Two machines that share no disk: on each, the first of its processes does it."""
+    program = USE.replace("from stage import use", "from stage import Points").replace(
+        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
+        "    data = Points()\n    rows = 40\n",
+    )
+    on_two_machines(tmp_path, {"stage.py": POINTS, "run.py": program})
     assert all((tmp_path / machine / "data" / "points.pt").exists() for machine in ("0", "1"))
     assert "dp2ddp" not in (tmp_path / "0" / "stage.py").read_text()
 
@@ -467,3 +472,70 @@ def test_what_is_made_where_it_is_missing_is_made_once_and_waited_for(
     script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + MADE[name], "run.py": USE})
     done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"40"}
+
+
+FOLDERS = """\
+import os
+from pathlib import Path
+
+import torch
+
+
+def make_all(paths):
+    if not isinstance(paths, list):
+        paths = [paths]
+    for path in paths:
+        if not os.path.exists(path):
+            os.makedirs(path)
+
+
+def store(path):
+    if not os.path.exists(path):
+        torch.save(torch.ones(40), path)
+
+
+def use():
+"""
+FILLED = {
+    "from a list": """\
+    folder = os.path.join("cache", "rows")
+    make_all(folder)
+    path = os.path.join(folder, "rows.pt")
+""",
+    "by its text": """\
+    if not os.path.isdir("cache/"):
+        os.mkdir("cache/")
+        print("made")
+    path = "cache/rows.pt"
+""",
+    "by pathlib, with what the main process writes": """\
+    folder = Path("cache")
+    folder.mkdir(exist_ok=True)
+    Path("options.txt").write_text("1")
+    path = folder / "rows.pt"
+""",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_each_machine_makes_the_folder_that_it_writes_into(tmp_path: Path, name: str) -> None:
+    stage = FOLDERS + FILLED[name] + "    store(path)\n    return len(torch.load(path))\n"
+    on_two_machines(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert all(len(list((tmp_path / it).glob("cache/**/*.pt"))) == 1 for it in "01")
+    assert [(tmp_path / it / "options.txt").exists() for it in "01"] == ["options" in stage, False]
+
+
+def test_a_log_is_the_main_process_s_and_so_is_its_folder(tmp_path: Path) -> None:
+    """It is only begun where it is not there, and added to later: no machine needs one of its own."""
+    stage = FOLDERS + """\
+    make_all(["logs"])
+    path = os.path.join("logs", "log.txt")
+    if not os.path.exists(path):
+        with open(path, "w") as file:
+            file.write("epoch loss")
+    with open(path, "a") as file:
+        file.write("1 0.5")
+    return 40
+"""
+    on_two_machines(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert [(tmp_path / it / "logs").exists() for it in "01"] == [True, False]

@@ -356,9 +356,21 @@ def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
 
 def _folders(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """A path and the folders that it is in, as they are spelled."""
-    same = paths.spelled(context, node)
+    same = paths.spelled(context, node) | _text_folders(node)
     begins = _begins(context, node) if depth < 8 else []
     return same.union(*(_folders(context, it, depth + 1) for it in begins))
+
+
+def _text_folders(node: ast.expr) -> frozenset[str]:
+    """The folders that a text begins with, as they would be spelled: ``'a'`` and ``'a/b'`` of ``f"a/b/{name}"``."""
+    match node:
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            parts = text.split("/")
+            whole = isinstance(node, ast.Constant)
+            return frozenset(
+                repr("/".join(parts[:end])) for end in range(1, len(parts) + whole) if any(parts[:end])
+            )
+    return frozenset()
 
 
 def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
@@ -435,12 +447,78 @@ def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call]
         context.program.call(it) for it in context.program.descendants(statement) if _writes(context, it)
     ]
     return bool(calls) and all(
-        call is not None
-        and call.names <= FOLDERS
-        and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
-        and not is_own(call)
-        for call in calls
+        call is not None and call.names <= FOLDERS and _may_exist(call) and not is_own(call) for call in calls
     )
+
+
+def _may_exist(call: Call) -> bool:
+    """Whether a folder is made with ``exist_ok=True``."""
+    return any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+
+
+def _made_everywhere(
+    context: Context, nodes: list[ast.AST], is_own: Callable[[Call], bool]
+) -> tuple[Call, ...]:
+    """The calls that make folders into which one process of each machine writes, and may find them there."""
+    program = context.program
+    calls = (program.call(it) for it in nodes if isinstance(it, ast.Call))
+    made = [
+        it
+        for it in calls
+        if it is not None
+        and it.names
+        and (it.names <= FOLDERS or ast.unparse(it.node.func) == "os.mkdir")
+        and isinstance(program.parent(it.node), ast.Expr)
+        and not any(isinstance(given, ast.Starred) for given in it.node.args)
+        and (_may_exist(it) or (_only_missing(context, it.node) and not it.argument("exist_ok", 2)))
+        and not is_own(it)
+        and not _in_own_folder(context, it)
+    ]
+    needed = _filled_first(context) if made else frozenset()
+    return tuple(it for it in made if needed & _made_folders(context, it))
+
+
+def _filled_first(context: Context) -> frozenset[str]:
+    """The paths that one process of each machine fetches or writes first, and their folders, as they are spelled."""
+    calls = (it for it in context.program.calls if context.runs_in_training(it.node))
+    first = (it for it in calls if _fetch(context, it, weights=False))
+    found = (_folders(context, given) for it in first for given in handed(it.node))
+    return frozenset().union(*found)
+
+
+def _made_folders(context: Context, call: Call) -> frozenset[str]:
+    """The folders that a call makes, as they are spelled."""
+    made = [it for path in paths.given(call) for it in _listed(context, path)]
+    texts = (repr(it.value.rstrip("/")) for it in made if isinstance(it, ast.Constant) and it.value != "/")
+    return frozenset(texts).union(*(paths.spelled(context, it) for it in made))
+
+
+def _listed(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
+    """What a name may stand for to which a loop gives the parts of a list; the node itself where none does."""
+    program = context.program
+    around = [program.parent(it) for it in program.definitions(node)] if isinstance(node, ast.Name) else []
+    loops = [it.iter for it in around if isinstance(it, ast.For | ast.comprehension)]
+    return [it for listed in loops for it in _parts(context, listed, depth)] or [node]
+
+
+def _parts(context: Context, node: ast.expr, depth: int) -> list[ast.expr]:
+    """The parts of a list, followed through names; what is no list stands for itself."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return node.elts
+    definitions = context.program.definitions(node) if isinstance(node, ast.Name) and depth < 8 else ()
+    sources = [it for definition in definitions for it in _given_to(context, definition)]
+    return [it for source in sources for it in _parts(context, source, depth + 1)] or [node]
+
+
+def _folder(context: Context, call: Call) -> Effect:
+    """A folder that each machine needs, to be made by all that do not find it."""
+    place = context.program.anchor
+    given = tuple((f"{it.arg}=" if it.arg else "**", place(it.value)) for it in call.node.keywords)
+    placed = tuple(("", place(it)) for it in call.node.args)
+    what = f"{ast.unparse(call.node.func)}()"
+    func = call.node.func
+    owner = place(func.value) if isinstance(func, ast.Attribute) and what == "os.mkdir()" else place(func)
+    return _effect(context, "folder", call.node, what, operand=owner, arguments=(*placed, *given))
 
 
 def collect(
@@ -464,6 +542,8 @@ def collect(
     nodes = [it for it in nodes if not first.holds(it)]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
+    everywhere = _made_everywhere(context, nodes, is_own)
+    guarded -= {id(program.statement(it.node)) for it in everywhere}
     guarded |= _around(context, guarded, meetings)
     inner = {
         key
@@ -475,9 +555,11 @@ def collect(
     found += _tests(context, guarded - inner, meetings, spared)
     found += _groups(context, guarded - inner, meetings, spared)
     guards = list(found)
+    found += [_folder(context, it) for it in everywhere if not _may_exist(it)]
+    made = {id(it.node) for it in everywhere}
     for node in nodes:
         match node:
-            case ast.Call():
+            case ast.Call() if id(node) not in made:
                 found += _calls(context, node, guarded, guards)
                 found += _handed(context, node)
             case ast.Import() | ast.ImportFrom():
@@ -862,7 +944,7 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
 def _prepares(context: Context, call: Call) -> bool:
     """Whether a call writes a file that is only written where it, or its folder, is not there, before any loop."""
     written = paths.given(call) if _leaves(context, call, True) or _leaves(context, call, False) else []
-    if not written or not context.runs_in_training(call.node):
+    if not written or not context.runs_in_training(call.node) or _is_continued(context, call):
         return False
     questions = _questions(context, call.node)
     folders = frozenset().union(*(_folders(context, it) for it in written))
@@ -870,6 +952,15 @@ def _prepares(context: Context, call: Call) -> bool:
         any(folders & paths.spelled(context, it) for it in _asked(context, question))
         for question in questions
     )
+
+
+def _is_continued(context: Context, call: Call) -> bool:
+    """Whether the file that a call writes is added to elsewhere, or is here: a log, which the main process keeps."""
+    appending = [
+        it for it in context.program.calls if _only_appends(it) and context.runs_in_training(it.node)
+    ]
+    file = paths.written(context, call)
+    return any(paths.are_same(file, paths.written(context, it)) for it in appending)
 
 
 def _questions(context: Context, node: ast.AST, depth: int = 0) -> list[ast.expr]:
