@@ -304,6 +304,8 @@ def test_what_all_read_is_changed_when_all_have_read_it(
     {
         "another file": '    print(np.loadtxt("rows.txt"))\n    np.savetxt("others.txt", np.ones(3))\n',
         "the same, in which something is put much later": '    print(open("log.txt").read())\n    args.log = open("log.txt", "a")\n',
+        "where it is not there": "    try:\n        return torch.load('rows.pt')\n    except OSError:\n        pass\n"
+        "    torch.save(1, 'rows.pt')\n",
         "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
     }.values(),
 )

@@ -1286,6 +1286,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             if (
                 id(statement) not in found
                 and all_pass(context, statement, _others(context, guards, statement))
+                and not _is_cached(context, statement, read)
                 and not _after_barrier(context, statement, read, found)
             ):
                 what = f"{ast.unparse(call.node.func)}() changes what another process may still be reading"
@@ -1329,6 +1330,18 @@ def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.
         if any(paths.are_same(read, it) for it in files)
         or any(gone & _folders(context, it) for it in paths.given(reader))
     }
+
+
+def _is_cached(context: Context, statement: ast.stmt, read: set[int]) -> bool:
+    """Whether a process that finds a file may not come to a statement: rank 0 may have made it just now."""
+    program = context.program
+    asked = (it for it in program.ancestors(statement) if isinstance(it, ast.If | ast.While))
+    block = program.block(statement)
+    reading = (it for it in block[: block.index(statement)] if context.runs(it) & read)
+    leaving = (inner for it in reading for inner in program.descendants(it))
+    return any(_asks_files(context, it.test) for it in asked) or any(
+        isinstance(it, ast.Return | ast.Continue | ast.Break) for it in leaving
+    )
 
 
 def _before_guard(context: Context, statement: ast.stmt, guards: list[Effect]) -> ast.stmt:
