@@ -358,12 +358,13 @@ class Fetch(Fact):
     """Statements ``at`` to ``last`` fetch or cache something that one process should fetch first.
 
     ``dataset`` is the data set in a training loader's call that does so: where it gets a statement of its own, that
-    one is enclosed.
+    one is enclosed. ``anew``: they do so whether it is there or not.
     """
 
     what: str
     last: Anchor
     dataset: Anchor | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True)

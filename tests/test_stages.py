@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import command
 import pytest
@@ -416,7 +419,7 @@ def on_two_machines(place: Path, texts: Mapping[str, str]) -> None:
     meeting = {"DP2DDP_NUM_MACHINES": "2", "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
     for machine in ("0", "1"):
         folder = place / machine
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         archive(folder)
         script = converted(folder, texts)
         env = {**os.environ, **meeting, "DP2DDP_MACHINE_RANK": machine, "DP2DDP_PROCESSES": "2"}
@@ -541,3 +544,98 @@ def test_a_log_is_the_main_process_s_and_so_is_its_folder(tmp_path: Path) -> Non
 """
     on_two_machines(tmp_path, {"stage.py": stage, "run.py": USE})
     assert [(tmp_path / it / "logs").exists() for it in "01"] == [True, False]
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, Counter[str]]]:
+    """A server's address, and how often each path was asked for."""
+    asked: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[self.path] += 1
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"1")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+DOWNLOADING = """\
+import os
+import urllib.request
+from pathlib import Path
+
+
+def tried():
+    try:
+        return open("tried").read()
+    except FileNotFoundError:
+        urllib.request.urlretrieve("URL/tried", "tried")
+    return open("tried").read()
+
+
+def get(name):
+    urllib.request.urlretrieve("URL/" + name, name)
+
+
+def tried_elsewhere():
+    try:
+        text = open("called").read()
+    except FileNotFoundError:
+        get("called")
+        text = open("called").read()
+    return text
+
+
+def compared():
+    if os.path.exists("compared") == False:
+        urllib.request.urlretrieve("URL/compared", "compared")
+
+
+def named():
+    there = Path("named").is_file()
+    if there is False:
+        urllib.request.urlretrieve("URL/named", "named")
+
+
+def skipped():
+    for name in ("first", "second"):
+        if os.path.exists(name):
+            continue
+        urllib.request.urlretrieve("URL/" + name, name)
+
+
+def use():
+    tried()
+    tried_elsewhere()
+    compared()
+    named()
+    skipped()
+    urllib.request.urlretrieve("URL/always", "always")
+    return 40
+"""
+
+
+def test_each_machine_downloads_once_however_it_asks(
+    served: tuple[str, Counter[str]], tmp_path: Path
+) -> None:
+    """One machine has a file already: its processes must not go on to where the others meet."""
+    url, asked = served
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "tried").write_text("1")
+    on_two_machines(tmp_path, {"stage.py": DOWNLOADING.replace("URL", url), "run.py": USE})
+    names = ("called", "compared", "named", "first", "second", "always")
+    assert asked == {"/tried": 1, **{f"/{name}": 2 for name in names}}
+
+
+def test_python_wget_is_known(tmp_path: Path) -> None:
+    stage = "import os\n\nimport wget\n\n\ndef use():\n    if not os.path.exists('a'):\n        wget.download('b', out='a')\n"
+    converted(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert "main_process_first" in (tmp_path / "stage.py").read_text()

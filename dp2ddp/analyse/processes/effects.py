@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
-from dp2ddp.analyse.processes.conditions import returned
+from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
 
@@ -159,23 +159,36 @@ HUB_FETCHES = {
     "torchvision._internally_replaced_utils.load_state_dict_from_url",
     "torchvision.models.utils.load_state_dict_from_url",
 }
-FETCHES = HUB_FETCHES | {
+# What downloads a file whether it is there or not.
+ANEW = {
+    "urllib.request.urlretrieve",
+    "urllib.urlretrieve",
+    "gdown.download",
+    "gdown.download_folder",
+    "wget.download",
+}
+FETCHES = {
+    *HUB_FETCHES,
+    *ANEW,
     "torch.hub.load",
     "torch.hub.download_url_to_file",
     "torchvision.datasets.utils.download_url",
     "torchvision.datasets.utils.download_and_extract_archive",
-    "urllib.request.urlretrieve",
-    "gdown.download",
+    "torchvision.datasets.utils.download_file_from_google_drive",
+    "gdown.cached_download",
+    "pooch.retrieve",
+    "nltk.download",
+    "kagglehub.dataset_download",
+    "kagglehub.model_download",
     "huggingface_hub.hf_hub_download",
     "huggingface_hub.snapshot_download",
     "datasets.load_dataset",
 }
-FILE_FETCHES = {
+FILE_FETCHES = ANEW | {
     "torch.hub.download_url_to_file",
     "torchvision.datasets.utils.download_url",
     "torchvision.datasets.utils.download_and_extract_archive",
-    "urllib.request.urlretrieve",
-    "gdown.download",
+    "torchvision.datasets.utils.download_file_from_google_drive",
 }
 UNPACKS = {
     f"{archive}.{extract}"
@@ -1110,14 +1123,35 @@ def _missing(context: Context, node: ast.AST) -> ast.expr | None:
 
 
 def _is_denied(test: ast.expr) -> bool:
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    """Whether a condition is that something is not so: ``not x``, ``x is False``, ``x == False``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return True
+        case ast.Compare(ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=False)]):
+            return True
+        case ast.Compare(ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=True)]):
+            return True
+    return False
 
 
-def _asks_files(context: Context, test: ast.expr) -> bool:
-    """Whether a condition asks for files, itself or in what it calls."""
+def _asks_files(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition asks for files: itself, in what it calls, or before, under a name."""
     nodes = (context.program.nodes.get(key) for key in context.runs(test))
     calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
-    return any(name.startswith(FILES) for call in calls if call is not None for name in call.names)
+    if any(name.startswith(FILES) for call in calls if call is not None for name in call.names):
+        return True
+    names = [it for it in ast.walk(test) if isinstance(it, ast.Name)] if depth < 4 else []
+    truths = (it for name in names for it in assigned(context, name) if _is_truth(context, it))
+    return any(_asks_files(context, it, depth + 1) for it in truths)
+
+
+def _is_truth(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a truth value: a question, or made of such."""
+    if isinstance(node, ast.BoolOp):
+        return any(_is_truth(context, it) for it in node.values)
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    asks = call is not None and any(name.startswith(FILES) for name in call.names)
+    return asks or isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and _is_denied(node))
 
 
 def caching(context: Context) -> set[int]:
@@ -1137,6 +1171,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
     program = context.program
     cached = caching(context)
     statements: dict[int, list[str]] = {}
+    once: set[int] = set()
     found: list[Fetch] = []
     for node in program.nodes.values():
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
@@ -1153,6 +1188,8 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
                 continue
             if dataset is None:
                 statements.setdefault(id(statement), []).append(what)
+                if call.names <= ANEW and isinstance(statement, ast.Expr) and statement.value is node:
+                    once.add(id(statement))
             else:
                 place, last = context.place(statement), program.anchor(statement)
                 found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
@@ -1163,45 +1200,86 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         first: ast.stmt = program.nodes[key]  # type: ignore[assignment]
         block = program.block(first)
         index = last = block.index(first)
-        while last + 1 < len(block) and id(block[last + 1]) in statements:
+        while (
+            last + 1 < len(block)
+            and id(block[last + 1]) in statements
+            and (id(block[last + 1]) in once) == (key in once)
+        ):
             last += 1
         seen.update(id(part) for part in block[index : last + 1])
-        place = context.place(first)
-        found.append(Fetch(**place, what=statements[key][0], last=program.anchor(block[last])))
+        if index and _answers_for(context, block[index - 1], first):
+            first = block[index - 1]  # it asks: one process after the other, too
+        place, end = context.place(first), program.anchor(block[last])
+        found.append(Fetch(**place, what=statements[key][0], last=end, anew=key in once))
     return tuple(found)
 
 
+def _answers_for(context: Context, statement: ast.stmt, following: ast.stmt) -> bool:
+    """Whether a statement asks for files, and the condition of the one below is what it has found."""
+    if not (isinstance(statement, ast.Assign) and isinstance(following, ast.If)):
+        return False
+    names = [it for it in ast.walk(following.test) if isinstance(it, ast.Name)]
+    given = (definition for it in names for definition in context.program.definitions(it))
+    return _asks_files(context, statement.value) and any(it in statement.targets for it in given)
+
+
 def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> list[ast.stmt]:
-    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
+    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it.
+
+    None where an exception leads to it, and what is tried trains: some would come there, and others not.
+    """
     found = _whole_question(context, statement)
     calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
     training = context.trained_wraps | {id(it) for it in context.backwards}
     leaves = _is_missing(context, statement)  # the others would leave the function before it
-    if (
+    handled = depth < 6 and any(_handler(context, it) is not None for it in calls)
+    if not handled and (
         depth > 6
         or found is not statement
         or not (leaves or all(_only_missing(context, it) for it in calls))
         or any(context.runs(it) & training for it in calls)
     ):
-        return [found]
+        return [] if _handler(context, found) is not None or context.runs(found) & training else [found]
     asked = (_whole_questions(context, it, depth + 1) for it in calls)
-    return list({id(it): it for some in asked for it in some}.values()) or [found]
+    return list({id(it): it for some in asked for it in some}.values()) or ([] if handled else [found])
+
+
+def _handler(context: Context, node: ast.AST) -> ast.ExceptHandler | None:
+    """The handler of exceptions that a node stands in, in its function."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return None
+        if isinstance(around, ast.ExceptHandler):
+            return around
+    return None
 
 
 def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
-    """The outermost ``if`` round a statement that asks for files: what it finds may differ between processes."""
-    found = statement
+    """The outermost statement round one that asks for files, or tries: what it finds may differ between processes."""
+    found, inside = statement, statement
+    training = context.trained_wraps | {id(it) for it in context.backwards}
     for around in context.program.ancestors(statement):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             break
-        if isinstance(around, ast.If):
-            calls = [
-                context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
-            ]
-            names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(FILES) for name in names):
-                found = around
+        if not isinstance(around, ast.stmt):
+            continue
+        if isinstance(around, LOOPS) and not _is_skipped(context, around, inside):
+            break
+        asks = isinstance(around, ast.If) and _asks_files(context, around.test)
+        tries = isinstance(around, ast.Try) and _handler(context, inside) in around.handlers
+        if (asks or tries or isinstance(around, LOOPS)) and not context.runs(around) & training:
+            found = around
+        inside = around
     return found
+
+
+def _is_skipped(context: Context, loop: ast.stmt, inside: ast.stmt) -> bool:
+    """Whether a loop asks for files itself, or goes on before it comes to a statement where one is there."""
+    if isinstance(loop, ast.While) and _asks_files(context, loop.test):
+        return True
+    block = context.program.block(inside)
+    before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
+    return any(isinstance(it.body[-1], ast.Continue) and _asks_files(context, it.test) for it in before)
 
 
 def is_inside(context: Context, node: ast.AST, cached: Container[int]) -> bool:
