@@ -160,6 +160,18 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
 
 
+@pytest.mark.parametrize("given", [[], ["--use"]])
+def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, given: list[str]) -> None:
+    texts = files(SAVE, STAGE)
+    texts["run.py"] = RUN.replace("    use(args)", "    if args.use:\n        use(args)")
+    texts["train.py"] = texts["train.py"].replace(
+        "    return parser", '    parser.add_argument("--use", action="store_true")\n    return parser'
+    )
+    script = converted(tmp_path, texts)
+    assert "    if args.use:\n        ddp.barrier()\n        use(args)" in script.read_text()
+    lab.run(script, given, processes=2, folder=tmp_path, recorded=False).ok()
+
+
 @pytest.mark.parametrize(
     ("save", "read"),
     {

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
+from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.link import Bound, Call, Cls, Ext, Func, Inst, Made, Member, handed, is_runtime
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
@@ -1487,6 +1488,7 @@ def _places(
     """
     program = context.program
     inside: ast.stmt = program.statement(node)
+    branch = inside  # of conditions that are the same in all processes
     while True:
         block = program.block(inside)
         parent = program.parent(inside)
@@ -1496,7 +1498,7 @@ def _places(
             before += _since_meeting(context, block[index + 1 :], meetings)[0]
         if any(context.runs(other) & others for other in before):
             if not (_in_function(context, parent) and _any_before(context, parent, others)):
-                yield inside
+                yield branch
                 return
         elif met:
             return
@@ -1511,6 +1513,24 @@ def _places(
         if not isinstance(parent, ast.stmt):
             return
         inside = parent
+        if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
+            branch = parent
+
+
+def _is_option(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for options alone, which nothing sets later."""
+    match test:
+        case ast.UnaryOp(operand=operand):
+            return _is_option(context, operand)
+        case ast.BoolOp(values=values):
+            return all(_is_option(context, it) for it in values)
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_option(context, it) for it in (left, *others))
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(_is_option(context, it) for it in parts)
+        case ast.Attribute(value=owner, attr=name):
+            return name not in context.attribute_assignments and is_options(context, owner)
+    return isinstance(test, ast.Constant)
 
 
 def _since_meeting(
@@ -1566,7 +1586,10 @@ def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool
 
 
 def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
-    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
+    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block.
+
+    Or in that round it, where an option leads from there to here.
+    """
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
         if _is_barrier(context, before):
@@ -1575,6 +1598,9 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
             return False
         if id(before) in waiting:
             return True
+    parent = context.program.parent(statement)
+    if isinstance(parent, ast.If) and _is_option(context, parent.test):
+        return id(parent) in waiting or _after_barrier(context, parent, writes, waiting)
     return False
 
 
