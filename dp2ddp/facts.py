@@ -333,7 +333,8 @@ class Effect(Fact):
     its test), "writer" (a function or class, called, that writes or makes what writes), "open" (Python's ``open``,
     or the call of a path's, with the path ``operand`` and its ``arguments``), "tracker" (the import of a module
     ``what`` that is one, at the end of the imports ``last``), "answer" (a call whose result all need), "input"
-    (Python's ``input``), "save".
+    (Python's ``input``), "save", "folder" (the call ``at`` that makes a folder which each machine needs, with its
+    ``arguments``, of the function or, with os.mkdir, the module ``operand``).
     """
 
     kind: str
@@ -357,17 +358,18 @@ class Fetch(Fact):
     """Statements ``at`` to ``last`` fetch or cache something that one process should fetch first.
 
     ``dataset`` is the data set in a training loader's call that does so: where it gets a statement of its own, that
-    one is enclosed.
+    one is enclosed. ``anew``: they do so whether it is there or not.
     """
 
     what: str
     last: Anchor
     dataset: Anchor | None = None
+    anew: bool = False
 
 
 @dataclass(frozen=True)
 class Reread(Fact):
-    """A statement that reads what the main process wrote earlier in the same run."""
+    """A statement before which all wait: it reads what the main process wrote, or changes what all read."""
 
     what: str
 

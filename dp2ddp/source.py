@@ -45,6 +45,9 @@ _LISTING = ("listdir", "glob", "iter_modules", "walk_packages")
 # What a file holds that reads the checkpoints of a wrapped model by their keys; how many files are looked at, how deep.
 _OF_WRAPS = (b"DataParallel", b"module.", b".module", b"[7:]")
 _MOST_BESIDE, _DEEPEST_BESIDE = 1000, 3
+# What stands in the folder of a project, and not in those below it.
+_OF_REPOSITORIES = (".git", "pyproject.toml", "setup.py", "setup.cfg")
+_OF_PROJECTS = (*_OF_REPOSITORIES, "README.md", "README.rst", "README", "LICENSE", "requirements.txt")
 # What no program imports by name.
 _OWN_NAMES = frozenset({"__init__", "__main__"})
 
@@ -160,7 +163,8 @@ class Project:
     ``root`` is the working folder, or where that does not contain all files asked for, the one that does.
     ``aliases`` says which file a path through a symbolic link is; ``named`` are the files asked for by name.
     ``installed``: the programs that installing the project makes, by paths that are no files, with their names.
-    ``beside``: files in the folders of those named, which may read what they save.
+    ``homes``: the folders of the projects that files asked for by name belong to; ``beside``: other files in these,
+    which may read what they save.
     ``copies``: the folders that are copies of the runtime, whose files are none of the project's. ``notebooks``: those
     in the folders asked for that have to do with DataParallel.
     """
@@ -175,6 +179,7 @@ class Project:
     beside: Mapping[Path, SourceFile] = field(default_factory=dict)
     copies: frozenset[Path] = frozenset()
     notebooks: tuple[Path, ...] = ()
+    homes: Mapping[Path, Path] = field(default_factory=dict)
 
     @classmethod
     def of(cls, texts: Mapping[Path, str], root: Path | None = None) -> Project:
@@ -443,7 +448,8 @@ class _Reader:
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
         files = dict(sorted(self.files.items()))
-        beside = {it.path: it for path in alone for it in self._beside(path)}
+        homes = {path: _home(path, root) for path in alone}
+        beside = {it.path: it for home in dict.fromkeys(homes.values()) for it in self._beside(home)}
         known = frozenset(named)
         copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
         return Project(
@@ -457,11 +463,12 @@ class _Reader:
             beside,
             copies,
             tuple(self.notebooks),
+            homes,
         )
 
-    def _beside(self, path: Path) -> Iterator[SourceFile]:
-        """The files in a file's folder, and below it, that load something by the names that a wrap gives."""
-        for place in islice(_scripts_below(path.parent), _MOST_BESIDE):
+    def _beside(self, home: Path) -> Iterator[SourceFile]:
+        """The files in a folder, and below it, that load something by the names that a wrap gives."""
+        for place in islice(_scripts_below(home), _MOST_BESIDE):
             if place not in self.files and place not in self.unreadable:
                 try:
                     data = place.read_bytes()
@@ -895,6 +902,16 @@ def _scripts_below(folder: Path) -> Iterator[Path]:
 def _is_ours(folder: Path) -> bool:
     hidden = folder.name.startswith(".")
     return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
+
+
+def _home(path: Path, root: Path) -> Path:
+    """The folder of the project that a program belongs to: the nearest round it that says so, or else ``root``."""
+    inside = path.is_relative_to(root)
+    for folder in path.parents:
+        beyond = not (inside and folder.is_relative_to(root))
+        if any((folder / name).exists() for name in (_OF_REPOSITORIES if beyond else _OF_PROJECTS)):
+            return folder
+    return root if inside else path.parent
 
 
 def _declaring(path: Path) -> list[Path]:

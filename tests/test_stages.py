@@ -6,8 +6,11 @@ import os
 import subprocess
 import sys
 import tarfile
-from collections.abc import Mapping
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 
 import command
 import pytest
@@ -157,6 +160,18 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
 
 
+@pytest.mark.parametrize("given", [[], ["--use"]])
+def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, given: list[str]) -> None:
+    texts = files(SAVE, STAGE)
+    texts["run.py"] = RUN.replace("    use(args)", "    if args.use:\n        use(args)")
+    texts["train.py"] = texts["train.py"].replace(
+        "    return parser", '    parser.add_argument("--use", action="store_true")\n    return parser'
+    )
+    script = converted(tmp_path, texts)
+    assert "    if args.use:\n        ddp.barrier()\n        use(args)" in script.read_text()
+    lab.run(script, given, processes=2, folder=tmp_path, recorded=False).ok()
+
+
 @pytest.mark.parametrize(
     ("save", "read"),
     {
@@ -174,6 +189,143 @@ def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read:
     texts = files(save, READING.replace("READ", f"print({read})"))
     texts["train.py"] = "import os\n" + texts["train.py"]
     converted(tmp_path, texts)
+    assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
+# The other ranks are late wherever they read, so that they find something else if rank 0 does not wait.
+SLOW = """\
+import os
+import time
+
+
+def slow():
+    time.sleep(0.5 * (os.environ.get("LAB_RANK", "0") != "0"))
+"""
+CHANGING = """\
+import json
+import os
+import shutil
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from slow import slow
+
+
+def store(path, value):
+    torch.save(value, path)
+
+
+def use(args):
+"""
+ROWS = 'np.savetxt("rows.txt", np.ones(3))'
+HISTORY = 'with open("history.json", "w") as file:\n        json.dump([0], file)'
+PARTS = 'os.makedirs("parts")\n    for part in range(3):\n        torch.save(part, f"parts/{part}.pt")'
+# What is written first, and what changes it where all have read it; it prints what every rank must have read.
+CHANGED = {
+    "written again": (
+        ROWS,
+        """\
+    for epoch in range(3):
+        slow()
+        rows = np.loadtxt("rows.txt")
+        print(rows)
+        rows = rows + 1
+        np.savetxt("rows.txt", rows)
+    assert rows[0] == 4, rows
+""",
+    ),
+    "opened again": (
+        HISTORY,
+        """\
+    path = args.name if args.name.endswith(".json") else "history.json"
+    for epoch in range(3):
+        slow()
+        with open(path) as file:
+            history = json.load(file)
+        history.append(epoch)
+        with open(path, "w") as file:
+            json.dump(history, file)
+    assert history == [0, 0, 1, 2], history
+""",
+    ),
+    "by another function": (
+        'torch.save(1, "count.pt")',
+        """\
+    for epoch in range(3):
+        slow()
+        count = torch.load("count.pt")
+        store("count.pt", count + 1)
+    assert count == 3, count
+""",
+    ),
+    "removed one by one": (
+        PARTS,
+        """\
+    total = 0
+    for part in range(3):
+        slow()
+        total += torch.load(f"parts/{part}.pt")
+        os.remove(f"parts/{part}.pt")
+    assert total == 3, total
+""",
+    ),
+    "removed with its folder": (
+        PARTS,
+        """\
+    folder = Path("parts")
+    slow()
+    total = sum(torch.load(folder / f"{part}.pt") for part in range(3))
+    assert total == 3, total
+    if folder.exists():
+        shutil.rmtree(folder)
+""",
+    ),
+    "moved over": (
+        ROWS,
+        """\
+    slow()
+    rows = np.loadtxt("rows.txt")
+    np.savetxt("new.txt", rows + 1)
+    os.replace("new.txt", "rows.txt")
+    assert rows[0] == 1, rows
+""",
+    ),
+    "by pathlib": (
+        ROWS,
+        """\
+    slow()
+    assert Path("rows.txt").read_text().startswith("1.0")
+    Path("rows.txt").unlink()
+""",
+    ),
+}
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in CHANGED), ("written again", 3)])
+def test_what_all_read_is_changed_when_all_have_read_it(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    save, use = CHANGED[name]
+    texts = files(save, CHANGING + use)
+    texts["train.py"] = "import json\nimport os\n\nimport numpy as np\n" + texts["train.py"]
+    script = converted(tmp_path, {**texts, "slow.py": SLOW})
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+
+
+@pytest.mark.parametrize(
+    "use",
+    {
+        "another file": '    print(np.loadtxt("rows.txt"))\n    np.savetxt("others.txt", np.ones(3))\n',
+        "the same, in which something is put much later": '    print(open("log.txt").read())\n    args.log = open("log.txt", "a")\n',
+        "where it is not there": "    try:\n        return torch.load('rows.pt')\n    except OSError:\n        pass\n"
+        "    torch.save(1, 'rows.pt')\n",
+        "on the main process only": '    json.dump([*json.load(open("history.json")), 1], open("history.json", "w"))\n',
+    }.values(),
+)
+def test_what_nobody_else_reads_is_changed_at_once(tmp_path: Path, use: str) -> None:
+    converted(tmp_path, {**files("pass", CHANGING + use), "slow.py": SLOW})
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
 
 
@@ -273,19 +425,15 @@ class Points(Dataset):
 """
 
 
-def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
-    """Two machines that share no disk: on each, the first of its processes does it."""
-    program = USE.replace("from stage import use", "from stage import Points").replace(
-        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
-        "    data = Points()\n    rows = 40\n",
-    )
+def on_two_machines(place: Path, texts: Mapping[str, str]) -> None:
+    """Convert and run a program in the folders "0" and "1": on machines that share no disk, with two processes each."""
     jobs = []
     meeting = {"DP2DDP_NUM_MACHINES": "2", "DP2DDP_DIST_URL": f"tcp://127.0.0.1:{free_port()}"}
     for machine in ("0", "1"):
-        folder = tmp_path / machine
-        folder.mkdir()
+        folder = place / machine
+        folder.mkdir(exist_ok=True)
         archive(folder)
-        script = converted(folder, {"stage.py": POINTS, "run.py": program})
+        script = converted(folder, texts)
         env = {**os.environ, **meeting, "DP2DDP_MACHINE_RANK": machine, "DP2DDP_PROCESSES": "2"}
         jobs.append(subprocess.Popen([sys.executable, script], cwd=folder, env=env))
     try:
@@ -293,6 +441,15 @@ def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
     finally:
         for job in jobs:
             job.kill()
+
+
+def test_each_machine_fetches_what_a_data_set_needs(tmp_path: Path) -> None:
+    """Two machines that share no disk: on each, the first of its processes does it."""
+    program = USE.replace("from stage import use", "from stage import Points").replace(
+        "    rows = use()\n    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))\n",
+        "    data = Points()\n    rows = 40\n",
+    )
+    on_two_machines(tmp_path, {"stage.py": POINTS, "run.py": program})
     assert all((tmp_path / machine / "data" / "points.pt").exists() for machine in ("0", "1"))
     assert "dp2ddp" not in (tmp_path / "0" / "stage.py").read_text()
 
@@ -340,6 +497,168 @@ def test_what_is_made_where_it_is_missing_is_made_once_and_waited_for(
     script = converted(tmp_path, {"late.py": LATE, "stage.py": HEADS + MADE[name], "run.py": USE})
     done = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"40"}
+
+
+FOLDERS = """\
+import os
+from pathlib import Path
+
+import torch
+
+
+def make_all(paths):
+    if not isinstance(paths, list):
+        paths = [paths]
+    for path in paths:
+        if not os.path.exists(path):
+            os.makedirs(path)
+
+
+def store(path):
+    if not os.path.exists(path):
+        torch.save(torch.ones(40), path)
+
+
+def use():
+"""
+FILLED = {
+    "from a list": """\
+    folder = os.path.join("cache", "rows")
+    make_all(folder)
+    path = os.path.join(folder, "rows.pt")
+""",
+    "by its text": """\
+    if not os.path.isdir("cache/"):
+        os.mkdir("cache/")
+        print("made")
+    path = "cache/rows.pt"
+""",
+    "by pathlib, with what the main process writes": """\
+    folder = Path("cache")
+    folder.mkdir(exist_ok=True)
+    Path("options.txt").write_text("1")
+    path = folder / "rows.pt"
+""",
+}
+
+
+@pytest.mark.parametrize("name", FILLED)
+def test_each_machine_makes_the_folder_that_it_writes_into(tmp_path: Path, name: str) -> None:
+    stage = FOLDERS + FILLED[name] + "    store(path)\n    return len(torch.load(path))\n"
+    on_two_machines(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert all(len(list((tmp_path / it).glob("cache/**/*.pt"))) == 1 for it in "01")
+    assert [(tmp_path / it / "options.txt").exists() for it in "01"] == ["options" in stage, False]
+
+
+def test_a_log_is_the_main_process_s_and_so_is_its_folder(tmp_path: Path) -> None:
+    """It is only begun where it is not there, and added to later: no machine needs one of its own."""
+    stage = FOLDERS + """\
+    make_all(["logs"])
+    path = os.path.join("logs", "log.txt")
+    if not os.path.exists(path):
+        with open(path, "w") as file:
+            file.write("epoch loss")
+    with open(path, "a") as file:
+        file.write("1 0.5")
+    return 40
+"""
+    on_two_machines(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert [(tmp_path / it / "logs").exists() for it in "01"] == [True, False]
+
+
+@pytest.fixture
+def served() -> Iterator[tuple[str, Counter[str]]]:
+    """A server's address, and how often each path was asked for."""
+    asked: Counter[str] = Counter()
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            asked[self.path] += 1
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(b"1")
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        Thread(target=server.serve_forever, daemon=True).start()
+        yield f"http://127.0.0.1:{server.server_port}", asked
+        server.shutdown()
+
+
+DOWNLOADING = """\
+import os
+import urllib.request
+from pathlib import Path
+
+
+def tried():
+    try:
+        return open("tried").read()
+    except FileNotFoundError:
+        urllib.request.urlretrieve("URL/tried", "tried")
+    return open("tried").read()
+
+
+def get(name):
+    urllib.request.urlretrieve("URL/" + name, name)
+
+
+def tried_elsewhere():
+    try:
+        text = open("called").read()
+    except FileNotFoundError:
+        get("called")
+        text = open("called").read()
+    return text
+
+
+def compared():
+    if os.path.exists("compared") == False:
+        urllib.request.urlretrieve("URL/compared", "compared")
+
+
+def named():
+    there = Path("named").is_file()
+    if there is False:
+        urllib.request.urlretrieve("URL/named", "named")
+
+
+def skipped():
+    for name in ("first", "second"):
+        if os.path.exists(name):
+            continue
+        urllib.request.urlretrieve("URL/" + name, name)
+
+
+def use():
+    tried()
+    tried_elsewhere()
+    compared()
+    named()
+    skipped()
+    urllib.request.urlretrieve("URL/always", "always")
+    return 40
+"""
+
+
+def test_each_machine_downloads_once_however_it_asks(
+    served: tuple[str, Counter[str]], tmp_path: Path
+) -> None:
+    """One machine has a file already: its processes must not go on to where the others meet."""
+    url, asked = served
+    (tmp_path / "0").mkdir()
+    (tmp_path / "0" / "tried").write_text("1")
+    on_two_machines(tmp_path, {"stage.py": DOWNLOADING.replace("URL", url), "run.py": USE})
+    names = ("called", "compared", "named", "first", "second", "always")
+    assert asked == {"/tried": 1, **{f"/{name}": 2 for name in names}}
+
+
+def test_python_wget_is_known(tmp_path: Path) -> None:
+    stage = "import os\n\nimport wget\n\n\ndef use():\n    if not os.path.exists('a'):\n        wget.download('b', out='a')\n"
+    converted(tmp_path, {"stage.py": stage, "run.py": USE})
+    assert "main_process_first" in (tmp_path / "stage.py").read_text()
 
 
 ONCE = """\

@@ -366,6 +366,39 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
 
+BOTH = {
+    "all or none": "if 'module' in next(iter(state)):\n    state = {k[7:]: v for k, v in state.items()}\n",
+    "by a choice": "state = {k[7:] if k.startswith('module.') else k: v for k, v in state.items()}\n",
+    "by a name": "new = {}\nfor k, v in state.items():\n    if k.startswith('module.'):\n        k = k[7:]\n    new[k] = v\n"
+    "state = new\n",
+}
+ONLY_WRAPPED = "state = {k[7:]: v for k, v in state.items() if k.startswith('module.')}\n"
+
+
+@pytest.mark.parametrize("by", ["where it is converted", "a repository"])
+def test_readers_in_other_folders_of_the_project_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    """Above the script's folder, too, and with what ``strict=False`` comes to; not those that read both kinds."""
+    head = "import torch\nfrom torch import nn\n\nmodel = nn.Linear(8, 2)\nstate = torch.load('m.pt')\n"
+    loads = "model.load_state_dict(state)\n"
+    wrapped = head + "model = nn.DataParallel(model)\n"
+    readers = {
+        "egs/set/wrapped.py": wrapped + loads,
+        "egs/set/loose.py": wrapped + "model.load_state_dict(state, strict=False)\n",
+        "egs/set/only.py": head + ONLY_WRAPPED + loads,
+        **{f"egs/set/{name.replace(' ', '_')}.py": head + text + loads for name, text in BOTH.items()},
+    }
+    program = {f"src/{name}": READERS[name] for name in ("train.py", "net.py")}
+    marks = {".git/config": ""} if by == "a repository" else {}
+    if not marks:
+        monkeypatch.chdir(tmp_path)
+    done = converted(tmp_path, {**program, **readers, **marks}, "src/train.py")
+    said = {it.location.path.name: it.message for it in done.findings if "reads checkpoints" in it.message}
+    assert set(said) == {"wrapped.py", "loose.py", "only.py"}
+    assert [name for name in said if "it loads nothing, silently" in said[name]] == ["loose.py"]
+
+
 TRAINS = """
 for inputs, targets in DataLoader(TensorDataset(torch.randn(8, 8), torch.randn(8, 2)), batch_size=4):
     optimizer.zero_grad()

@@ -138,7 +138,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
         ),
         effects=acts,
         fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
-        rereads=effects.rereads(context, whole),
+        rereads=effects.rereads(context, whole, acts),
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),

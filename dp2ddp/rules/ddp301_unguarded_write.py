@@ -3,7 +3,8 @@
 Only the main process writes: ``if ddp.is_main_process():``. Writer objects are made on the main process,
 ``ddp.on_main_process(SummaryWriter)(folder)``, and the other ranks get a stand-in that accepts any call; a tracker that
 is a module (wandb) gets one line after its import. On the other ranks ``ddp.open`` opens a file that discards what is
-written. So their uses stay as they are. ``ddp.input`` asks once for all ranks.
+written. So their uses stay as they are. ``ddp.input`` asks once for all ranks. A folder that one rank of each
+machine writes into is made on each machine, with ``exist_ok=True``.
 """
 
 from collections.abc import Iterator
@@ -45,8 +46,21 @@ def check(facts: Facts) -> Iterator[Finding]:
     for effect in facts.effects:
         if effect.kind == "save":
             continue
+        if effect.kind == "folder":
+            yield finding(
+                effect.at, f"another process may have made what {effect.what} makes", "", _folder(effect)
+            )
+            continue
         edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
         yield finding(effect.at, f"{effect.what} would run on every rank", "", edits)
+
+
+def _folder(effect: Effect) -> tuple[Edit, ...]:
+    given = [f"{prefix}{{a{index}}}" for index, (prefix, _) in enumerate(effect.arguments)]
+    holes = {f"a{index}": argument for index, (_, argument) in enumerate(effect.arguments)}
+    made = "{owner}.makedirs" if effect.what == "os.mkdir()" else "{owner}"
+    template = f"{made}({', '.join([*given, 'exist_ok=True'])})"
+    return (Replace(effect.at, template, {**holes, "owner": effect.operand or effect.at}),)
 
 
 def _edits(effect: Effect) -> Iterator[Edit]:

@@ -41,8 +41,11 @@ def check(facts: Facts) -> Iterator[Finding]:
             loader.hoist and not loader.shard and loader.dataset == fetch.dataset for loader in facts.loaders
         ):
             continue
+        headers = ["with {ddp}.main_process_first():"]
+        if fetch.anew:  # the others of a machine would fetch it again
+            headers.append("if {ddp}.get_local_rank() == 0:")
         edits = (
-            Enclose(fetch.at, fetch.last, "with {ddp}.main_process_first():", {"ddp": fetch.ddp}),
+            *(Enclose(fetch.at, fetch.last, it, {"ddp": fetch.ddp}) for it in headers),
             runtime_import(fetch.path, fetch.ddp),
         )
         yield finding(fetch.at, f"every rank would download or cache what {fetch.what} needs", "", edits)

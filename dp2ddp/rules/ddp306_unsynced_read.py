@@ -1,8 +1,9 @@
-"""A file is read that the main process writes earlier in the same run.
+"""A file is read that the main process writes earlier in the same run, or written that all ranks have just read.
 
-Other ranks may read it before it is written: a barrier makes them wait. It is put where every rank passes, outside
-conditions that may differ across ranks, and only for files that the program writes. Where a program or function ends
-because such a file exists, the main process decides for all ranks: ``if ddp.from_main_process(os.path.exists(path)):``.
+Other ranks may read it before it is written, or still be reading it when the main process writes it again or removes
+it: a barrier makes them wait. It is put where every rank passes, outside conditions that may differ across ranks, and
+only for files that the program writes. Where a program or function ends because such a file exists, the main process
+decides for all ranks: ``if ddp.from_main_process(os.path.exists(path)):``.
 """
 
 from collections.abc import Iterator
@@ -63,9 +64,7 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
-        yield finding(
-            read.at, f"{read.what} may read a file that the main process is still writing", "", edits
-        )
+        yield finding(read.at, read.what, "", edits)
     for question in facts.questions:
         if question.problem:
             yield from trouble(facts, question)

@@ -16,11 +16,17 @@ HUB_FETCHES = frozenset("""
 # What downloads into the file or folder that it is given.
 FILE_FETCHES = frozenset("""
     torch.hub.download_url_to_file torchvision.datasets.utils.download_url
-    torchvision.datasets.utils.download_and_extract_archive urllib.request.urlretrieve gdown.download
+    torchvision.datasets.utils.download_and_extract_archive torchvision.datasets.utils.download_file_from_google_drive
     """.split())
+# What downloads a file whether it is there or not.
+DOWNLOADS_ANEW = frozenset("""
+    urllib.request.urlretrieve gdown.download gdown.download_folder wget.download
+    """.split())
+FILE_FETCHES |= DOWNLOADS_ANEW
 # All that downloads.
 FETCHES = HUB_FETCHES | FILE_FETCHES | frozenset("""
     torch.hub.load huggingface_hub.hf_hub_download huggingface_hub.snapshot_download datasets.load_dataset
+    gdown.cached_download pooch.retrieve nltk.download kagglehub.dataset_download kagglehub.model_download
     """.split())
 # What unpacks an archive.
 UNPACKS = frozenset(

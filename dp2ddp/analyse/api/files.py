@@ -9,9 +9,14 @@ import re
 # Python's own, and whatever else opens a file by the path that it is given first, or is a method of.
 BUILTIN_OPENERS = frozenset({"builtins.open", "io.open"})
 OPENERS_BY_PATH = BUILTIN_OPENERS | frozenset("""
-    codecs.open gzip.open bz2.open lzma.open wave.open dp2ddp.runtime.open
+    codecs.open gzip.open bz2.open lzma.open dp2ddp.runtime.open
     """.split())
 PATH_OPENERS = frozenset({"pathlib.Path.open"})
+# What takes away files and folders.
+REMOVES = frozenset("""
+    os.remove os.unlink os.rmdir os.removedirs os.rename os.replace shutil.move shutil.rmtree
+    pathlib.Path.unlink pathlib.Path.rename pathlib.Path.replace pathlib.Path.rmdir
+    """.split())
 OPENERS = OPENERS_BY_PATH | PATH_OPENERS
 # What makes an object that writes where its mode says so, beside Python's own: the mode's place.
 MODES = {
@@ -19,7 +24,6 @@ MODES = {
     "gzip.open": 1,
     "bz2.open": 1,
     "lzma.open": 1,
-    "wave.open": 1,
     "h5py.File": 1,
     "zipfile.ZipFile": 1,
     "tarfile.open": 1,

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Callable, Container, Iterator
+from collections.abc import Callable, Container, Iterator, Set
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.containers import ASKING_METHODS, TAKES_OUT
 from dp2ddp.analyse.api.downloads import (
     DATA_SET_BASES,
     DOWNLOADING_LIBRARIES,
+    DOWNLOADS_ANEW,
     FETCHES,
     FILE_FETCHES,
     HUB_FETCHES,
@@ -42,6 +43,7 @@ from dp2ddp.analyse.api.files import (
     PATH_OPENERS,
     PATHS,
     READS,
+    REMOVES,
     SAVES,
     TEMPORARY,
     TRACKED_SETTINGS,
@@ -58,7 +60,8 @@ from dp2ddp.analyse.api.processes import INPUT, POPEN_ANSWERS
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
-from dp2ddp.analyse.processes.conditions import returned
+from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, Made, Member, full_name
 from dp2ddp.facts import NO_TIER, Effect, Fetch, Obstacle, Reread
@@ -228,9 +231,21 @@ def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
 
 def _folders(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """A path and the folders that it is in, as they are spelled."""
-    same = paths.spelled(context, node)
+    same = paths.spelled(context, node) | _text_folders(node)
     begins = _begins(context, node) if depth < 8 else []
     return same.union(*(_folders(context, it, depth + 1) for it in begins))
+
+
+def _text_folders(node: ast.expr) -> frozenset[str]:
+    """The folders that a text begins with, as they would be spelled: ``'a'`` and ``'a/b'`` of ``f"a/b/{name}"``."""
+    match node:
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[ast.Constant(value=str(text)), *_]):
+            parts = text.split("/")
+            whole = isinstance(node, ast.Constant)
+            return frozenset(
+                repr("/".join(parts[:end])) for end in range(1, len(parts) + whole) if any(parts[:end])
+            )
+    return frozenset()
 
 
 def _first_part(node: ast.Call, call: Call | None) -> list[ast.expr]:
@@ -307,12 +322,79 @@ def _makes_folders(context: Context, statement: ast.AST, is_own: Callable[[Call]
         context.program.call(it) for it in context.program.descendants(statement) if _writes(context, it)
     ]
     return bool(calls) and all(
-        call is not None
-        and call.names <= MAKES_FOLDERS
-        and any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
-        and not is_own(call)
+        call is not None and call.names <= MAKES_FOLDERS and _may_exist(call) and not is_own(call)
         for call in calls
     )
+
+
+def _may_exist(call: Call) -> bool:
+    """Whether a folder is made with ``exist_ok=True``."""
+    return any(it.arg == "exist_ok" and ast.unparse(it.value) == "True" for it in call.node.keywords)
+
+
+def _made_everywhere(
+    context: Context, nodes: list[ast.AST], is_own: Callable[[Call], bool]
+) -> tuple[Call, ...]:
+    """The calls that make folders into which one process of each machine writes, and may find them there."""
+    program = context.program
+    calls = (program.call(it) for it in nodes if isinstance(it, ast.Call))
+    made = [
+        it
+        for it in calls
+        if it is not None
+        and it.names
+        and (it.names <= MAKES_FOLDERS or ast.unparse(it.node.func) == "os.mkdir")
+        and isinstance(program.parent(it.node), ast.Expr)
+        and not any(isinstance(given, ast.Starred) for given in it.node.args)
+        and (_may_exist(it) or (_only_missing(context, it.node) and not it.argument("exist_ok", 2)))
+        and not is_own(it)
+        and not _in_own_folder(context, it)
+    ]
+    needed = _filled_first(context) if made else frozenset()
+    return tuple(it for it in made if needed & _made_folders(context, it))
+
+
+def _filled_first(context: Context) -> frozenset[str]:
+    """The paths that one process of each machine fetches or writes first, and their folders, as they are spelled."""
+    calls = (it for it in context.program.calls if context.runs_in_training(it.node))
+    first = (it for it in calls if _fetch(context, it, weights=False))
+    found = (_folders(context, given) for it in first for given in handed(it.node))
+    return frozenset().union(*found)
+
+
+def _made_folders(context: Context, call: Call) -> frozenset[str]:
+    """The folders that a call makes, as they are spelled."""
+    made = [it for path in paths.given(call) for it in _listed(context, path)]
+    texts = (repr(it.value.rstrip("/")) for it in made if isinstance(it, ast.Constant) and it.value != "/")
+    return frozenset(texts).union(*(paths.spelled(context, it) for it in made))
+
+
+def _listed(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
+    """What a name may stand for to which a loop gives the parts of a list; the node itself where none does."""
+    program = context.program
+    around = [program.parent(it) for it in program.definitions(node)] if isinstance(node, ast.Name) else []
+    loops = [it.iter for it in around if isinstance(it, ast.For | ast.comprehension)]
+    return [it for listed in loops for it in _parts(context, listed, depth)] or [node]
+
+
+def _parts(context: Context, node: ast.expr, depth: int) -> list[ast.expr]:
+    """The parts of a list, followed through names; what is no list stands for itself."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return node.elts
+    definitions = context.program.definitions(node) if isinstance(node, ast.Name) and depth < 8 else ()
+    sources = [it for definition in definitions for it in _given_to(context, definition)]
+    return [it for source in sources for it in _parts(context, source, depth + 1)] or [node]
+
+
+def _folder(context: Context, call: Call) -> Effect:
+    """A folder that each machine needs, to be made by all that do not find it."""
+    place = context.program.anchor
+    given = tuple((f"{it.arg}=" if it.arg else "**", place(it.value)) for it in call.node.keywords)
+    placed = tuple(("", place(it)) for it in call.node.args)
+    what = f"{ast.unparse(call.node.func)}()"
+    func = call.node.func
+    owner = place(func.value) if isinstance(func, ast.Attribute) and what == "os.mkdir()" else place(func)
+    return _effect(context, "folder", call.node, what, operand=owner, arguments=(*placed, *given))
 
 
 def collect(
@@ -336,6 +418,8 @@ def collect(
     nodes = [it for it in nodes if not first.holds(it)]
     guarded = {id(node) for node in nodes if _is_written(context, node)}
     guarded = {key for key in guarded if not already(context, program.nodes[key])}
+    everywhere = _made_everywhere(context, nodes, is_own)
+    guarded -= {id(program.statement(it.node)) for it in everywhere}
     guarded |= _around(context, guarded, meetings)
     inner = {
         key
@@ -347,9 +431,11 @@ def collect(
     found += _tests(context, guarded - inner, meetings, spared)
     found += _groups(context, guarded - inner, meetings, spared)
     guards = list(found)
+    found += [_folder(context, it) for it in everywhere if not _may_exist(it)]
+    made = {id(it.node) for it in everywhere}
     for node in nodes:
         match node:
-            case ast.Call():
+            case ast.Call() if id(node) not in made:
                 found += _calls(context, node, guarded, guards)
                 found += _handed(context, node)
             case ast.Import() | ast.ImportFrom():
@@ -744,7 +830,7 @@ def _fetch(context: Context, call: Call, weights: bool = True) -> bool:
 def _prepares(context: Context, call: Call) -> bool:
     """Whether a call writes a file that is only written where it, or its folder, is not there, before any loop."""
     written = paths.given(call) if _leaves(context, call, True) or _leaves(context, call, False) else []
-    if not written or not context.runs_in_training(call.node):
+    if not written or not context.runs_in_training(call.node) or _is_continued(context, call):
         return False
     questions = _questions(context, call.node)
     if any(_trains(context, context.program.statement(it)) for it in questions):
@@ -760,6 +846,15 @@ def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:
     folders = _folders(context, written)
     beside = paths.may_be_same(*(paths.file(context, [it]) for it in (path, written)))
     return bool(folders & paths.spelled(context, path) or (beside and folders & _folders(context, path)))
+
+
+def _is_continued(context: Context, call: Call) -> bool:
+    """Whether the file that a call writes is added to elsewhere, or is here: a log, which the main process keeps."""
+    appending = [
+        it for it in context.program.calls if _only_appends(it) and context.runs_in_training(it.node)
+    ]
+    file = paths.written(context, call)
+    return any(paths.are_same(file, paths.written(context, it)) for it in appending)
 
 
 def _questions(context: Context, node: ast.AST, depth: int = 0) -> list[ast.expr]:
@@ -905,14 +1000,35 @@ def _missing(context: Context, node: ast.AST) -> ast.expr | None:
 
 
 def _is_denied(test: ast.expr) -> bool:
-    return isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+    """Whether a condition is that something is not so: ``not x``, ``x is False``, ``x == False``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not()):
+            return True
+        case ast.Compare(ops=[ast.Is() | ast.Eq()], comparators=[ast.Constant(value=False)]):
+            return True
+        case ast.Compare(ops=[ast.IsNot() | ast.NotEq()], comparators=[ast.Constant(value=True)]):
+            return True
+    return False
 
 
-def _asks_files(context: Context, test: ast.expr) -> bool:
-    """Whether a condition asks for files, itself or in what it calls."""
+def _asks_files(context: Context, test: ast.expr, depth: int = 0) -> bool:
+    """Whether a condition asks for files: itself, in what it calls, or before, under a name."""
     nodes = (context.program.nodes.get(key) for key in context.runs(test))
     calls = (context.program.call(it) for it in nodes if isinstance(it, ast.Call))
-    return any(name.startswith(ASKS_FILES) for call in calls if call is not None for name in call.names)
+    if any(name.startswith(ASKS_FILES) for call in calls if call is not None for name in call.names):
+        return True
+    names = [it for it in ast.walk(test) if isinstance(it, ast.Name)] if depth < 4 else []
+    truths = (it for name in names for it in assigned(context, name) if _is_truth(context, it))
+    return any(_asks_files(context, it, depth + 1) for it in truths)
+
+
+def _is_truth(context: Context, node: ast.expr) -> bool:
+    """Whether an expression is a truth value: a question, or made of such."""
+    if isinstance(node, ast.BoolOp):
+        return any(_is_truth(context, it) for it in node.values)
+    call = context.program.call(node) if isinstance(node, ast.Call) else None
+    asks = call is not None and any(name.startswith(ASKS_FILES) for name in call.names)
+    return asks or isinstance(node, ast.Compare) or (isinstance(node, ast.UnaryOp) and _is_denied(node))
 
 
 def caching(context: Context) -> set[int]:
@@ -932,6 +1048,7 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
     program = context.program
     cached = caching(context)
     statements: dict[int, list[str]] = {}
+    once: set[int] = set()
     found: list[Fetch] = []
     for node in program.nodes.values():
         if not (isinstance(node, ast.Call) and context.runs_in_training(node)):
@@ -948,6 +1065,12 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
                 continue
             if dataset is None:
                 statements.setdefault(id(statement), []).append(what)
+                if (
+                    call.names <= DOWNLOADS_ANEW
+                    and isinstance(statement, ast.Expr)
+                    and statement.value is node
+                ):
+                    once.add(id(statement))
             else:
                 place, last = context.place(statement), program.anchor(statement)
                 found.append(Fetch(**place, what=what, last=last, dataset=program.anchor(dataset)))
@@ -958,44 +1081,84 @@ def fetch_facts(context: Context, hoisted: set[int]) -> tuple[Fetch, ...]:
         first: ast.stmt = program.nodes[key]  # type: ignore[assignment]
         block = program.block(first)
         index = last = block.index(first)
-        while last + 1 < len(block) and id(block[last + 1]) in statements:
+        while (
+            last + 1 < len(block)
+            and id(block[last + 1]) in statements
+            and (id(block[last + 1]) in once) == (key in once)
+        ):
             last += 1
         seen.update(id(part) for part in block[index : last + 1])
-        place = context.place(first)
-        found.append(Fetch(**place, what=statements[key][0], last=program.anchor(block[last])))
+        if index and _answers_for(context, block[index - 1], first):
+            first = block[index - 1]  # it asks: one process after the other, too
+        place, end = context.place(first), program.anchor(block[last])
+        found.append(Fetch(**place, what=statements[key][0], last=end, anew=key in once))
     return tuple(found)
 
 
+def _answers_for(context: Context, statement: ast.stmt, following: ast.stmt) -> bool:
+    """Whether a statement asks for files, and the condition of the one below is what it has found."""
+    if not (isinstance(statement, ast.Assign) and isinstance(following, ast.If)):
+        return False
+    names = [it for it in ast.walk(following.test) if isinstance(it, ast.Name)]
+    given = (definition for it in names for definition in context.program.definitions(it))
+    return _asks_files(context, statement.value) and any(it in statement.targets for it in given)
+
+
 def _whole_questions(context: Context, statement: ast.stmt, depth: int = 0) -> list[ast.stmt]:
-    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it."""
+    """What all processes come to of a statement that asks for files: the ``if`` round it, or round the calls of it.
+
+    None where an exception leads to it, and what is tried trains: some would come there, and others not.
+    """
     found = _whole_question(context, statement)
     calls = [context.program.statement(it) for it in _trained_callers(context, statement)]
     leaves = _is_missing(context, statement)  # the others would leave the function before it
-    if (
+    handled = depth < 6 and any(_handler(context, it) is not None for it in calls)
+    if not handled and (
         depth > 6
         or found is not statement
         or not (leaves or all(_only_missing(context, it) for it in calls))
         or any(_trains(context, it) for it in calls)
     ):
-        return [found]
+        return [] if _handler(context, found) is not None or _trains(context, found) else [found]
     asked = (_whole_questions(context, it, depth + 1) for it in calls)
-    return list({id(it): it for some in asked for it in some}.values()) or [found]
+    return list({id(it): it for some in asked for it in some}.values()) or ([] if handled else [found])
+
+
+def _handler(context: Context, node: ast.AST) -> ast.ExceptHandler | None:
+    """The handler of exceptions that a node stands in, in its function."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return None
+        if isinstance(around, ast.ExceptHandler):
+            return around
+    return None
 
 
 def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
-    """The outermost ``if`` round a statement that asks for files: what it finds may differ between processes."""
-    found = statement
+    """The outermost statement round one that asks for files, or tries: what it finds may differ between processes."""
+    found, inside = statement, statement
     for around in context.program.ancestors(statement):
-        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.For | ast.While):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
             break
-        if isinstance(around, ast.If):
-            calls = [
-                context.program.call(node) for node in ast.walk(around.test) if isinstance(node, ast.Call)
-            ]
-            names = {name for call in calls if call is not None for name in call.names}
-            if any(name.startswith(ASKS_FILES) for name in names) and not _trains(context, around):
-                found = around
+        if not isinstance(around, ast.stmt):
+            continue
+        if isinstance(around, LOOPS) and not _is_skipped(context, around, inside):
+            break
+        asks = isinstance(around, ast.If) and _asks_files(context, around.test)
+        tries = isinstance(around, ast.Try) and _handler(context, inside) in around.handlers
+        if (asks or tries or isinstance(around, LOOPS)) and not _trains(context, around):
+            found = around
+        inside = around
     return found
+
+
+def _is_skipped(context: Context, loop: ast.stmt, inside: ast.stmt) -> bool:
+    """Whether a loop asks for files itself, or goes on before it comes to a statement where one is there."""
+    if isinstance(loop, ast.While) and _asks_files(context, loop.test):
+        return True
+    block = context.program.block(inside)
+    before = (it for it in block[: block.index(inside)] if isinstance(it, ast.If))
+    return any(isinstance(it.body[-1], ast.Continue) and _asks_files(context, it.test) for it in before)
 
 
 def _trains(context: Context, node: ast.AST) -> bool:
@@ -1018,19 +1181,21 @@ def _under_main_first(context: Context, statement: ast.stmt) -> bool:
     return False
 
 
-# Reading what was written
+# Reading what was written, and writing what was read
+
+_WRITING = "a file that the main process may still be writing"
 
 
-def rereads(context: Context, whole: Context) -> tuple[Reread, ...]:
-    """Statements that read a file after the same program has written one.
+def rereads(context: Context, whole: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one, or write one that all have read.
 
     ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
-    and read what is written before.
+    and read what is written before. ``acts``: what the main process does alone.
     """
     if whole is context:
-        return _rereads(context)
+        return _rereads(context, acts)
     stay = {context.program.anchor(it) for it in _trained_statements(context)}
-    return tuple(it for it in _rereads(whole) if it.at in stay)
+    return tuple(it for it in _rereads(whole, acts) if it.at in stay)
 
 
 def _trained_statements(context: Context) -> Iterator[ast.stmt]:
@@ -1038,7 +1203,7 @@ def _trained_statements(context: Context) -> Iterator[ast.stmt]:
     yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
 
 
-def _rereads(context: Context) -> tuple[Reread, ...]:
+def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     program = context.program
     saved, opened = (
         {id(it.node): paths.written(context, it) for it in program.calls if _leaves(context, it, by_opening)}
@@ -1057,22 +1222,104 @@ def _rereads(context: Context) -> tuple[Reread, ...]:
         if not _in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
-                    what = f"the code after {ast.unparse(call.node.func)}()"
+                    what = f"what follows {ast.unparse(call.node.func)}() may read {_WRITING}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
+    reading: dict[int, tuple[Call, paths.File]] = {}
     for call in program.calls:
-        loads = bool(call.names & LOADS)
         # What runs in `main_process_first()` waits there, and nowhere inside.
-        if not (loads or _reads(call)) or not context.runs_in_training(call.node) or id(call.node) in alone:
-            continue
-        file = paths.read(context, call)
-        writes = {key for key, written in (saved | opened).items() if paths.are_same(file, written)}
-        if loads:
-            writes |= {key for key, written in saved.items() if paths.may_be_same(file, written)}
+        if _reads(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
+            reading[id(call.node)] = call, paths.read(context, call)
+    for call, file in reading.values():
+        writes = {key for key, written in opened.items() if paths.are_same(file, written)}
+        writes |= {key for key, written in saved.items() if _is_reread(call, file, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
-                what = f"{ast.unparse(call.node.func)}()"
+                what = f"{ast.unparse(call.node.func)}() reads {_WRITING}"
+                found[id(statement)] = Reread(**context.place(statement), what=what)
+    guards = list(acts)
+    common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
+    meetings = _meetings(context)
+    for call in program.calls if common else ():
+        if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        read = _spoiled(context, call, common)
+        for place in _places(context, call.node, read, set(), meetings):
+            statement = _before_guard(context, place, guards)
+            if (
+                id(statement) not in found
+                and all_pass(context, statement, _others(context, guards, statement))
+                and not _is_cached(context, statement, read)
+                and not _after_barrier(context, statement, read, found)
+            ):
+                what = f"{ast.unparse(call.node.func)}() changes a file that other ranks may still be reading"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+def _is_reread(call: Call, file: paths.File, written: paths.File) -> bool:
+    """Whether a call may read what is saved all at once: one that loads such files reads what is not known, too."""
+    return paths.are_same(file, written) or (bool(call.names & LOADS) and paths.may_be_same(file, written))
+
+
+def _meetings(context: Context) -> set[int]:
+    """Calls in which all processes wait for one another: backward passes, barriers."""
+    barriers = (it.node for it in context.program.calls if "dp2ddp.runtime.barrier" in it.names)
+    return {id(it) for it in (*context.backwards, *barriers)}
+
+
+def _spoils(context: Context, call: Call) -> bool:
+    """Whether a call writes a file, or takes one away."""
+    if _only_appends(call) and not isinstance(context.program.parent(call.node), ast.withitem):
+        return False  # opening it adds nothing yet
+    takes = bool(call.names & REMOVES) and not _in_own_folder(context, call)
+    return takes or any(_leaves(context, call, by_opening) for by_opening in (False, True))
+
+
+def _only_appends(call: Call) -> bool:
+    mode = call.argument("mode", 1) if call.names & OPENERS else None
+    return isinstance(mode, ast.Constant) and "a" in str(mode.value)
+
+
+def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.File]]) -> set[int]:
+    """The calls that read what another one writes or takes away."""
+    files, gone = [paths.written(context, call)], frozenset[str]()
+    if call.names & REMOVES:
+        files.append(paths.read(context, call))
+        gone = files[0].spelled | files[1].spelled
+    return {
+        key
+        for key, (reader, read) in reading.items()
+        if any(paths.are_same(read, it) for it in files)
+        or any(gone & _folders(context, it) for it in paths.given(reader))
+    }
+
+
+def _is_cached(context: Context, statement: ast.stmt, read: set[int]) -> bool:
+    """Whether a process that finds a file may not come to a statement: rank 0 may have made it just now."""
+    program = context.program
+    asked = (it for it in program.ancestors(statement) if isinstance(it, ast.If | ast.While))
+    block = program.block(statement)
+    reading = (it for it in block[: block.index(statement)] if context.runs(it) & read)
+    leaving = (inner for it in reading for inner in program.descendants(it))
+    return any(_asks_files(context, it.test) for it in asked) or any(
+        isinstance(it, ast.Return | ast.Continue | ast.Break) for it in leaving
+    )
+
+
+def _before_guard(context: Context, statement: ast.stmt, guards: list[Effect]) -> ast.stmt:
+    """The statement before which all processes come to one that only the main process runs."""
+    program = context.program
+    while guard := next((it for it in guards if it.covers(program.anchor(statement))), None):
+        around = (statement, *program.ancestors(statement))
+        parts = [it for it in around if isinstance(it, ast.stmt)]
+        if guard.kind == "test":
+            statement = next(
+                it for it in parts if isinstance(it, ast.If) and program.anchor(it.test) == guard.at
+            )
+            break
+        outermost = [it for it in parts if guard.covers(program.anchor(it))][-1]
+        return next(it for it in program.block(outermost) if program.anchor(it) == guard.at)
+    return statement
 
 
 def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
@@ -1087,7 +1334,7 @@ def _leaves(context: Context, call: Call, by_opening: bool) -> bool:
 def _reads(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
     opens = call.names & OPENERS and not opens_for_writing(call)
-    return bool(opens or call.names & READS)
+    return bool(opens or call.names & (LOADS | READS))
 
 
 def _writes_file(name: str) -> bool:
@@ -1104,30 +1351,76 @@ def _fetches_by_shell(call: Call) -> bool:
     )
 
 
-def _places(context: Context, node: ast.AST, writes: set[int], seen: set[int]) -> Iterator[ast.stmt]:
-    """The statements before which all processes must wait: after one that writes, outside conditions."""
+def _places(
+    context: Context, node: ast.AST, others: set[int], seen: set[int], meetings: Set[int] = frozenset()
+) -> Iterator[ast.stmt]:
+    """The statements before which all processes must wait: after one of ``others``, outside conditions.
+
+    ``meetings``: calls in which all wait anyway.
+    """
     program = context.program
     inside: ast.stmt = program.statement(node)
+    branch = inside  # of conditions that are the same in all processes
     while True:
         block = program.block(inside)
         parent = program.parent(inside)
         index = block.index(inside)
-        others = block[:index] + (block[index + 1 :] if isinstance(parent, LOOPS) else [])
-        if any(context.runs(other) & writes for other in others):
-            if not (_in_function(context, parent) and _any_before(context, parent, writes)):
-                yield inside
+        before, met = _since_meeting(context, block[:index], meetings)
+        if not met and isinstance(parent, LOOPS):
+            before += _since_meeting(context, block[index + 1 :], meetings)[0]
+        if any(context.runs(other) & others for other in before):
+            if not (_in_function(context, parent) and _any_before(context, parent, others)):
+                yield branch
                 return
+        elif met:
+            return
         elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if scope not in seen:
                 seen.add(scope)
                 for call in context.callers.get(scope, ()):
                     if context.runs_in_training(call):
-                        yield from _places(context, call, writes, seen)
+                        yield from _places(context, call, others, seen, meetings)
             return
         if not isinstance(parent, ast.stmt):
             return
         inside = parent
+        if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
+            branch = parent
+
+
+def _is_option(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for options alone, which nothing sets later."""
+    match test:
+        case ast.UnaryOp(operand=operand):
+            return _is_option(context, operand)
+        case ast.BoolOp(values=values):
+            return all(_is_option(context, it) for it in values)
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_option(context, it) for it in (left, *others))
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(_is_option(context, it) for it in parts)
+        case ast.Attribute(value=owner, attr=name):
+            return name not in context.attribute_assignments and is_options(context, owner)
+    return isinstance(test, ast.Constant)
+
+
+def _since_meeting(
+    context: Context, statements: list[ast.stmt], meetings: Set[int]
+) -> tuple[list[ast.stmt], bool]:
+    """The last of some statements, from where all processes have waited for one another; whether they have."""
+    for index in range(len(statements) - 1, -1, -1) if meetings else ():
+        # What stands under a condition of its own may be left out
+        if not isinstance(statements[index], ast.If) and context.runs(statements[index]) & meetings:
+            return statements[index + 1 :], True
+    return statements, False
+
+
+def _others(context: Context, guards: list[Effect], statement: ast.stmt) -> list[Effect]:
+    """The guards but the one that begins with a statement."""
+    first = (statement, statement.test) if isinstance(statement, ast.If) else (statement,)
+    own = {context.program.anchor(it) for it in first}
+    return [it for it in guards if it.at not in own]
 
 
 def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
@@ -1165,7 +1458,10 @@ def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool
 
 
 def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
-    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block."""
+    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block.
+
+    Or in that round it, where an option leads from there to here.
+    """
     block = context.program.block(statement)
     for before in reversed(block[: block.index(statement)]):
         if _is_barrier(context, before):
@@ -1174,6 +1470,9 @@ def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], wait
             return False
         if id(before) in waiting:
             return True
+    parent = context.program.parent(statement)
+    if isinstance(parent, ast.If) and _is_option(context, parent.test):
+        return id(parent) in waiting or _after_barrier(context, parent, writes, waiting)
     return False
 
 

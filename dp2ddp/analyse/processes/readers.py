@@ -27,22 +27,25 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     ``training``: the programs that train; what stands beside that in their files may read whole models.
     """
     pickling = frozenset(path for it in checkpoints.pickled(training) for path in training.run_by(it))
-    yield from _unwrapping(training, pickling)
+    yield from _unwrapping(project, training, pickling)
     saving = {path for state in states if state.kind in SAVED for path in state.scripts}
-    beside = {path: file for path, file in project.beside.items() if _folder(path, saving | pickling)}
+    beside = {
+        path: file for path, file in project.beside.items() if _folder(project, path, saving | pickling)
+    }
     if not beside:
         return
     program = wrappers.linked(replace(project, files={**project.files, **beside}), beside.values())
     context = Context(program)
-    yield from _unwrapping(context, pickling)
-    first: dict[Path, Anchor] = {}
-    for place in sorted(_places(context), key=lambda it: (it.path, it.span)):
-        first.setdefault(place.path, place)
-    for path, place in first.items():
-        scripts = frozenset(it for it in saving if path.is_relative_to(it.parent))
+    yield from _unwrapping(project, context, pickling)
+    first: dict[Path, tuple[Anchor, bool]] = {}
+    for place, silent in sorted(_places(context), key=lambda it: (it[0].path, it[0].span)):
+        first.setdefault(place.path, (place, silent))
+    for path, (place, silent) in first.items():
+        scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         problem = Problem(
-            f"this expects checkpoint keys with `module.`; checkpoints that {names} saves from now on have no prefix",
+            f"this expects checkpoint keys with `module.`; checkpoints that {names} saves from now on have no prefix"
+            + (": with `strict=False` it loads nothing, silently" if silent else ""),
             f"if it loads those, convert {path.name}, too",
             NO_TIER,
             works=True,
@@ -50,11 +53,11 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
 
 
-def _unwrapping(context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]:
+def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]:
     """Notes where ``.module`` is asked of what ``saving`` programs pickle bare now, in what they do not run."""
     for node in checkpoints.unwrapped(context) if saving else ():
         place = context.program.anchor(node)
-        if _folder(place.path, saving) and not context.runs_in_training(node):
+        if _folder(project, place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
                 f"`{ast.unparse(node)}` expects a wrapped model; "
                 f"{' and '.join(sorted(it.name for it in saving))} saves the bare model from now on",
@@ -65,20 +68,59 @@ def _unwrapping(context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]
             yield Obstacle(at=place, ddp="ddp", scripts=saving, problem=problem)
 
 
-def _folder(path: Path, saving: Iterable[Path]) -> bool:
-    return any(path.is_relative_to(it.parent) for it in saving)
+def _folder(project: Project, path: Path, saving: Iterable[Path]) -> list[Path]:
+    """The programs of whose project a file is."""
+    return [it for it in saving if path.is_relative_to(project.homes.get(it, it.parent))]
 
 
-def _places(context: Context) -> Iterator[Anchor]:
-    """Where keys with a prefix are expected: cut by its length, asked for by name, loaded into a wrapped model."""
+def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
+    """Where keys with a prefix are expected: cut by its length, asked for by name, loaded into a wrapped model.
+
+    With each, whether keys that do not fit are passed over there.
+    """
     own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
-    found = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save")]
+    read = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save")]
+    found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
     resumed = {place.path for node, place in found if _resumes(context, node)}
     for node, place in found:
         # A program that trains reads its own where it goes on with an optimizer; elsewhere then another's.
         if place.path not in own or (place.path in resumed and _loads(context, node)):
-            yield place
+            yield place, _is_silent(context, node)
+
+
+def _reads_both(context: Context, node: ast.AST) -> bool:
+    """Whether the prefix is only cut where it is there, and other keys are taken as they are."""
+    inside, of_each = node, False
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            return False
+        if (
+            isinstance(around, ast.If | ast.IfExp)
+            and inside is not around.test
+            and _names_prefix(around.test)
+        ):
+            renamed = isinstance(inside, ast.Assign) and isinstance(inside.targets[0], ast.Name)
+            if of_each or renamed or around.orelse:
+                return True
+        of_each = of_each or isinstance(around, ast.For | ast.GeneratorExp | ast.ListComp | ast.DictComp)
+        inside = around
+    return False
+
+
+def _names_prefix(test: ast.expr) -> bool:
+    return any(isinstance(it, ast.Constant) and "module" in str(it.value) for it in ast.walk(test))
+
+
+def _is_silent(context: Context, node: ast.AST) -> bool:
+    """Whether a place loads with ``strict=False``."""
+    calls = (it for it in (node, *context.program.ancestors(node)) if isinstance(it, ast.Call))
+    loads = (it for it in calls if getattr(it.func, "attr", "") == "load_state_dict")
+    return any(
+        [ast.unparse(it.value) for it in call.keywords if it.arg == "strict"] == ["False"]
+        or [ast.unparse(it) for it in call.args[1:2]] == ["False"]
+        for call in loads
+    )
 
 
 def _saving(context: Context) -> Iterator[Path]:
