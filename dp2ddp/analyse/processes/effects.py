@@ -961,11 +961,23 @@ def _prepares(context: Context, call: Call) -> bool:
     if not written or not context.runs_in_training(call.node) or _is_continued(context, call):
         return False
     questions = _questions(context, call.node)
+    if any(_reads_instead(context, it) for it in questions):
+        return False  # all make it or none: who reads it draws no random numbers
     folders = frozenset().union(*(_folders(context, it) for it in written))
     return bool(questions) and all(
         any(folders & paths.spelled(context, it) for it in _asked(context, question))
         for question in questions
     )
+
+
+def _reads_instead(context: Context, question: ast.expr) -> bool:
+    """Whether a file is read in one branch of a question, and none in the other."""
+    around = context.program.parent(question)
+    if not isinstance(around, ast.If) or not around.orelse:
+        return False
+    reading = {id(it.node) for it in context.program.calls if it.names & READS}
+    branches = (set().union(*(context.runs(it) for it in part)) for part in (around.body, around.orelse))
+    return len({bool(branch & reading) for branch in branches}) == 2
 
 
 def _is_continued(context: Context, call: Call) -> bool:
