@@ -835,6 +835,8 @@ def _prepares(context: Context, call: Call) -> bool:
     questions = _questions(context, call.node)
     if any(_trains(context, context.program.statement(it)) for it in questions):
         return False  # `if not os.path.exists(checkpoint): train()`
+    if any(_reads_instead(context, it) for it in questions):
+        return False  # all make it or none: who reads it draws no random numbers
     return bool(questions) and all(
         any(_is_made(context, it, by) for it in _asked(context, question) for by in written)
         for question in questions
@@ -846,6 +848,16 @@ def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:
     folders = _folders(context, written)
     beside = paths.may_be_same(*(paths.file(context, [it]) for it in (path, written)))
     return bool(folders & paths.spelled(context, path) or (beside and folders & _folders(context, path)))
+
+
+def _reads_instead(context: Context, question: ast.expr) -> bool:
+    """Whether a file is read in one branch of a question, and none in the other."""
+    around = context.program.parent(question)
+    if not isinstance(around, ast.If) or not around.orelse:
+        return False
+    reading = {id(it.node) for it in context.program.calls if it.names & LOADS}
+    branches = (set().union(*(context.runs(it) for it in part)) for part in (around.body, around.orelse))
+    return len({bool(branch & reading) for branch in branches}) == 2
 
 
 def _is_continued(context: Context, call: Call) -> bool:
