@@ -763,3 +763,40 @@ def test_checkpoints_keep_the_prefix_that_parts_are_asked_for_by(lab: Lab, tmp_p
     script = converted(tmp_path, {"run.py": PREFIXED})
     done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"True"}
+
+
+FOLLOWING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    torch.manual_seed(0)
+    data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+    model, target = nn.DataParallel(nn.Linear(4, 2)), nn.DataParallel(nn.Linear(4, 2))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+    def follow():
+        kept, new = target.state_dict(), model.state_dict()
+        for key in new:
+            kept[key] = 0.5 * new[key] + 0.5 * kept[key]
+        target.load_state_dict(kept)
+
+    for inputs, targets in DataLoader(data, batch_size=6):
+        optimizer.zero_grad()
+        torch.cdist(model(inputs), targets + target(inputs).detach()).mean().backward()
+        optimizer.step()
+        follow()
+    print(sum(it.sum().item() for it in target.parameters()))
+"""
+
+
+def test_states_whose_keys_meet_have_the_same(lab: Lab, tmp_path: Path) -> None:
+    place = lab.place("before")
+    (place / "run.py").write_text(FOLLOWING)
+    before = lab.run(place / "run.py", folder=place, recorded=False).ok()
+    done = lab.run(
+        converted(tmp_path, {"run.py": FOLLOWING}), processes=2, folder=tmp_path, recorded=False
+    ).ok()
+    (value,) = map(float, set(done.printed.splitlines()))
+    assert value == pytest.approx(float(before.printed), abs=1e-5)

@@ -240,6 +240,24 @@ def _where_named(context: Context, node: ast.expr) -> list[ast.expr]:
     return arguments or [it for it in assigned(context, node) if _from_file(context, it)]
 
 
+def _is_stored(context: Context, call: Call, stored: set[int]) -> bool:
+    """Whether a state goes into a file or a model as it is."""
+    return id(call.node) in stored and not _changed(context, call.node)
+
+
+def _beside(context: Context, call: Call) -> list[Call]:
+    """The calls of ``state_dict()`` of wrapped models in a function: their keys may meet, so they change together."""
+    calls = (context.program.call(it) for it in context.program.body(call.scope) if isinstance(it, ast.Call))
+    return [
+        it
+        for it in calls
+        if it is not None
+        and isinstance(it.node.func, ast.Attribute)
+        and it.node.func.attr == "state_dict"
+        and context.is_wrapped(context.program.values(it.node.func.value))
+    ]
+
+
 def _states(
     context: Context, call: Call, stored: set[int], perhaps: set[int]
 ) -> Iterator[tuple[ast.AST, StateDict]]:
@@ -251,7 +269,7 @@ def _states(
         keeps = context.run_by(call.node) & context.prefixing
         if context.is_wrapped(program.values(function.value)) and not keeps:
             compared = _compared(context, call)
-            if (id(call.node) in stored and not _changed(context, call.node)) or compared:
+            if compared or any(_is_stored(context, it, stored) for it in _beside(context, call)):
                 yield function.value, _bare(context, function.value, perhaps)
             for loaded in compared or ():
                 yield from _load(context, loaded)
