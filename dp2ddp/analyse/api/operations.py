@@ -366,10 +366,8 @@ def _unless(position: int, layer: int, *names: str, does: Does = Does.SAMPLES) -
 
 
 def _squeeze(arguments: Arguments) -> Does:
-    """A dimension of one, which is not that of the samples; where none is named, a single sample loses its own, too."""
-    given = arguments.get(0, "dim")
-    numbers = None if given is None else arguments.numbers(given)
-    return Does.HANDS_ON if numbers and not any(map(arguments.is_first, numbers)) else Does.MIXES
+    """Dimensions of one: with several samples it is not theirs."""
+    return Does.HANDS_ON
 
 
 def _where(arguments: Arguments) -> Does:

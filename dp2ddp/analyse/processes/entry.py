@@ -549,9 +549,14 @@ def _at(
     """
     if wanted.expression is None:
         return wanted
-    expression = _folded(_source(context, wanted.expression, scopes, late=late))
-    if isinstance(expression, ast.IfExp) and asks_machine(context, expression.test):
-        expression = expression.body  # where there are not several, there is one process anyway
+    source = _source(context, wanted.expression, scopes, late=late)
+    expression = _folded(source)
+    if expression is not source and isinstance(expression, ast.IfExp):
+        asked = (
+            it for it in ast.walk(expression.test) if isinstance(it, ast.Call | ast.Name | ast.Attribute)
+        )
+        if all(id(it) in context.program.nodes for it in asked) and asks_machine(context, expression.test):
+            expression = expression.body  # where there are not several, there is one process anyway
     if _all_devices(context, expression):
         return _Devices()
     return replace(wanted, expression=expression, deciders=tuple(_deciders(context, expression, file)))
