@@ -408,7 +408,7 @@ class Context:
         """The programs that ask for parts of checkpoints by names like ``module.encoder``: theirs keep the prefix."""
         asking = {
             self.program.file(node).path
-            for node in self.program.nodes.values()
+            for node in list(self.program.nodes.values())
             if isinstance(node, ast.Constant)
             and isinstance(node.value, str)
             and PREFIXED.fullmatch(node.value)

@@ -148,7 +148,7 @@ class Containers:
             for value in values:
                 held = self.store.fields.get(value, {}) if isinstance(value, Coll) else {}
                 for name, entries in list(held.items()):
-                    for values_of in entries.values():
+                    for values_of in list(entries.values()):
                         self.store.set_field(table, name, node, values_of)
                 if isinstance(value, Made | Member):  # of something outside, one part is as good as another
                     part = Member(value, "[]") if isinstance(value, Made) else value
