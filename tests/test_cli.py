@@ -264,7 +264,7 @@ def test_an_error_keeps_all_as_it_is_unless_forced() -> None:
     after = Path("train.py").read_text().splitlines()
     assert '        print("epoch", epoch)' in after
     place = next(index for index, line in enumerate(after) if "nn.DataParallel(" in line)
-    assert after[place - 1] == "    # dp2ddp: DDP102 error: arguments come from a collection"
+    assert after[place - 1] == "    # dp2ddp: DDP102 error: the arguments are passed by `*` or `**`"
 
 
 def test_the_batch_exact_form_is_asked_for() -> None:

@@ -242,7 +242,7 @@ def test_a_class_that_is_handed_over_is_not_passed_by(tmp_path: Path) -> None:
     text = entries.TRAIN.replace("nn.DataParallel(model)", "partial(nn.DataParallel, device_ids=None)(model)")
     write(Form({"run.py": f"from functools import partial\n{text}", "models.py": entries.MODELS}), tmp_path)
     done = run("convert", "run.py", cwd=tmp_path)
-    assert done.returncode == 3 and b"nn.DataParallel is given to functools.partial()" in done.stderr
+    assert done.returncode == 3 and b"nn.DataParallel is passed to functools.partial()" in done.stderr
 
 
 DECLARED = {

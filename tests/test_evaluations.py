@@ -240,7 +240,7 @@ criterion_that_counts = Counting()
 
 """
 ROWS = {
-    "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may do more"),
+    "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may have side effects"),
     "it reports now and then": (
         ADD,
         ADD + "        if i % 10 == 0:\n            print(len(targets))\n",
@@ -316,8 +316,12 @@ ROWS = {
     ),
     "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
     "a global": (ADD, ADD + "        note(len(targets))\n", "has side effects"),
-    "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may do more"),
-    "another model": (ADD, "        correct += other(inputs).sum().item()\n", "`other` may do more"),
+    "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may have side effects"),
+    "another model": (
+        ADD,
+        "        correct += other(inputs).sum().item()\n",
+        "`other` may have side effects",
+    ),
     "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may change the batches"),
     "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "does not name its loader"),
     "a meter by another name": (
@@ -348,17 +352,17 @@ ROWS = {
     "a part of something": (
         ADD,
         ADD + "        row = table[0]\n        row += len(targets)\n",
-        "`row` may be something that was there before",
+        "`row` may exist before the loop",
     ),
     "parts in turn": (
         ADD,
         ADD + "        for row, part in zip(table, output.detach().sum(0)):\n            row += part\n",
-        "`row` may be something that was there before",
+        "`row` may exist before the loop",
     ),
     "another name, changed in place": (
         ADD,
         ADD + "        row = table\n        row.add_(len(targets))\n",
-        "`row.add_` may do more",
+        "`row.add_` may have side effects",
     ),
     "two names": (
         "    meter = AverageMeter()\n",
@@ -370,13 +374,13 @@ ROWS = {
     "what a function changes under another name": (
         ADD,
         ADD + "        collect_all(table, output)\n",
-        "`row.add_` may do more",
+        "`row.add_` may have side effects",
     ),
     "what a function changes of its module": (ADD, ADD + "        count_all(output)\n", "changes `row`"),
     "what is written into": (
         ADD,
         ADD + "        torch.cumsum(output.detach(), 0, out=table)\n",
-        "`torch.cumsum` may do more",
+        "`torch.cumsum` may have side effects",
     ),
     "a lambda that looks at the sum": (
         "    model.eval()\n",
@@ -389,7 +393,11 @@ ROWS = {
         "    model.eval()\n    for layer in model.modules():\n        layer.training = True\n",
         "not set to eval()",
     ),
-    "numpy's in place": (ADD, ADD + "        np.add.at(matrix, targets, 1)\n", "`np.add.at` may do more"),
+    "numpy's in place": (
+        ADD,
+        ADD + "        np.add.at(matrix, targets, 1)\n",
+        "`np.add.at` may have side effects",
+    ),
     "truth values": (
         "    meter = AverageMeter()\n",
         "    hits = np.zeros(4, dtype=bool)\n",
@@ -459,12 +467,12 @@ ROWS = {
     "a forward that counts": (
         "        return self.classify(self.layers(x))\n",
         "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",
-        "`self.seen.add_` may do more",
+        "`self.seen.add_` may have side effects",
     ),
     "a criterion that counts": (
         ADD,
         ADD + "        correct += criterion_that_counts(output, targets).item()\n",
-        "`self.seen.mul_` may do more",
+        "`self.seen.mul_` may have side effects",
         ("start = 3\n", "start = 3\n" + CRITERION),
     ),
     "a forward that counts under another name": (
@@ -475,7 +483,7 @@ ROWS = {
     "a forward that remembers": (
         "        return self.classify(self.layers(x))\n",
         "        self.past.append(x)\n        return self.classify(self.layers(x))\n",
-        "`self.past.append` may do more",
+        "`self.past.append` may have side effects",
     ),
     "dropout in evaluation": ("F.relu(self.heads[0](x))", "F.dropout(self.heads[0](x))", "random numbers"),
     "a sampled code": (
@@ -505,7 +513,7 @@ ROWS = {
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.tell()"),
     ),
-    "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may do more"),
+    "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may have side effects"),
 }
 WHOLE = (
     "no evaluation mode",
@@ -523,7 +531,9 @@ WHOLE = (
 FORWARD = "        output = model(inputs.cuda()).cpu()\n"
 
 
-def before(lines: str, shown: str, reason: str = "`print` may do more", *more: tuple[str, str]) -> tuple:
+def before(
+    lines: str, shown: str, reason: str = "`print` may have side effects", *more: tuple[str, str]
+) -> tuple:
     """A row with lines before the model's call, and something of them that is printed behind it."""
     lines = "".join(f"        {line}\n" for line in lines.splitlines())
     return FORWARD, lines + FORWARD, reason, (ADD, ADD + f"        print({shown})\n"), *more
@@ -640,7 +650,7 @@ BEHIND = {
     "the number after the loop": before(
         "inputs, targets = inputs.cuda(), targets.cuda()",
         "targets",
-        "`print` may do more",
+        "`print` may have side effects",
         ("    return correct", "    targets = torch.ones(99)\n    print(inputs.size(0))\n    return correct"),
     ),
     "the number of what is deleted": before(

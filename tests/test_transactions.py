@@ -153,7 +153,7 @@ def test_a_program_that_cannot_be_analysed_holds_back_no_other(
     assert converted() == {"a.py", "b.py", "d.py"}
     said = capsys.readouterr().err.splitlines()
     assert said[0].startswith(
-        "c.py:1: DDP000 error: RecursionError: maximum recursion depth exceeded; this is a defect"
+        "c.py:1: DDP000 error: RecursionError: maximum recursion depth exceeded; this is a bug"
     )
     assert said[-1].startswith("3 converted, 1 refused (c.py: 1 blocker); next: ")
     monkeypatch.setenv("DP2DDP_DEBUG", "1")
@@ -177,7 +177,7 @@ def test_a_change_that_cannot_be_vouched_for_holds_back_its_own_programs(
     assert cli.main(["convert", ".", "--inplace"]) == 3
     assert converted() == {"a.py", "c.py", "e.py"}
     said = capsys.readouterr().err
-    assert "b.py:1: DDP000 error: AssertionError: no such thing; this is a defect of dp2ddp" in said
+    assert "b.py:1: DDP000 error: AssertionError: no such thing; this is a bug in dp2ddp" in said
     assert said.splitlines()[-1].startswith(
         "3 converted, 2 refused (b.py: 1 blocker; d.py: 1 blocker); next: "
     )

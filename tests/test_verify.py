@@ -161,18 +161,18 @@ def test_slips_are_found_where_rounding_grows(lab: Lab, tmp_path: Path, name: st
 
 
 def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:
-    assert "--float64 tells it from a mistake" in report(ran("buffers are averaged"))
-    assert "--float64 tells it from a mistake" not in report(ran("the learning rate is scaled"))
+    assert "--float64 tells them from a real difference" in report(ran("buffers are averaged"))
+    assert "--float64 tells them from a real difference" not in report(ran("the learning rate is scaled"))
 
 
 @pytest.mark.parametrize("as_is", [False, True])
 @pytest.mark.parametrize(
     ("before", "said"),
     [
-        ((("nn.DataParallel(net).cuda()", "net.cuda()"),), "has not used nn.DataParallel in training"),
+        ((("nn.DataParallel(net).cuda()", "net.cuda()"),), "did not use nn.DataParallel in training"),
         (
             (("outputs = model(inputs)", "outputs = net(inputs)"),),
-            "has not used nn.DataParallel in training, only elsewhere",
+            "did not use nn.DataParallel in training, only elsewhere",
         ),
     ],
 )
@@ -431,7 +431,7 @@ def test_a_wrap_under_an_option_needs_the_option(tmp_path: Path, command: Callab
     line = text.splitlines().index("    model = nn.DataParallel(model)") + 1
     done = command("train.py", "--steps", "4")
     assert done.code == 3, done.out + done.err
-    assert f"INCONCLUSIVE: the original has not used nn.DataParallel (train.py:{line})" in done.out
+    assert f"INCONCLUSIVE: the original did not use nn.DataParallel (train.py:{line})" in done.out
     (proof,) = proofs(tmp_path)
     assert proof == "dp2ddp verify train.py -- --multi-gpu"
     done = command(*proof.split()[2:])
@@ -615,7 +615,7 @@ def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., D
     (tmp_path / "train.py").write_text(SYNTHETIC)
     done = command("train.py", "--steps", "4", "--synthetic", "--float64")
     assert done.code == 0, done.out + done.err
-    assert "small synthetic ones" in done.out
+    assert "small synthetic data" in done.out
     text = BEFORE.replace(
         "data = TensorDataset(torch.randn(64, 8)", "data = TensorDataset(torch.load('gone.pt')"
     )
@@ -773,9 +773,9 @@ def test_an_original_that_is_written_over_is_that_of_git(
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        (SYNTHETIC, "add --synthetic, which puts small ones in the place of torchvision's"),
+        (SYNTHETIC, "--synthetic uses small random data instead of torchvision's"),
         (BEFORE.replace("torch.randn(64, 8)", "torch.load('gone.pt')"), "--prepare FILE"),
-        (OPTION.replace("action=", "required=True, action=") + BEFORE, "stands after --"),
+        (OPTION.replace("action=", "required=True, action=") + BEFORE, "own arguments after --"),
     ],
 )
 def test_an_original_that_lacks_something_says_what_to_add(
@@ -814,11 +814,15 @@ def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
         ("after.py before.py", 3, "INCONCLUSIVE: after.py is converted already"),
         ("missing.py", 4, "missing.py: cannot be read: no such file or directory"),
         ("before.py missing.py", 4, "missing.py: cannot be read: no such file or directory"),
-        ("before.py data", 2, "AFTER: data is no Python script; what the scripts are given stands after --"),
+        (
+            "before.py data",
+            2,
+            "AFTER: data is no Python script; what the scripts are given own arguments after --",
+        ),
         (
             "before.py --lr 2",
             2,
-            "--lr 2; what the scripts are given stands after --; see dp2ddp verify --help",
+            "--lr 2; what the scripts are given own arguments after --; see dp2ddp verify --help",
         ),
         ("before.py --prepare .", 4, ".: cannot be read: is a directory"),
         ("before.py --steps 0", 2, "--steps: 0 is not a whole number from 1 on"),

@@ -179,7 +179,7 @@ def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
         ([-1], [0]),
         ([], [0]),
         (-1, [0]),
-        (["cpu"], None),
+        (["cpu"], [0]),
         (["gpu"], None),
         ([None], None),
     ],

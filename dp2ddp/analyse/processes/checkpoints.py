@@ -390,6 +390,15 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
     yield from _loaded(context, backwards)
+    kept = {path for it in context.prefixing for path in context.program.project.reaches(it)}
+    for node in spelled(context) if context.scripts else ():
+        if context.program.file(node).path not in kept:
+            yield context.obstacle(
+                node,
+                "this key has the prefix `module.`, which checkpoints saved from now on do not have",
+                "remove the prefix",
+                NO_TIER,
+            )
     for call in context.program.calls:
         function = call.node.func
         if _saves_bare(context, call):

@@ -76,7 +76,7 @@ class Entering:
         for value in (*call.callees, *(passed if outside else ())):
             found |= self.calling.functions(value, call.node, value in call.callees)
         if call.names & COMMANDS:
-            found |= self.commands.commanded(call, passed)
+            found |= self._commanded(call, passed)
         if call.names & RUNS:
             modules = (it.owner for it in self.store.values(call.node) if isinstance(it, Names))
             found |= {
