@@ -42,12 +42,12 @@ class Net(nn.Module):
     def __init__(self):
         super().__init__()
         self.head = nn.Linear(8, 2)
-        self.runs = 0
+        self.runs = [0]
 
     def forward(self, x):
         if not self.training:
-            self.runs += RANK  # its last bits drift, as on a GPU of its own
-        return self.head(x) * (1 - 1e-6 * self.runs)
+            self.runs[0] += RANK  # its last bits drift, as on a GPU of its own
+        return self.head(x) * (1 - 1e-6 * self.runs[0])
 
 
 class Meter:

@@ -168,4 +168,4 @@ def test_a_step_that_is_replaced_is_replaced_in_every_process(calls: str) -> Non
     conversion = converted(text)
     assert not conversion.errors
     assert conversion.scripts[0].tier == "whole batch"
-    assert any("its `replicate`" in it.message for it in conversion.findings)
+    assert any("DataParallel's `replicate`" in it.message for it in conversion.findings)

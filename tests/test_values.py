@@ -190,7 +190,7 @@ OPTIONS = HEAD.replace(
 CHOSEN = {
     "an annotated flag": (
         "model = nn.Linear(8, 2)\nseveral: bool = args.ngpu > 1\nif several:\n    model = nn.DataParallel(model)\n",
-        "(None if several else 1)",
+        "devices=None if args.ngpu > 1 else 1",
     ),
     "one of two conditions": (
         "model = nn.Linear(8, 2)\nif torch.cuda.device_count() > 1 and args.ngpu > 1:\n"
@@ -333,7 +333,7 @@ def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, 
     done = converted(tmp_path, program)
     said = told(done, written=True)
     assert re.search(r"train.py:\d+: .* holds the wrapped model; .* needs no `.module`", said), said
-    assert loads is None or re.search(r"read.py:2: .*leave `.module` out", said), said
+    assert loads is None or re.search(r"read.py:2: .*remove `.module`", said), said
 
 
 READERS = {

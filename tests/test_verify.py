@@ -22,7 +22,7 @@ from pairs import AFTER, BEFORE, RIGHT, STEP, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
-from dp2ddp.analyse.proofs import DATA_SETS
+from dp2ddp.analyse.api.downloads import SYNTHETIC as REPLACED
 from dp2ddp.cli import main
 from dp2ddp.convert import convert_paths, mended_paths
 from dp2ddp.emit.text import report as told
@@ -657,7 +657,7 @@ def test_what_is_missing_without_a_network_is_said(tmp_path: Path, command: Call
     begin = "import urllib.request\n\n\ndef none(*_, **__):\n    raise OSError('no network')\n\n\nurllib.request.urlopen = none\n"
     (tmp_path / "train.py").write_text(begin + text)
     done = command("train.py", "--steps", "4")
-    assert done.code == 3 and "add --synthetic" in done.out.splitlines()[0], done.out
+    assert done.code == 3 and "--synthetic uses" in done.out.splitlines()[0], done.out
     assert command("train.py", "--steps", "4", "--synthetic").code == 0
 
 
@@ -706,11 +706,11 @@ def test_data_sets_that_are_replaced_are_those_that_the_summary_knows(lab: Lab, 
     script = tmp_path / "made.py"
     script.write_text(
         "from torchvision import datasets\n\n"
-        f"for name in {sorted(DATA_SETS)!r}:\n"
+        f"for name in {sorted(REPLACED)!r}:\n"
         "    print(name, len(getattr(datasets, name)('nowhere')) > 0)\n"
     )
     done = lab.run(script, synthetic=True).ok()
-    assert done.printed.split() == [word for name in sorted(DATA_SETS) for word in (name, "True")]
+    assert done.printed.split() == [word for name in sorted(REPLACED) for word in (name, "True")]
 
 
 RELATIVE = {
@@ -938,7 +938,7 @@ def test_numbers_of_training_that_differ_are_listed(lab: Lab, tmp_path: Path) ->
     )
     result = verified(lab, tmp_path, pair)
     assert result.verdict is Verdict.MATCH, report(result)
-    assert "output: a number about training is another" in report(result)
+    assert "output: a training number differs" in report(result)
 
 
 ONES = torch.ones(3, dtype=torch.float64)

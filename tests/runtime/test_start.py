@@ -181,7 +181,7 @@ def test_a_program_that_a_rank_starts_is_no_rank(tmp_path):
         (-1, [0]),
         (["cpu"], [0]),
         (["gpu"], None),
-        ([None], None),
+        ([None], [0]),
     ],
 )
 def test_devices_choose_number_and_gpus_of_the_ranks(monkeypatch, devices, indices):
