@@ -39,15 +39,16 @@ held_out = DataLoader(data, batch_size=16, collate_fn=collate)
 
 
 class Net(nn.Module):
+    runs = 0
+
     def __init__(self):
         super().__init__()
         self.head = nn.Linear(8, 2)
-        self.runs = [0]
 
     def forward(self, x):
         if not self.training:
-            self.runs[0] += RANK  # its last bits drift, as on a GPU of its own
-        return self.head(x) * (1 - 1e-6 * self.runs[0])
+            Net.runs += RANK  # its last bits drift, as on a GPU of its own
+        return self.head(x) * (1 - 1e-6 * Net.runs)
 
 
 class Meter:
@@ -229,7 +230,7 @@ ALONE = {
     "it is only reported": START + "    print(evaluate())\n",
     "it only says what is saved": START + SAVED,
     "a function that saves": START.replace("model = nn.", KEEPING + "model = nn.") + "    keep(evaluate())\n",
-    "the processes share the evaluation": DEALT + COUNTED,
+    "the processes share the evaluation": DEALT.replace("Net.runs += RANK", "pass") + COUNTED,
     "a schedule by epochs": START + "    evaluate()\n    StepLR(optimizer, 1).step(epoch)\n",
     "a shape": START
     + "    outputs = model(data.tensors[0].cuda())\n    if outputs.shape[1] > 2 or len(outputs) > 99:\n        break\n",
