@@ -817,12 +817,12 @@ def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
         (
             "before.py data",
             2,
-            "AFTER: data is no Python script; what the scripts are given own arguments after --",
+            "AFTER: data is no Python script; what the scripts are given stands after --",
         ),
         (
             "before.py --lr 2",
             2,
-            "--lr 2; what the scripts are given own arguments after --; see dp2ddp verify --help",
+            "--lr 2; what the scripts are given stands after --; see dp2ddp verify --help",
         ),
         ("before.py --prepare .", 4, ".: cannot be read: is a directory"),
         ("before.py --steps 0", 2, "--steps: 0 is not a whole number from 1 on"),
