@@ -164,7 +164,7 @@ def collect(name: str, value: object, timeout: timedelta = timedelta.max) -> lis
         who = messages.listing("rank", sorted(waiting))
         return f"{who} of {len(keys)} did not come within {timeout.total_seconds():g} s"
 
-    wait(all_there, missing)
+    wait(all_there, missing, reports=False)
     return [json.loads(store().get(key)) if store().check([key]) else None for key in keys.values()]
 
 
@@ -293,13 +293,17 @@ def waits_in_vain() -> tuple[int, str] | None:
     return (report["rank"], report["site"]) if behind and started() > report["sequence"] else None
 
 
-def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: float = 0.002) -> None:
+def wait(
+    done: Callable[[], bool], missing: Callable[[], str | None], pause: float = 0.002, *, reports: bool = True
+) -> None:
     """Poll until ``done()``, however long it takes.
 
     Args:
         done: whether what this rank waits for has happened.
         missing: a message, if it can't happen any more.
         pause: seconds before the second look; later ones come less often.
+        reports: whether the others hear of a long wait. Only the last report is kept: one that counts as a collective
+            itself would take the place of the report that shows why it waits in vain.
 
     Raises:
         RuntimeError: with that message.
@@ -309,7 +313,7 @@ def wait(done: Callable[[], bool], missing: Callable[[], str | None], pause: flo
         message = missing()
         if message is not None and not done():
             raise RuntimeError(message)
-        if time.monotonic() > report_at:
+        if reports and time.monotonic() > report_at:
             report_at = float("inf")
             report_wait()
         time.sleep(pause)
