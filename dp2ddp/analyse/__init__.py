@@ -19,10 +19,12 @@ from dp2ddp.analyse.processes import (
     branches,
     checkpoints,
     devices,
+    downloads,
     effects,
     entry,
     questions,
     readers,
+    rereads,
 )
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.rank_variance import decisions, differing
@@ -137,8 +139,8 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
             devices.unbound(context, starts),
         ),
         effects=acts,
-        fetches=effects.fetch_facts(context, loaders.hoisted(context, training)),
-        rereads=effects.rereads(context, whole, acts),
+        fetches=downloads.fetch_facts(context, loaders.hoisted(context, training)),
+        rereads=rereads.collect(context, whole, acts),
         agreements=agreed,
         questions=questions.collect(context, acts, starts),
         states=checkpoints.collect(context, acts, wrapped),

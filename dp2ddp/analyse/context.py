@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, wraps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
@@ -46,6 +46,8 @@ if TYPE_CHECKING:
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # A part of a wrapped model by its name in a checkpoint.
 PREFIXED = re.compile(r"module\.\w[\w.]*")
+_Answer = TypeVar("_Answer")
+
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
 
@@ -85,6 +87,7 @@ class Context:
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
     _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
+    _answers: dict[tuple, tuple] = field(default_factory=dict)
 
     @property
     def wrappers(self) -> Wrappers:
@@ -166,17 +169,17 @@ class Context:
                 return False
             if isinstance(around, ast.If | ast.IfExp) and inside is not around.test:
                 body = around.body if isinstance(around, ast.If) else [around.body]
-                answers = self._answers(around.test)
+                answers = self._truths(around.test)
                 if answers and (inside in body) not in answers:
                     return True
             inside = around
         return False
 
-    def _answers(self, test: ast.expr, depth: int = 0) -> set[bool]:
+    def _truths(self, test: ast.expr, depth: int = 0) -> set[bool]:
         """What constants that a parameter is given answer; empty where it may be given others."""
         match test:
             case ast.UnaryOp(op=ast.Not(), operand=operand):
-                return {not it for it in self._answers(operand, depth)}
+                return {not it for it in self._truths(operand, depth)}
             case ast.Constant(value=value) if depth:
                 return {bool(value)}
             case ast.Name() if depth < 5:
@@ -184,7 +187,7 @@ class Context:
                 given = (
                     self.program.given(found[0]) if len(found) == 1 and isinstance(found[0], ast.arg) else []
                 )
-                answers = [self._answers(it, depth + 1) for it in given]
+                answers = [self._truths(it, depth + 1) for it in given]
                 return set().union(*answers) if all(answers) else set()
         return set()
 
@@ -510,6 +513,22 @@ class Context:
         if isinstance(value, Inst):
             return any(_is_module(full_name(base)) for base in self.program.bases(value.cls))
         return _is_module(full_name(value))
+
+
+def once(question: Callable[..., _Answer]) -> Callable[..., _Answer]:
+    """Have a question about a context, and parts of its program, answered once: the answer is kept with the context.
+
+    For questions whose answer is the same as long as the program is.
+    """
+
+    @wraps(question)
+    def ask(context: Context, *parts: object, **options: bool) -> _Answer:
+        key = (question, *map(id, parts), *options.items())
+        if key not in context._answers:
+            context._answers[key] = question(context, *parts, **options), parts  # whose identities stay taken
+        return context._answers[key][0]
+
+    return ask
 
 
 def _is_module(name: str) -> bool:

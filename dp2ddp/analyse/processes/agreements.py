@@ -29,16 +29,10 @@ from dp2ddp.analyse.context import LOOPS, Context, option_names
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
-from dp2ddp.analyse.processes.effects import (
-    all_pass,
-    already,
-    caching,
-    covered,
-    is_inside,
-    is_of_writer,
-    is_own,
-    opens_for_writing,
-)
+from dp2ddp.analyse.processes.downloads import caching, is_inside
+from dp2ddp.analyse.processes.effects import all_pass, already, covered
+from dp2ddp.analyse.processes.folders import is_own
+from dp2ddp.analyse.processes.writes import is_of_writer, opens_for_writing
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made, Mod, full_name

@@ -13,8 +13,8 @@ from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
-from dp2ddp.analyse.processes.effects import is_of_writer
 from dp2ddp.analyse.processes.entry import given
+from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap

@@ -10,8 +10,10 @@ from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.processes.effects import all_pass, caching, is_inside, made_first, opens_for_writing
+from dp2ddp.analyse.processes.downloads import caching, is_inside, made_first
+from dp2ddp.analyse.processes.effects import all_pass
 from dp2ddp.analyse.processes.entry import given
+from dp2ddp.analyse.processes.writes import opens_for_writing
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script

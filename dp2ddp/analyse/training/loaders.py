@@ -17,7 +17,7 @@ from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned
-from dp2ddp.analyse.processes.effects import fetches
+from dp2ddp.analyse.processes.downloads import fetches
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Const, Ext, Inst
 from dp2ddp.facts import SHARDED_ONLY, Loader, Loading, Problem, Workers

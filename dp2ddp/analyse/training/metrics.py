@@ -21,7 +21,7 @@ from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned, is_rate
-from dp2ddp.analyse.processes.effects import is_write
+from dp2ddp.analyse.processes.writes import is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.training import assuming

@@ -1,0 +1,288 @@
+"""Where all processes wait: before a file is read that one of them has written, or written that all have read."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Container, Iterator, Set
+
+from dp2ddp.analyse.api.downloads import UNPACKS
+from dp2ddp.analyse.api.files import LOADS, REMOVES
+from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
+from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.downloads import asks_files, caching, is_fetch, is_inside, trained_callers
+from dp2ddp.analyse.processes.effects import all_pass
+from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
+from dp2ddp.analyse.processes.writes import leaves_any_file, leaves_file, only_appends, reads_file
+from dp2ddp.analyse.program.calls import Call
+from dp2ddp.facts import Effect, Reread
+
+_WRITING = "a file that the main process may still be writing"
+
+
+def collect(context: Context, whole: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
+    """Statements that read a file after the same program has written one, or write one that all have read.
+
+    ``whole``: the same programs with what only runs where they have ranks of their own: all come to where that begins,
+    and read what is written before. ``acts``: what the main process does alone.
+    """
+    if whole is context:
+        return _rereads(context, acts)
+    stay = {context.program.anchor(it) for it in _trained_statements(context)}
+    return tuple(it for it in _rereads(whole, acts) if it.at in stay)
+
+
+def _trained_statements(context: Context) -> Iterator[ast.stmt]:
+    nodes = context.program.nodes.values()
+    yield from (it for it in nodes if isinstance(it, ast.stmt) and context.runs_in_training(it))
+
+
+def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
+    program = context.program
+    saved, opened = (
+        {
+            id(it.node): paths.written(context, it)
+            for it in program.calls
+            if leaves_file(context, it, by_opening)
+        }
+        for by_opening in (False, True)
+    )
+    alone = set().union(
+        *(context.runs(call.node) for call in program.calls if is_fetch(context, call)), set()
+    )
+    found: dict[int, Reread] = {}
+    unpacks = [
+        it
+        for it in program.calls
+        if it.names & UNPACKS and context.runs_in_training(it.node) and id(it.node) not in alone
+    ]
+    cached = caching(context) if unpacks else set()
+    for call in unpacks:
+        # What is unpacked is read by paths that nothing here names: all wait at once.
+        if not in_own_folder(context, call) and not is_inside(context, call.node, cached):
+            for statement in _following(context, call.node, set()):
+                if not _is_barrier(context, statement):
+                    what = f"what follows {ast.unparse(call.node.func)}() may read {_WRITING}"
+                    found[id(statement)] = Reread(**context.place(statement), what=what)
+    reading: dict[int, tuple[Call, paths.File]] = {}
+    for call in program.calls:
+        # What runs in `main_process_first()` waits there, and nowhere inside.
+        if reads_file(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
+            reading[id(call.node)] = call, paths.read(context, call)
+    for call, file in reading.values():
+        writes = {key for key, written in opened.items() if paths.are_same(file, written)}
+        writes |= {key for key, written in saved.items() if _is_reread(call, file, written)}
+        for statement in _places(context, call.node, writes, set()):
+            if id(statement) not in found and not _after_barrier(context, statement, writes, found):
+                what = f"{ast.unparse(call.node.func)}() reads {_WRITING}"
+                found[id(statement)] = Reread(**context.place(statement), what=what)
+    guards = list(acts)
+    common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
+    meetings = _meetings(context)
+    for call in program.calls if common else ():
+        if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
+            continue
+        read = _spoiled(context, call, common)
+        for place in _places(context, call.node, read, set(), meetings):
+            statement = _before_guard(context, place, guards)
+            if (
+                id(statement) not in found
+                and all_pass(context, statement, _others(context, guards, statement))
+                and not _is_cached(context, statement, read)
+                and not _after_barrier(context, statement, read, found)
+            ):
+                what = f"{ast.unparse(call.node.func)}() changes a file that other ranks may still be reading"
+                found[id(statement)] = Reread(**context.place(statement), what=what)
+    return tuple(found.values())
+
+
+def _is_reread(call: Call, file: paths.File, written: paths.File) -> bool:
+    """Whether a call may read what is saved all at once: one that loads such files reads what is not known, too."""
+    return paths.are_same(file, written) or (bool(call.names & LOADS) and paths.may_be_same(file, written))
+
+
+def _meetings(context: Context) -> set[int]:
+    """Calls in which all processes wait for one another: backward passes, barriers."""
+    barriers = (it.node for it in context.program.calls if "dp2ddp.runtime.barrier" in it.names)
+    return {id(it) for it in (*context.backwards, *barriers)}
+
+
+def _spoils(context: Context, call: Call) -> bool:
+    """Whether a call writes a file, or takes one away."""
+    if only_appends(call) and not isinstance(context.program.parent(call.node), ast.withitem):
+        return False  # opening it adds nothing yet
+    takes = bool(call.names & REMOVES) and not in_own_folder(context, call)
+    return takes or leaves_any_file(context, call)
+
+
+def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.File]]) -> set[int]:
+    """The calls that read what another one writes or takes away."""
+    files, gone = [paths.written(context, call)], frozenset[str]()
+    if call.names & REMOVES:
+        files.append(paths.read(context, call))
+        gone = files[0].spelled | files[1].spelled
+    return {
+        key
+        for key, (reader, read) in reading.items()
+        if any(paths.are_same(read, it) for it in files)
+        or any(gone & with_folders(context, it) for it in paths.given(reader))
+    }
+
+
+def _is_cached(context: Context, statement: ast.stmt, read: set[int]) -> bool:
+    """Whether a process that finds a file may not come to a statement: rank 0 may have made it just now."""
+    program = context.program
+    asked = (it for it in program.ancestors(statement) if isinstance(it, ast.If | ast.While))
+    block = program.block(statement)
+    reading = (it for it in block[: block.index(statement)] if context.runs(it) & read)
+    leaving = (inner for it in reading for inner in program.descendants(it))
+    return any(asks_files(context, it.test) for it in asked) or any(
+        isinstance(it, ast.Return | ast.Continue | ast.Break) for it in leaving
+    )
+
+
+def _before_guard(context: Context, statement: ast.stmt, guards: list[Effect]) -> ast.stmt:
+    """The statement before which all processes come to one that only the main process runs."""
+    program = context.program
+    while guard := next((it for it in guards if it.covers(program.anchor(statement))), None):
+        around = (statement, *program.ancestors(statement))
+        parts = [it for it in around if isinstance(it, ast.stmt)]
+        if guard.kind == "test":
+            statement = next(
+                it for it in parts if isinstance(it, ast.If) and program.anchor(it.test) == guard.at
+            )
+            break
+        outermost = [it for it in parts if guard.covers(program.anchor(it))][-1]
+        return next(it for it in program.block(outermost) if program.anchor(it) == guard.at)
+    return statement
+
+
+def _places(
+    context: Context, node: ast.AST, others: set[int], seen: set[int], meetings: Set[int] = frozenset()
+) -> Iterator[ast.stmt]:
+    """The statements before which all processes must wait: after one of ``others``, outside conditions.
+
+    ``meetings``: calls in which all wait anyway.
+    """
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    branch = inside  # of conditions that are the same in all processes
+    while True:
+        block = program.block(inside)
+        parent = program.parent(inside)
+        index = block.index(inside)
+        before, met = _since_meeting(context, block[:index], meetings)
+        if not met and isinstance(parent, LOOPS):
+            before += _since_meeting(context, block[index + 1 :], meetings)[0]
+        if any(context.runs(other) & others for other in before):
+            if not (_in_function(context, parent) and _any_before(context, parent, others)):
+                yield branch
+                return
+        elif met:
+            return
+        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+            scope = program.by_node[id(parent)].index
+            if scope not in seen:
+                seen.add(scope)
+                for call in context.callers.get(scope, ()):
+                    if context.runs_in_training(call):
+                        yield from _places(context, call, others, seen, meetings)
+            return
+        if not isinstance(parent, ast.stmt):
+            return
+        inside = parent
+        if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
+            branch = parent
+
+
+def _is_option(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for options alone, which nothing sets later."""
+    match test:
+        case ast.UnaryOp(operand=operand):
+            return _is_option(context, operand)
+        case ast.BoolOp(values=values):
+            return all(_is_option(context, it) for it in values)
+        case ast.Compare(left=left, comparators=others):
+            return all(_is_option(context, it) for it in (left, *others))
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(_is_option(context, it) for it in parts)
+        case ast.Attribute(value=owner, attr=name):
+            return name not in context.attribute_assignments and is_options(context, owner)
+    return isinstance(test, ast.Constant)
+
+
+def _since_meeting(
+    context: Context, statements: list[ast.stmt], meetings: Set[int]
+) -> tuple[list[ast.stmt], bool]:
+    """The last of some statements, from where all processes have waited for one another; whether they have."""
+    for index in range(len(statements) - 1, -1, -1) if meetings else ():
+        # What stands under a condition of its own may be left out
+        if not isinstance(statements[index], ast.If) and context.runs(statements[index]) & meetings:
+            return statements[index + 1 :], True
+    return statements, False
+
+
+def _others(context: Context, guards: list[Effect], statement: ast.stmt) -> list[Effect]:
+    """The guards but the one that begins with a statement."""
+    first = (statement, statement.test) if isinstance(statement, ast.If) else (statement,)
+    own = {context.program.anchor(it) for it in first}
+    return [it for it in guards if it.at not in own]
+
+
+def _following(context: Context, node: ast.AST, seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements that follow one, outside conditions, loops and blocks, in its function or in what calls that."""
+    program = context.program
+    inside: ast.stmt = program.statement(node)
+    while not _is_body(program.parent(inside)):
+        inside = program.parent(inside)  # type: ignore[assignment]
+    block = program.block(inside)
+    rest = block[block.index(inside) + 1 :]
+    scope = program.scope(inside).index
+    if rest:
+        yield rest[0]
+    elif scope not in seen:
+        seen.add(scope)
+        for call in trained_callers(context, inside):
+            yield from _following(context, call, seen)
+
+
+def _is_body(node: ast.AST | None) -> bool:
+    """Whether the statements in a node are those of a function, module or program."""
+    return not isinstance(node, ast.stmt | ast.ExceptHandler | ast.match_case) or (
+        isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
+        or (isinstance(node, ast.If) and is_main_guard(node.test))
+    )
+
+
+def _in_function(context: Context, node: ast.AST) -> bool:
+    return isinstance(node, ast.If) and not is_main_guard(node.test)
+
+
+def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool:
+    block = context.program.block(statement)
+    return any(context.runs(other) & writes for other in block[: block.index(statement)])
+
+
+def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
+    """Whether all have waited, or will at a statement in ``waiting``, since something was written in this block.
+
+    Or in that round it, where an option leads from there to here.
+    """
+    block = context.program.block(statement)
+    for before in reversed(block[: block.index(statement)]):
+        if _is_barrier(context, before):
+            return True
+        if context.runs(before) & writes:
+            return False
+        if id(before) in waiting:
+            return True
+    parent = context.program.parent(statement)
+    if isinstance(parent, ast.If) and _is_option(context, parent.test):
+        return id(parent) in waiting or _after_barrier(context, parent, writes, waiting)
+    return False
+
+
+def _is_barrier(context: Context, statement: ast.stmt) -> bool:
+    """``ddp.barrier()``."""
+    call = context.program.call(statement.value) if isinstance(statement, ast.Expr) else None
+    return call is not None and "dp2ddp.runtime.barrier" in call.names
