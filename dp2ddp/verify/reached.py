@@ -30,33 +30,32 @@ class Reached:
             number: (os.path.realpath(path), *lines) for number, (path, *lines) in enumerate(places)
         }
         self._out = out / FILE
-        self._known: dict[CodeType, bool] = {}
+        self._known: dict[CodeType, dict[int, tuple[int, int]]] = {}
 
     def watch(self) -> None:
         """Begin: in this thread, and in those that start from now on."""
         sys.settrace(self._enter)
         threading.settrace(self._enter)
 
-    def _in(self, code: CodeType) -> bool:
-        """Whether a place lies in a function, or in what stands at the top of a file."""
-        file = os.path.realpath(code.co_filename)
-        own = {line for _, _, line in code.co_lines() if line is not None}
-        return any(
-            file == path and own & {*range(first, last + 1)} for path, first, last in self._open.values()
-        )
+    def _places(self, code: CodeType) -> dict[int, tuple[int, int]]:
+        """The places that lie in a function, or in what stands at the top of a file: first and last line."""
+        if code not in self._known:
+            file = os.path.realpath(code.co_filename)
+            own = {line for _, _, line in code.co_lines() if line is not None}
+            self._known[code] = {
+                number: (first, last)
+                for number, (path, first, last) in self._open.items()
+                if file == path and own & {*range(first, last + 1)}
+            }
+        return self._known[code]
 
     def _enter(self, frame: FrameType, event: str, _: Any) -> Any:
-        code = frame.f_code
-        if self._open and code not in self._known:
-            self._known[code] = self._in(code)
-        return self._step if self._open and self._known[code] else None
+        return self._step if self._open and self._places(frame.f_code) else None
 
     def _step(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "line":
-            file = os.path.realpath(frame.f_code.co_filename)
-            for number, (path, first, last) in list(self._open.items()):
-                if file == path and first <= frame.f_lineno <= last:
-                    self._open.pop(number, None)
+            for number, (first, last) in self._places(frame.f_code).items():
+                if first <= frame.f_lineno <= last and self._open.pop(number, None):
                     with open(self._out, "a") as notes:
                         notes.write(f"{number}\n")
         return self._step if self._open else None

@@ -166,7 +166,7 @@ class Recorder:
                 result = backward(tensor, gradient, *args, **kwargs)
             finally:
                 inside = False
-            if self._optimizers in ([], [self.manual]):
+            if self._steps_by_hand:
                 self.manual.after_backward(self._buffers())
             return result
 
@@ -189,8 +189,13 @@ class Recorder:
 
     # Optimizer steps
 
+    @property
+    def _steps_by_hand(self) -> bool:
+        """Whether no optimizer has been made: the program may write its parameters itself."""
+        return self._optimizers in ([], [self.manual])
+
     def _note_manual_step(self) -> None:
-        if self._optimizers in ([], [self.manual]) and self.manual.has_stepped():
+        if self._steps_by_hand and self.manual.has_stepped():
             self.journal.open(current_rank())
             if not self._optimizers:
                 self._introduce(self.manual, self.manual.before)

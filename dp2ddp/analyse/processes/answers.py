@@ -36,6 +36,16 @@ DEPTH = 6
 ROUNDS = 8
 
 
+def compared(comparison: ast.cmpop, left: object, right: object) -> bool | None:
+    """What a comparison of constants answers; None where it can't be made."""
+    kind = type(comparison)
+    compare = OPERATORS[OPPOSITES.get(kind, kind)][2] if kind in OPERATORS or kind in OPPOSITES else None
+    try:
+        return None if compare is None else bool(compare(left, right)) is (kind in OPERATORS)
+    except TypeError:
+        return None
+
+
 @dataclass(frozen=True, order=True)
 class Literal:
     """What a condition says of one value: that it is true, or compares so with a constant; or the opposite.
@@ -332,17 +342,10 @@ class Answers:
         return answers.pop() if len(answers) == 1 else None
 
     def _compares(self, test: ast.Compare, depth: int) -> bool | None:
-        if len(test.ops) != 1 or type(test.ops[0]) not in {*OPERATORS, *OPPOSITES}:
-            return None
-        kind = type(test.ops[0])
-        compare = OPERATORS[OPPOSITES.get(kind, kind)][2]
         left, right = (self._constant(it, depth) for it in (test.left, test.comparators[0]))
-        if compare is None or left is None or right is None:
+        if len(test.ops) != 1 or left is None or right is None:
             return None
-        try:
-            return compare(left[0], right[0]) is (kind in OPERATORS)
-        except TypeError:
-            return None
+        return compared(test.ops[0], left[0], right[0])
 
     def _constant(self, node: ast.expr, depth: int) -> tuple[object] | None:
         """The one constant that an expression is; in a tuple, as it may be None."""

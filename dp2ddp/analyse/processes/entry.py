@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 import copy
-import operator
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
@@ -21,7 +20,7 @@ from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
 from dp2ddp.analyse.api.settings import CONFIGURES
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
-from dp2ddp.analyse.processes.answers import is_options
+from dp2ddp.analyse.processes.answers import compared, is_options
 from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
@@ -45,18 +44,6 @@ from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Val
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
-
-# What comparisons of constants answer.
-COMPARES = {
-    ast.Eq: operator.eq,
-    ast.NotEq: operator.ne,
-    ast.Gt: operator.gt,
-    ast.GtE: operator.ge,
-    ast.Lt: operator.lt,
-    ast.LtE: operator.le,
-    ast.Is: operator.is_,
-    ast.IsNot: operator.is_not,
-}
 
 
 def collect(context: Context) -> tuple[Script, ...]:
@@ -581,23 +568,17 @@ def _simplified(test: ast.expr) -> ast.expr:
         case ast.BoolOp(op=kind, values=values):
             decides = isinstance(kind, ast.Or)
             parts = [_simplified(it) for it in values]
+            open_parts = [it for it in parts if not isinstance(it, ast.Constant)]
             if any(isinstance(it, ast.Constant) and bool(it.value) is decides for it in parts):
                 return ast.Constant(decides)
-            left = [it for it in parts if not isinstance(it, ast.Constant)]
-            whole = len(left) == len(values) and all(
-                one is other for one, other in zip(left, values, strict=True)
-            )
-            return (
-                test
-                if whole
-                else ast.BoolOp(kind, left) if len(left) > 1 else (*left, ast.Constant(not decides))[0]
-            )
-        case ast.Compare(left=ast.Constant(value=left), ops=[kind], comparators=[ast.Constant(value=right)]):
-            compare = COMPARES.get(type(kind))
-            try:
-                return test if compare is None else ast.Constant(bool(compare(left, right)))
-            except TypeError:
+            if not open_parts:
+                return ast.Constant(not decides)
+            if open_parts == values:
                 return test
+            return open_parts[0] if len(open_parts) == 1 else ast.BoolOp(kind, open_parts)
+        case ast.Compare(left=ast.Constant(value=left), ops=[kind], comparators=[ast.Constant(value=right)]):
+            answer = compared(kind, left, right)
+            return test if answer is None else ast.Constant(answer)
     return test
 
 
