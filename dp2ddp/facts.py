@@ -308,6 +308,14 @@ class Draw(Fact):
 
 
 @dataclass(frozen=True)
+class Squeeze(Fact):
+    """``values.squeeze()`` of the samples of a batch, without a dimension."""
+
+    values: Anchor
+    what: str
+
+
+@dataclass(frozen=True)
 class Device(Fact):
     """An expression that names the GPU, or asks how many there are.
 
@@ -587,6 +595,7 @@ class Facts:
     states: tuple[StateDict, ...] = ()
     numbers: tuple[Number, ...] = ()
     draws: tuple[Draw, ...] = ()
+    squeezes: tuple[Squeeze, ...] = ()
     evaluations: tuple[Evaluation, ...] = ()
     precision: tuple[Precision, ...] = ()
     groups: tuple[OwnGroup, ...] = ()

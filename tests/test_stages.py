@@ -481,6 +481,11 @@ MADE = {
     "    for name in [*range(39), 'list']:\n        with open(os.path.join(folder, f'{name}.txt'), 'w') as file:\n"
     "            file.write('1')\n\n\n"
     "def use():\n    if not os.path.exists('files/list.txt'):\n        make('files')\n" + COUNT,
+    "with a list in another folder": "def make(folder, listed):\n    os.makedirs(folder, exist_ok=True)\n"
+    "    os.makedirs(os.path.dirname(listed), exist_ok=True)\n    late()\n    with open(listed, 'w') as file:\n"
+    "        for name in range(40):\n            torch.save(name, f'{folder}/{name}.pt')\n            file.write(f'{name}.pt ')\n\n\n"
+    "def use():\n    if not os.path.exists('./files/rows'):\n        make('./files/rows', './files/lists/all.txt')\n"
+    "    return len([torch.load(f'files/rows/{it}') for it in open('./files/lists/all.txt').read().split()])\n",
     "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
     "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
     "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"

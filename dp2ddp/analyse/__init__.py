@@ -38,6 +38,7 @@ from dp2ddp.analyse.training import (
     metrics,
     precision,
     reports,
+    squeezing,
     untrained,
 )
 from dp2ddp.analyse.wrapping import functional, models, parallel
@@ -115,7 +116,8 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
     evaluated = tuple(evaluations.collect(context, batch_loops, acts))
     agreed += tuple(decisions.collect(context, batch_loops, evaluated, acts))
     replaced, stays = apex.collect(context, whole)
-    noise = drawing.Drawing(context, batch_loops, judged.gathers)
+    on_parts = drawing.run_on_parts(context, batch_loops, judged.gathers)
+    noise = drawing.Drawing(context, batch_loops, on_parts.values())
     left = metrics.measured(context, batch_loops, reported)
     facts = Facts(
         scripts=starts,
@@ -146,6 +148,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
         states=checkpoints.collect(context, acts, wrapped),
         numbers=(*numbers, *left),
         draws=tuple(noise.facts()),
+        squeezes=tuple(squeezing.facts(context, on_parts.values())),
         evaluations=evaluated,
         precision=replaced,
         groups=tuple(branches.collect(whole)),

@@ -27,6 +27,7 @@ from .ranks import (
 )
 from .shard import divide_batches, shard, shard_batches
 from .share import share
+from .squeeze import squeeze
 from .stand_in import on_main_process
 from .start import init, launch
 
@@ -72,6 +73,7 @@ __all__ = [
     "shard_batches",
     "share",
     "shared_seed",
+    "squeeze",
     "stand_aside",
     "stands_aside",
     "strip_module_prefix",

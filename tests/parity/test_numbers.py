@@ -344,6 +344,38 @@ for epoch in range(2):
     print("%.9f %d %d %d" % (running / steps, seen, correct, total))
     test(others)
 """,
+    "batches of a data set of tensors, for epochs that settings say": """\
+import json
+
+settings = json.loads('{"epochs": 2}')
+pictures = DataLoader(torch.randn(50, 8), batch_size=15, shuffle=True, collate_fn=None)
+for epoch in range(1, settings["epochs"] + 1):
+    correct, seen = 0, 0
+    for i, inputs in enumerate(pictures):
+        inputs = inputs.to("cuda")
+        outputs = model(inputs)
+        loss = outputs.pow(2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        correct += (outputs.argmax(1) == 0).float().sum().item()
+        seen += inputs.shape[0]
+        print("%d %.6f %.6f" % (i * len(inputs), loss.item() / len(inputs), correct / seen))
+""",
+    "a rank with one sample, squeezed": """\
+from torch.nn import functional as F
+
+for epoch in range(2):
+"""
+    + LOOP
+    + """\
+        outputs = model(inputs.cuda())[:, :1]
+        loss = F.mse_loss(outputs.squeeze(), targets.float().cuda()) + torch.squeeze(outputs).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        print("%.6f" % loss.item())
+""",
     "a schedule by the loss": """\
 schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)
 for epoch in range(5):
@@ -359,8 +391,59 @@ for epoch in range(5):
 }
 
 
-def runs(lab: Lab, text: str, processes: int) -> tuple[Run, Run]:
-    conversion = convert(Project.of({PATH: text}), exact=True)
+BARE = """\
+import os
+
+
+def masked(outputs, targets):
+    mask = (targets > 1).float()
+    if mask.sum() == 0:
+        return outputs.sum() * 0
+    return (nn.functional.cross_entropy(outputs, targets, reduction="none") * mask).sum() / mask.sum()
+
+
+class WithLoss(nn.Module):
+    def __init__(self, model):
+        super().__init__()
+        self.model = model
+
+    def forward(self, inputs, targets):
+        outputs = self.model(inputs)
+        return outputs, masked(outputs, targets)
+
+
+class Trainer:
+    def __init__(self, model):
+        self.both = WithLoss(model)
+
+    def place(self, several):
+        if several > 1:
+            self.both = nn.DataParallel(self.both).cuda()
+        else:
+            self.both = self.both.cuda()
+
+    def run(self):
+        both = self.both
+        for inputs, targets in even:
+            outputs, loss = both(inputs.cuda(), targets.cuda())
+            loss = loss.mean()
+            optimizer.zero_grad()
+            loss.backward()
+            optimizer.step()
+            print("%.6f" % loss.item())
+
+
+even = DataLoader(data, batch_size=12, drop_last=True)
+bare = nn.Linear(8, 4)
+optimizer = torch.optim.SGD(bare.parameters(), lr=0.1)
+trainer = Trainer(bare)
+trainer.place(int(os.environ.get("SEVERAL", "2")))
+trainer.run()
+"""
+
+
+def runs(lab: Lab, text: str, processes: int, exact: bool = True) -> tuple[Run, Run]:
+    conversion = convert(Project.of({PATH: text}), exact=exact)
     assert not conversion.errors and not [it for it in conversion.findings if it.is_left], conversion.findings
     assert conversion.scripts[0].tier.startswith("sharded")
     before, after = lab.place("before") / "train.py", lab.place("after") / "train.py"
@@ -378,6 +461,15 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
     before, after = runs(lab, SETUP + CASES[name], processes)
     assert len(after.ranks) == processes
     assert after.printed == before.printed != ""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_loss_within_a_model_that_may_stay_bare_is_each_replica_s(lab: Lab, processes: int) -> None:
+    """Its numbers are of the samples that a replica has: nothing in it is made the whole batch's."""
+    _, after = runs(lab, SETUP + BARE, processes, exact=False)
+    assert len(after.printed.split()) == 4
+    within = (after.folder / "train.py").read_text().partition("def masked")[2].partition("class Trainer")[0]
+    assert "mask.sum()" in within and "ddp" not in within
 
 
 def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> None:
@@ -467,6 +559,17 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
 
 
 NAMED = {
+    "a length of what may be a list": """\
+    correct = correct + len(loader.collate_fn([(inputs, targets)]))
+    for batch in DataLoader([name for name in "abc"]):
+        correct += len(batch)
+""",
+    "what meters in a dict keep": """\
+    meters = {name: Meter() for name in ("error", "size")}
+    for name in meters:
+        meters[name].update((outputs.detach() * unknown(targets)).mean().item(), 1)
+        correct = "{:.3f}".format(meters[name].avg)
+""",
     "a count under a condition of the part's own": """\
     if (targets > 2).any():
         correct += 1

@@ -49,6 +49,9 @@ for culprit in range(world):
     else:
         raise AssertionError("sent")
 assert ddp.gather(rank) == list(range(world))
+for rows in (torch.ones(1, 3, 1), numpy.ones((1, 3, 1))):
+    assert ddp.squeeze(rows).shape == (1, 3) and ddp.squeeze(rows[:, 0]).shape == (1,)
+    assert ddp.squeeze(rows[0]).shape == (3,) and ddp.squeeze(rows[0, 0, 0]).shape == ()
 view = torch.randn(rank + 1, 2, dtype=torch.complex64).conj()
 assert ddp.whole_batch(view).shape == (world * (world + 1) // 2, 2)
 weight = torch.nn.Parameter(torch.full((4,), float(rank)))

@@ -144,6 +144,8 @@ JOINS_TENSORS = frozenset({"torch.stack", "torch.cat", "torch.concat"})
 # Functions of torch and numpy that join arrays along a dimension that is there; those with a new one.
 CONCATENATES = frozenset({"torch.cat", "torch.concat", "torch.vstack", "numpy.concatenate"})
 STACKS = frozenset({"torch.stack", "numpy.stack"})
+# Those that remove dimensions of size 1.
+SQUEEZES = frozenset({"torch.squeeze", "numpy.squeeze"})
 # What makes a tensor or array of a list, entry by entry.
 OF_LISTS = STACKS | frozenset("""
     torch.tensor torch.as_tensor torch.from_numpy torch.FloatTensor torch.DoubleTensor torch.LongTensor torch.IntTensor

@@ -14,6 +14,7 @@ from dp2ddp.analyse.api.tensors import (
     GIVES_NUMBERS,
     GIVES_TWO,
     KEEPS_DIMENSIONS,
+    NO_TENSORS,
     OF_ONE_SIZE,
     OF_TENSORS_ALONE,
     REDUCES,
@@ -247,7 +248,7 @@ class Dimensions:
             return self._operation(function.attr, [function.value, *node.args], node)
         return None
 
-    def _is_tensor(self, node: ast.AST, seen: frozenset[int] = frozenset()) -> bool:
+    def is_tensor(self, node: ast.AST, seen: frozenset[int] = frozenset()) -> bool:
         """Whether something says that an expression is a tensor: tables have means, too."""
         if id(node) in seen or len(seen) > LEVELS:
             return False
@@ -270,8 +271,11 @@ class Dimensions:
                 inner = [node.operand]
             case ast.Call():
                 call = self.program.call(node)
-                if call is None or any(name.startswith("torch.") for name in call.names):
-                    return call is not None
+                if call is None:
+                    return False
+                of_torch = {it.rpartition(".")[2] for it in call.names if it.startswith("torch.")}
+                if of_torch:
+                    return not of_torch & NO_TENSORS
                 if any(map(self.context.module_class, self.program.values(node.func))):
                     return True
                 returned = self._returned(node)
@@ -280,7 +284,7 @@ class Dimensions:
                     if node.func.attr in OF_TENSORS_ALONE:
                         return True
                     inner = [node.func.value]
-        return any(self._is_tensor(it, seen | {id(node)}) for it in inner if it is not None)
+        return any(self.is_tensor(it, seen | {id(node)}) for it in inner if it is not None)
 
     def _is_drawn(self, definition: ast.AST) -> bool:
         """Whether a name is given something of what a loader hands out."""
@@ -337,7 +341,7 @@ class Dimensions:
         given = keywords.get("dim", keywords.get("axis", rest[0] if rest else None))
         if given is None:
             whole = not rest and kept is None
-            return 0 if whole and (name in OF_TENSORS_ALONE or self._is_tensor(value)) else None
+            return 0 if whole and (name in OF_TENSORS_ALONE or self.is_tensor(value)) else None
         if name == "norm" and "dim" not in keywords:
             return 0 if len(rest) == 1 else None
         number = given.operand if isinstance(given, ast.UnaryOp) else given

@@ -688,7 +688,7 @@ class Samples:
         if names and names <= HANDS_OUT and given:
             return self._drawn(given[0], frame)
         if loaders:
-            return Kind.BATCH
+            return Kind.ROWS if all(map(self._gives_tensors, loaders)) else Kind.BATCH
         if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute) and not given:
             held = self._value(source.func.value, frame)
             if source.func.attr == "items" and isinstance(held, Held | Every | Kind):
@@ -698,6 +698,19 @@ class Samples:
             return value
         by_sample = value is Kind.ROWS or (value is Kind.BATCH and self.context.hands_lists)
         return Kind.EACH if by_sample else kinds.element(value, source)
+
+    def _gives_tensors(self, loader: int) -> bool:
+        """Whether a data set is a tensor, or gives one for each sample: its batches are tensors, and no lists."""
+        call = self.program.call(self.program.node(loader))
+        data = call.argument("dataset", 0) if call is not None else None
+        if data is None or any(it.arg in ("collate_fn", None) for it in call.node.keywords):  # type: ignore[union-attr]
+            return False
+        made = self.program.values(data)
+        methods = {it for value in made for it in self.program.methods(value, "__getitem__", data)}
+        bodies = (self.program.body(self.program.scopes[it]) for it in methods)
+        returned = [it.value for body in bodies for it in body if isinstance(it, ast.Return)]
+        given = returned if made else [data]
+        return bool(given) and all(it is not None and self._dimensions.is_tensor(it) for it in given)
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""

@@ -17,7 +17,7 @@ from dp2ddp.analyse.api.downloads import (
     PRETRAINED,
     UNPACKS,
 )
-from dp2ddp.analyse.api.files import ASKS_FILES, LOADS, LOGS, SAVES
+from dp2ddp.analyse.api.files import ASKS_FILES, LOADS, LOGS, MAKES_FOLDERS, SAVES
 from dp2ddp.analyse.context import LOOPS, Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import assigned
@@ -86,9 +86,20 @@ def _prepares(context: Context, call: Call) -> bool:
     if any(_reads_instead(context, it) for it in questions):
         return False  # all make it or none: who reads it draws no random numbers
     return all(
-        any(_is_made(context, it, by) for it in _asked(context, question) for by in written)
+        any(
+            _is_made(context, it, by)
+            for it in _asked(context, question)
+            for by in (*written, *_folders_made(context, question))
+        )
         for question in questions
     )
+
+
+def _folders_made(context: Context, question: ast.expr) -> list[ast.expr]:
+    """The folders that are made where something is asked: the files written beside may lie in others."""
+    runs = context.runs(context.program.statement(question))
+    calls = (it for it in context.program.calls if it.names & MAKES_FOLDERS and id(it.node) in runs)
+    return [path for call in calls for path in paths.given(call)]
 
 
 def _is_made(context: Context, path: ast.expr, written: ast.expr) -> bool:

@@ -10,7 +10,14 @@ from dp2ddp.analyse.api.files import LOADS, REMOVES
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.answers import is_options
-from dp2ddp.analyse.processes.downloads import asks_files, caching, is_fetch, is_inside, trained_callers
+from dp2ddp.analyse.processes.downloads import (
+    asks_files,
+    caching,
+    is_fetch,
+    is_inside,
+    made_first,
+    trained_callers,
+)
 from dp2ddp.analyse.processes.effects import all_pass
 from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
 from dp2ddp.analyse.processes.writes import leaves_any_file, leaves_file, only_appends, reads_file
@@ -39,11 +46,12 @@ def _trained_statements(context: Context) -> Iterator[ast.stmt]:
 
 def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     program = context.program
+    first = made_first(context)  # what is written there is there for all who come out of it
     saved, opened = (
         {
             id(it.node): paths.written(context, it)
             for it in program.calls
-            if leaves_file(context, it, by_opening)
+            if leaves_file(context, it, by_opening) and not first.covers(it.node)
         }
         for by_opening in (False, True)
     )

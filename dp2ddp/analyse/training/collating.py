@@ -167,7 +167,7 @@ def _across(found: Found) -> ast.AST | None:
 def _collated(context: Context, given: ast.expr) -> Iterator[Found]:
     """What a ``collate_fn`` makes of a list of samples."""
     values = context.program.values(given)
-    if not values:
+    if not values and not (isinstance(given, ast.Constant) and given.value is None):
         yield Across(given)
     for value in values:
         yield from _made_by(context, given, value)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterable, Iterator
-from functools import cached_property
 
 from dp2ddp.analyse.api.randomness import GENERATOR_HOMES
 from dp2ddp.analyse.context import LOOPS, Context
@@ -24,19 +23,42 @@ from dp2ddp.facts import SHARDED_ONLY, Draw, Gather, Obstacle
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
+def run_on_parts(context: Context, loops: Iterable[BatchLoop], gathers: Iterable[Gather]) -> dict[int, Call]:
+    """The calls that training loops run on parts of the batches: those of wrapped models and what runs on the rows of
+    the whole batch left out. By the identities of their nodes.
+    """
+    joining = {gather.call for gather in gathers}
+    waiting: list[ast.AST] = [it for loop in loops if loop.trains for it in getattr(loop.node, "body", [])]
+    entered: set[int] = set()
+    found: dict[int, Call] = {}
+    program = context.program
+    while waiting:
+        node = waiting.pop()
+        waiting += ast.iter_child_nodes(node)
+        call = program.call(node) if isinstance(node, ast.Call) else None
+        if call is None:
+            continue
+        found[id(node)] = call
+        if not (context.is_wrapped(call.callees) or program.anchor(node) in joining):
+            scopes = {it for callee in call.callees for it, _, _ in program.targets(callee, call)} - entered
+            entered |= scopes
+            waiting += [it for scope in scopes for it in program.scopes[scope].body]
+    return found
+
+
 class Drawing:
     """What the training loops of one program draw.
 
     Args:
-        gathers: the rows that are joined to those of the whole batch: what is computed of them is alike on all ranks.
+        on_parts: the calls that they run on parts of the batches.
     """
 
-    def __init__(self, context: Context, loops: Iterable[BatchLoop], gathers: Iterable[Gather]) -> None:
+    def __init__(self, context: Context, loops: Iterable[BatchLoop], on_parts: Iterable[Call]) -> None:
         self.context = context
         self.program = context.program
-        self._loops = [loop for loop in loops if loop.trains]
-        self._joining = {gather.call for gather in gathers}
+        self._batches = {id(loop.node) for loop in loops if loop.trains}
         self._samples = Samples(context)
+        self._calls = [it for it in on_parts if self._draws(it)]
 
     def facts(self) -> Iterator[Draw]:
         """The draws for samples from the global generators."""
@@ -57,36 +79,6 @@ class Drawing:
                 message = f"{shown} may draw random numbers for each sample"
                 assumes = f"{shown} does not draw random numbers for single samples"
                 yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
-
-    @cached_property
-    def _calls(self) -> list[Call]:
-        """The calls that draw, where a training loop runs them outside of wrapped models, on parts of the batches."""
-        found = {}
-        for loop in self._loops:
-            for node in self._run(getattr(loop.node, "body", [])):
-                call = self.program.call(node) if isinstance(node, ast.Call) else None
-                if call is not None and self._draws(call):
-                    found[id(node)] = call
-        return list(found.values())
-
-    def _run(self, statements: Iterable[ast.AST]) -> Iterator[ast.AST]:
-        """All that running statements runs, without what wrapped models and losses of the whole batch do."""
-        waiting: list[ast.AST] = [*statements]
-        entered: set[int] = set()
-        while waiting:
-            node = waiting.pop()
-            yield node
-            waiting += ast.iter_child_nodes(node)
-            call = self.program.call(node) if isinstance(node, ast.Call) else None
-            if call is not None and not self._is_elsewhere(call):
-                scopes = {
-                    it for callee in call.callees for it, _, _ in self.program.targets(callee, call)
-                } - entered
-                entered |= scopes
-                waiting += [it for scope in scopes for it in self.program.scopes[scope].body]
-
-    def _is_elsewhere(self, call: Call) -> bool:
-        return self.context.is_wrapped(call.callees) or self.program.anchor(call.node) in self._joining
 
     def _draws(self, call: Call) -> bool:
         if alike.draws(call) or call.names & bare.RANDOM:
@@ -109,9 +101,8 @@ class Drawing:
 
     def _around(self, node: ast.AST) -> Iterator[ast.AST]:
         """The loops round a place, within its function and within the loop over batches."""
-        batches = {id(loop.node) for loop in self._loops}
         for around in self.program.ancestors(node):
-            if isinstance(around, FUNCTIONS) or id(around) in batches:
+            if isinstance(around, FUNCTIONS) or id(around) in self._batches:
                 return
             yield around
 

@@ -18,7 +18,7 @@ from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
 from dp2ddp.analyse.dataflow.samples import Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned, is_rate
 from dp2ddp.analyse.processes.writes import is_write
@@ -420,7 +420,7 @@ class _Followed:
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
                     self.rows |= self._bound([self._taken(node)])
                 if isinstance(node, ast.Call) and _method(node) in RECORDS_VALUES and self.given(node):
-                    self.known |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                    self.known |= self._held(node.func.value)  # type: ignore[attr-defined]
                 if (
                     isinstance(node, ast.Call)
                     and _method(node) in CHANGES
@@ -429,10 +429,10 @@ class _Followed:
                         or (_method(node) in APPENDS and any(map(self._keeps, handed(node))))
                     )
                 ):
-                    self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                    self.counted |= self._held(node.func.value)  # type: ignore[attr-defined]
                 if isinstance(node, ast.Call) and _method(node) in ADDS_IN_PLACE:
                     if any(map(self._is_by_sample, node.args)):
-                        self.counted |= self._defined(node.func.value)  # type: ignore[attr-defined]
+                        self.counted |= self._held(node.func.value)  # type: ignore[attr-defined]
             self.known |= self.counted
             if len(self.known) + len(self.rows) == before:
                 return
@@ -480,7 +480,10 @@ class _Followed:
         if isinstance(node, ast.Name):
             return ""
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == "len":
-            return ast.unparse(node) if self._uses(node, self.counted) else ""
+            is_own = (
+                self._uses(node, self.rows) and not self.whole(node) and self._values.of(node) not in PLAIN
+            )
+            return ast.unparse(node) if is_own or self._uses(node, self.counted) else ""
         is_asked_for = isinstance(node, ast.Compare) and all(
             isinstance(it, ast.Is | ast.IsNot) for it in node.ops
         )
@@ -519,6 +522,12 @@ class _Followed:
         if isinstance(node, ast.Name) and node.id != "self" or isinstance(node, ast.Attribute):
             return {id(definition) for definition in self.program.definitions(node)}
         return set()
+
+    def _held(self, holder: ast.expr) -> set[int]:
+        """What a method's object is kept in: ``meters`` of ``meters[name].update(…)``."""
+        while isinstance(holder, ast.Subscript):
+            holder = holder.value
+        return self._defined(holder)
 
     def _bound(self, targets: list[ast.expr]) -> set[int]:
         """What an assignment defines, with the objects that it changes."""

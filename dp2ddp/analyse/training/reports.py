@@ -184,7 +184,7 @@ class _Finder(Gathering):
         ]
 
     def _helpers(self, home: set[int]) -> set[int]:
-        """The functions that nothing but the training loops calls, once for each batch."""
+        """The functions that nothing but the training loops calls, once for each batch: none of a wrapped model."""
         found = set(home)
         while True:
             new = {
@@ -193,6 +193,7 @@ class _Finder(Gathering):
                 if scope not in found
                 and all(
                     self.program.scope(call.node).index in found
+                    and not self.context.is_wrapped(self.program.values(call.node.func))
                     and self._trains(call.node)
                     and self.meets(call.node)
                     for call, _ in callers
@@ -481,12 +482,15 @@ class _Finder(Gathering):
         return not self._evaluates(node) and self._is_alike(node, OPEN) and not self._is_looped(node)
 
     def _is_looped(self, node: ast.expr) -> bool:
-        """Whether a comprehension, or a loop over samples, stands round a place."""
+        """Whether a comprehension, or a loop over samples, stands round a place, within the loop over batches."""
+        batches = {id(loop.node) for loop in self._loops}
         for around in self.program.ancestors(node):
             if isinstance(
                 around, ast.comprehension | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
             ):
                 return True
+            if id(around) in batches:
+                return False
             if isinstance(around, ast.For):
                 drawn = self._drawn(around.iter, OPEN)
                 if kinds.tensor(drawn, around.iter) is Kind.EACH or (
