@@ -466,9 +466,10 @@ def test_what_is_printed_is_what_it_was(lab: Lab, name: str, processes: int) -> 
 @pytest.mark.parametrize("processes", [2, 3])
 def test_a_loss_within_a_model_that_may_stay_bare_is_each_replica_s(lab: Lab, processes: int) -> None:
     """Its numbers are of the samples that a replica has: nothing in it is made the whole batch's."""
-    _, after = runs(lab, SETUP + BARE, processes, exact=False)
-    assert len(after.printed.split()) == 4
-    within = (after.folder / "train.py").read_text().partition("def masked")[2].partition("class Trainer")[0]
+    _, run = runs(lab, SETUP + BARE, processes, exact=False)
+    assert len(run.printed.split()) == 4
+    after = convert(Project.of({PATH: SETUP + BARE})).changes[0].after
+    within = after.partition("def masked")[2].partition("class Trainer")[0]
     assert "mask.sum()" in within and "ddp" not in within
 
 
