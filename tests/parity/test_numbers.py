@@ -409,7 +409,8 @@ class WithLoss(nn.Module):
 
     def forward(self, inputs, targets):
         outputs = self.model(inputs)
-        return outputs, masked(outputs, targets)
+        loss = masked(outputs, targets)
+        return outputs, loss, {"loss": loss}
 
 
 class Trainer:
@@ -422,14 +423,20 @@ class Trainer:
         else:
             self.both = self.both.cuda()
 
-    def run(self):
+    def run(self, phase):
         both = self.both
+        if phase != "train":
+            both = self.both.module
+        meters = {name: Meter() for name in ("loss",)}
         for inputs, targets in even:
-            outputs, loss = both(inputs.cuda(), targets.cuda())
+            outputs, loss, shown = both(inputs.cuda(), targets.cuda())
             loss = loss.mean()
-            optimizer.zero_grad()
-            loss.backward()
-            optimizer.step()
+            if phase == "train":
+                optimizer.zero_grad()
+                loss.backward()
+                optimizer.step()
+            for name in meters:
+                meters[name].update(shown[name].mean().item(), inputs.size(0))
             print("%.6f" % loss.item())
 
 
@@ -438,7 +445,7 @@ bare = nn.Linear(8, 4)
 optimizer = torch.optim.SGD(bare.parameters(), lr=0.1)
 trainer = Trainer(bare)
 trainer.place(int(os.environ.get("SEVERAL", "2")))
-trainer.run()
+trainer.run("train")
 """
 
 
