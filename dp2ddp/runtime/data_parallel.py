@@ -38,6 +38,7 @@ from . import (
     parts,
     ranks,
     rows,
+    unstarted,
 )
 from .exchange import exchange
 from .outputs import ungathered
@@ -181,6 +182,8 @@ class DataParallel(torch.nn.DataParallel):
         if not self._has_come:
             self._come_to_device()
         alone = ranks.is_alone(_FORWARD)
+        if alone:
+            unstarted.report()
         if self._has_own_steps() and self.device_ids:
             return self._forward_by_steps(inputs, kwargs, alone)
         if alone or evaluation.is_running():

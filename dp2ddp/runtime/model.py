@@ -46,6 +46,7 @@ from . import (
     evaluation,
     parts,
     ranks,
+    unstarted,
     watch,
     weighing,
 )
@@ -120,6 +121,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._alone:
+            unstarted.report()
             return self._forward_here(*inputs, **kwargs)
         with self._stream.drawn(self.device) if self._is_on_part() else nullcontext():
             return self._attributes.run(self._forward_here, inputs, kwargs)

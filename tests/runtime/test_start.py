@@ -449,3 +449,23 @@ def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path
     # the process that starts the ranks has come by, too
     firsts = [f"0 [{own}, 5, False, 7] 3", *(f"{rank} [True, 5, True, 7] 3" for rank in (1, 2))]
     assert sorted(result.out.split("\n"))[1:] == firsts
+
+
+@pytest.mark.parametrize("wrap", ["DistributedDataParallel", "DataParallel"])
+@pytest.mark.parametrize(
+    ("begin", "said"),
+    [
+        ("", "dp2ddp: train.py:9 trains on 1 of 4 GPUs: train.py starts no other ranks. "),
+        ("ddp.init(processes=1)", ""),
+        ("ddp.init(enabled=False)", ""),
+        ("pass", ""),
+    ],
+)
+def test_a_program_that_starts_no_ranks_says_so_once(tmp_path, wrap, begin, said):
+    """As one that runs the same trainer as another program, which was converted with it."""
+    body = f"{begin}\nmodel = ddp.{wrap}(torch.nn.Linear(2, 2))\n"
+    body += "with torch.no_grad(): model(torch.ones(4, 2))\ntorch.cuda.device_count = lambda: GPUS\nfor _ in range(2): model(torch.ones(4, 2)).sum().backward()\n"
+    write(tmp_path, body.replace("GPUS", "1" if begin == "pass" else "4"))
+    result = run(["train.py"], tmp_path, processes=None)
+    assert result.code == 0, result.err
+    assert result.err == (f"{said}Convert it, too, or start it by torchrun\n" if said else "")
