@@ -486,6 +486,9 @@ MADE = {
     "        for name in range(40):\n            torch.save(name, f'{folder}/{name}.pt')\n            file.write(f'{name}.pt ')\n\n\n"
     "def use():\n    if not os.path.exists('./files/rows'):\n        make('./files/rows', './files/lists/all.txt')\n"
     "    return len([torch.load(f'files/rows/{it}') for it in open('./files/lists/all.txt').read().split()])\n",
+    "several, in a loop": MAKE
+    + "def use():\n    for part in ('a', 'b'):\n        if not os.path.isdir('files/' + part):\n"
+    "            make('files/' + part)\n    return sum(len(open(f'files/{part}/{it}.txt').read()) > 0 for part in 'ab' for it in range(20))\n",
     "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
     "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
     "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"

@@ -95,7 +95,7 @@ class StandIn:
         return False
 
     def __getitem__(self, _: Any) -> StandIn:
-        return self
+        return _Entry(self._stands_in_for)
 
     def __setitem__(self, *_: Any) -> None:
         pass
@@ -141,6 +141,7 @@ class StandIn:
     __add__ = __radd__ = __truediv__ = __rtruediv__ = _joined
     __sub__ = __rsub__ = __mul__ = __rmul__ = _decides
     __floordiv__ = __mod__ = __pow__ = __neg__ = __abs__ = _decides
+    __array__ = _decides
 
     def __eq__(self, other: Any) -> bool:
         if isinstance(other, str | bytes | int | float | complex | tuple | list | dict):
@@ -148,6 +149,12 @@ class StandIn:
         return self is other
 
     __hash__ = object.__hash__
+
+
+class _Entry(StandIn):
+    """What stands under a key: not an empty list, nor an array of nothing."""
+
+    __iter__ = __len__ = __contains__ = StandIn._decides
 
 
 class _Opening(StandIn):

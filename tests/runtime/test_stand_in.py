@@ -30,7 +30,12 @@ def test_it_takes_any_use(other: None) -> None:
     assert isinstance(writer, StandIn) and writer.add_scalar("loss", 1).close() is writer
     with writer as entered:
         assert entered is writer
-    assert writer["a"]["b"] is writer and list(writer) == [] and [*writer.items()] == [] and "x" not in writer
+    assert (
+        isinstance(writer["a"]["b"].log({}), StandIn)
+        and list(writer) == []
+        and [*writer.items()] == []
+        and "x" not in writer
+    )
     writer["a"] = 1
     del writer["a"]
     writer.step = 3
@@ -50,7 +55,22 @@ def test_it_takes_any_use(other: None) -> None:
 
 
 @pytest.mark.parametrize(
-    "use", ["w > 1", "w == 1", "w != 0", "int(w)", "float(w)", "1 + w", "w / 2", "range(w)", "[1][w]"]
+    "use",
+    [
+        "w > 1",
+        "w == 1",
+        "w != 0",
+        "int(w)",
+        "float(w)",
+        "1 + w",
+        "w / 2",
+        "range(w)",
+        "[1][w]",
+        "len(w[0])",
+        "list(w[0])",
+        "torch.tensor(w[0])",
+        "numpy.asarray(w)",
+    ],
 )
 def test_it_has_no_value_that_decides(other: None, use: str) -> None:
     stand_in = on_main_process(json).dumps(1)

@@ -137,9 +137,9 @@ def _questions(context: Context, node: ast.AST, depth: int = 0) -> list[ast.expr
 
 
 def _is_repeated(context: Context, node: ast.AST, depth: int = 0) -> bool:
-    """Whether a place is come to in a loop, here or in what calls its function."""
+    """Whether a place is come to in a loop that trains, here or in what calls its function."""
     for around in context.program.ancestors(node):
-        if isinstance(around, ast.For | ast.AsyncFor | ast.While):
+        if isinstance(around, ast.For | ast.AsyncFor | ast.While) and _trains(context, around):
             return True
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
             break
