@@ -9,7 +9,9 @@ import os
 import pickle
 import types
 
+import numpy
 import pytest
+import torch
 
 from dp2ddp.runtime import on_main_process
 from dp2ddp.runtime import stand_in as module
@@ -75,7 +77,7 @@ def test_it_takes_any_use(other: None) -> None:
 def test_it_has_no_value_that_decides(other: None, use: str) -> None:
     stand_in = on_main_process(json).dumps(1)
     with pytest.raises(RuntimeError, match=r"on the main process only.*ddp\.from_main_process"):
-        eval(use, {"w": stand_in})
+        eval(use, {"w": stand_in, "torch": torch, "numpy": numpy})
 
 
 def test_a_log_that_goes_to_a_file_is_a_handler_that_drops_all(other: None, tmp_path: os.PathLike) -> None:
