@@ -362,6 +362,20 @@ for epoch in range(1, settings["epochs"] + 1):
         seen += inputs.shape[0]
         print("%d %.6f %.6f" % (i * len(inputs), loss.item() / len(inputs), correct / seen))
 """,
+    "entries of batches by name": """\
+rows = [{"x": torch.randn(8), "y": torch.randint(4, ())} for _ in range(50)]
+for epoch in range(2):
+    total = count = 0
+    for batch in DataLoader(rows, batch_size=15, shuffle=True):
+        inputs = batch["x"].to("cuda", non_blocking=True)
+        loss = criterion(model(inputs), batch["y"].to("cuda"))
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * len(inputs)
+        count += len(inputs)
+    print("%.6f %d" % (total / count, count))
+""",
     "a rank with one sample, squeezed": """\
 from torch.nn import functional as F
 

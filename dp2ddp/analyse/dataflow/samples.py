@@ -965,7 +965,7 @@ class Samples:
         return Unclear(node)
 
     def _is_moved_part(self, node: ast.expr) -> bool:
-        """Whether a name is a tensor that a batch was unpacked to: moved as one is, never asked for a key."""
+        """Whether a name is a tensor that was taken out of a batch: moved as one is, never asked for a key."""
         if not isinstance(node, ast.Name):
             return False
         names = [it for it in self.program.body(self.program.scope(node)) if isinstance(it, ast.Name)]
@@ -977,6 +977,9 @@ class Samples:
                 case ast.Call(func=ast.Attribute(attr="to", value=ast.Name() as moved)):
                     drawn = [it for it in self.program.definitions(moved) if it is not definition]
                     if not drawn or not all(isinstance(self.program.parent(it), ast.Tuple) for it in drawn):
+                        return False
+                case ast.Call(func=ast.Attribute(attr="to", value=ast.Subscript() as part)):
+                    if not self._is_part(part):
                         return False
                 case None if isinstance(self.program.parent(definition), ast.Tuple):
                     if not any(
