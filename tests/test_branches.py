@@ -41,6 +41,15 @@ def test_the_branch_for_dataparallel_alone_is_converted() -> None:
     assert converted().scripts[0].tier == "sharded"
 
 
+def test_what_a_constant_is_not_in_is_asked_beside_too() -> None:
+    schedule = (
+        "class Warmup:\n    def __init__(self, method='linear'):\n"
+        "        if method not in ('constant', 'linear'):\n            raise ValueError(method)\n\n\ndef worker"
+    )
+    text = after(converted(("def worker", schedule)))
+    assert schedule in text and "ddp.launch(main)" in text
+
+
 def test_a_wrap_under_conditions_of_the_other_is_made_after_them() -> None:
     chain = (
         "    if not torch.cuda.is_available():\n        print('slow')\n    elif several:\n        model.cuda()\n"

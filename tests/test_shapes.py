@@ -85,6 +85,30 @@ def test_what_all_may_do_at_once_stays_as_it_is(made: str) -> None:
     assert f"\n{made}\n" in change.after
 
 
+def test_a_model_that_a_lambda_makes_is_moved_where_it_is_wrapped() -> None:
+    text = HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    text += "make = lambda width: nn.Linear(8, width)\nmodel = make(2)\n"
+    text += "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)\nmodel = model.cuda()\n"
+    (change,) = convert(
+        Project.of({Path("/example/train.py"): text + f"loader = DataLoader(data, batch_size=16)\n{LOOP}"})
+    ).changes
+    assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\n" in change.after
+
+
+@pytest.mark.parametrize("several", ["torch.cuda.device_count() > 1", "torch.cuda.is_available()"])
+def test_a_part_that_is_wrapped_under_a_condition_keeps_the_keys_that_it_has_in_one_process(
+    several: str,
+) -> None:
+    text = HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+    text += "model = nn.Sequential()\nmodel.encoder = nn.Linear(8, 2)\n"
+    text += f"if {several}:\n    model.encoder = nn.DataParallel(model.encoder)\n"
+    text += f"loader = DataLoader(data, batch_size=16)\n{LOOP}torch.save(model.state_dict(), 'model.pt')\n"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    wrap = "ddp.DistributedDataParallel(model.encoder.to(ddp.device()))"
+    assert f"\nif ddp.get_world_size() > 1:\n    model.encoder = {wrap}\n" in change.after
+    assert several not in change.after
+
+
 def test_a_folder_with_a_name_of_each_process_s_own_is_made_by_one() -> None:
     text = HEAD + "import time\n\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
     text += (

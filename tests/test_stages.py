@@ -486,6 +486,10 @@ MADE = {
     "        for name in range(40):\n            torch.save(name, f'{folder}/{name}.pt')\n            file.write(f'{name}.pt ')\n\n\n"
     "def use():\n    if not os.path.exists('./files/rows'):\n        make('./files/rows', './files/lists/all.txt')\n"
     "    return len([torch.load(f'files/rows/{it}') for it in open('./files/lists/all.txt').read().split()])\n",
+    "by a loop": "def use():\n    if not os.path.exists('files/list.txt'):\n"
+    "        os.makedirs('files', exist_ok=True)\n        late()\n        for name in range(40):\n"
+    "            torch.save(name, f'files/{name}.pt')\n        open('files/list.txt', 'w').close()\n"
+    "    return len([torch.load(f'files/{it}.pt') for it in range(40)])\n",
     "several, in a loop": MAKE
     + "def use():\n    for part in ('a', 'b'):\n        if not os.path.isdir('files/' + part):\n"
     "            make('files/' + part)\n    return sum(len(open(f'files/{part}/{it}.txt').read()) > 0 for part in 'ab' for it in range(20))\n",

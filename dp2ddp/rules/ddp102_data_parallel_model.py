@@ -171,11 +171,13 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
         yield Replace(wrap.at, template, holes)
     elif condition.option:
         yield from _after_option(wrap, condition, module, name, more, holes)
-    elif condition.whole and not condition.alternative:
+    elif condition.whole and not condition.alternative and not condition.guard:
         yield Replace(wrap.at, template, holes)
         yield Unwrap(condition.at)
     else:
         assignment = f"{{target}} = {template}"
+        if condition.guard:
+            assignment = f"if {condition.guard}:\n    {assignment}"
         yield Insert(condition.at, assignment, {**holes, "target": condition.target}, after=True)
         yield Remove(condition.at if condition.whole else condition.statement)
     for move in wrap.moves:

@@ -16,6 +16,7 @@ from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, 
 Value = TypeVar("Value")
 
 _DONE = b"done"  # what stands in the store where a block has ended without an error
+_is_first = False  # whether this rank is in a block of main_process_first
 
 
 def print(*values: Any, **options: Any) -> None:
@@ -142,7 +143,8 @@ def main_process_first() -> Iterator[None]:
     """Run a block on rank 0 first, then on the other machines' first ranks, then on all others.
 
     For what one rank fetches or writes and the others find: a download, a cache. Right with and without a disk that
-    machines share. All ranks must pass here. However long the block takes, the collectives' timeout does not apply.
+    machines share. All ranks must pass here; within such a block, another one simply runs. However long the block
+    takes, the collectives' timeout does not apply.
     In a plain process the block simply runs.
 
     Raises:
@@ -151,7 +153,8 @@ def main_process_first() -> Iterator[None]:
             can't be sent.
         RuntimeError: rank 0 has ended without coming here.
     """
-    if ahead.is_alone("main_process_first()"):
+    global _is_first
+    if _is_first or ahead.is_alone("main_process_first()"):
         yield
         return
     debug.meet("main_process_first()", patient=True)
@@ -164,13 +167,14 @@ def main_process_first() -> Iterator[None]:
         announce = [local] if ranks.get_local_rank() == 0 else []
         if not announce:
             _wait_for_first(local, ranks.first_of_machine(), number)
-    outcome = _DONE
+    outcome, _is_first = _DONE, True
     try:
         yield
     except BaseException as error:
         outcome = _sent(error)
         raise
     finally:
+        _is_first = False
         for key in announce:
             rendezvous.store().set(key, outcome)
 

@@ -25,7 +25,8 @@ ones = torch.ones(2, requires_grad=True)
 for i in range(3):
     slow = 2.3 if (rank, i) == (0, 1) else 0
     with ddp.main_process_first():
-        time.sleep(slow)
+        with ddp.main_process_first():  # the others come here when this rank has left both
+            time.sleep(slow)
     assert ddp.sum(1) == world and ddp.mean(rank) == (world - 1) / 2 and len(ddp.gather(1)) == world
     assert len(ddp.whole_batch(ones)) == 2 * world and ddp.batch_loss(ones.sum()) == 2
     ddp.shared_seed()

@@ -27,7 +27,7 @@ OPERATORS = {
     ast.Is: ("is", "is not", operator.is_),
     ast.Gt: (">", "<=", operator.gt),
     ast.GtE: (">=", "<", operator.ge),
-    ast.In: ("in", "not in", None),
+    ast.In: ("in", "not in", lambda value, among: value in among),
 }
 OPPOSITES = {ast.NotEq: ast.Eq, ast.IsNot: ast.Is, ast.LtE: ast.Gt, ast.Lt: ast.GtE, ast.NotIn: ast.In}
 LEAVING = (ast.Return, ast.Raise, ast.Continue, ast.Break)
@@ -39,9 +39,11 @@ ROUNDS = 8
 def compared(comparison: ast.cmpop, left: object, right: object) -> bool | None:
     """What a comparison of constants answers; None where it can't be made."""
     kind = type(comparison)
-    compare = OPERATORS[OPPOSITES.get(kind, kind)][2] if kind in OPERATORS or kind in OPPOSITES else None
+    if kind not in OPERATORS and kind not in OPPOSITES:
+        return None
+    compare = OPERATORS[OPPOSITES.get(kind, kind)][2]
     try:
-        return None if compare is None else bool(compare(left, right)) is (kind in OPERATORS)
+        return bool(compare(left, right)) is (kind in OPERATORS)
     except TypeError:
         return None
 
@@ -504,10 +506,10 @@ class Answers:
         written = constant(right)
         if kind not in OPERATORS or written is None:
             return NOTHING
-        word, opposite, compare = OPERATORS[kind]
+        word, opposite, _ = OPERATORS[kind]
         known = [constant(it) for it in self._given(left)]
         if known and None not in known and kind is not ast.Is:
-            answers = {compare(value, written[0]) for (value,) in known}  # type: ignore[misc]
+            answers = {compared(kind(), value, written[0]) for (value,) in known}  # type: ignore[misc]
             return IMPOSSIBLE if answers == {not positive} else NOTHING
         if isinstance(written[0], bool) and kind in (ast.Eq, ast.Is):
             return self.said(left, positive is written[0])

@@ -413,11 +413,12 @@ def _whole_question(context: Context, statement: ast.stmt) -> ast.stmt:
             break
         if not isinstance(around, ast.stmt):
             continue
-        if isinstance(around, LOOPS) and not _is_skipped(context, around, inside):
+        if isinstance(around, LOOPS) and _trains(context, around):
             break
+        skips = isinstance(around, LOOPS) and _is_skipped(context, around, inside)
         asks = isinstance(around, ast.If) and asks_files(context, around.test)
         tries = isinstance(around, ast.Try) and _handler(context, inside) in around.handlers
-        if (asks or tries or isinstance(around, LOOPS)) and not _trains(context, around):
+        if (asks or tries or skips) and not _trains(context, around):
             found = around
         inside = around
     return found

@@ -183,8 +183,8 @@ class Tree:
         return self.file_of[id(node)]
 
     def block(self, statement: ast.stmt) -> list[ast.stmt]:
-        """The list of statements that a statement stands in."""
-        return self.blocks[id(statement)]
+        """The list of statements that a statement stands in; what a lambda returns stands alone."""
+        return self.blocks.get(id(statement), [statement])
 
     def anchor(self, node: ast.AST) -> Anchor:
         file = self.file(node)

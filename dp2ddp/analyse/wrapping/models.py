@@ -886,9 +886,12 @@ def _deciding(
             "under its condition the model is not wrapped by a separate assignment",
             "write `model = nn.DataParallel(model)` there",
         )
-    if len(ifs) > 1:
-        return _nested(context, ifs, statement)
-    return _movable(context, condition, statement, module)
+    found = (
+        _nested(context, ifs, statement) if len(ifs) > 1 else _movable(context, condition, statement, module)
+    )
+    if isinstance(found, Condition) and plain and _is_part(context, statement):
+        return replace(found, guard="{ddp}.get_world_size() > 1")
+    return found
 
 
 def _led_past(context: Context, statement: ast.stmt, module: ast.expr) -> ast.If | None:
@@ -923,6 +926,13 @@ def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.s
     return any(it.value == "module." for it in keys) and all(
         any(isinstance(part, ast.Raise) for part in block) for block in ends
     )
+
+
+def _is_part(context: Context, statement: ast.stmt) -> bool:
+    """Whether what is wrapped is a part of a model: in checkpoints of one process its keys have no ``module.``."""
+    target = statement.targets[0] if isinstance(statement, ast.Assign) else None
+    owners = context.program.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
+    return bool(owners) and all(map(context.module_class, owners))
 
 
 def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
