@@ -85,6 +85,18 @@ def test_what_all_may_do_at_once_stays_as_it_is(made: str) -> None:
     assert f"\n{made}\n" in change.after
 
 
+def test_what_a_function_of_any_arguments_saves_has_the_bare_model_s_keys() -> None:
+    text = HEAD + "def save_on_master(*args, **kwargs):\n    torch.save(*args, **kwargs)\n\n\n"
+    text += "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    text += "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)\nalias = model\n"
+    text += f"loader = DataLoader(data, batch_size=16)\n{LOOP}"
+    text += "checkpoint = {'model': alias.state_dict(), 'epoch': 0}\nsave_on_master(checkpoint, 'a.pt')\n"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert (
+        "'model': alias.module.state_dict()" in change.after and "ddp.save(*args, **kwargs)" in change.after
+    )
+
+
 def test_a_model_that_a_lambda_makes_is_moved_where_it_is_wrapped() -> None:
     text = HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
     text += "make = lambda width: nn.Linear(8, width)\nmodel = make(2)\n"

@@ -131,18 +131,30 @@ def _stored(context: Context) -> set[int]:
     """Calls of ``state_dict()`` whose result goes into a checkpoint, or back into a model."""
     found: set[int] = set()
     for call in context.program.calls:
-        function = call.node.func
-        loads = isinstance(function, ast.Attribute) and function.attr == "load_state_dict"
-        saved = call.argument("obj" if "torch.save" in call.names else "state_dict", 0)
-        if saved is not None and ("torch.save" in call.names or loads):
+        if "torch.save" in call.names:
+            written = [call.argument("obj", 0), *_handed_on(context, call)]
+        elif getattr(call.node.func, "attr", "") == "load_state_dict":
+            written = [call.argument("state_dict", 0)]
+        else:
+            continue
+        for saved in filter(None, written):
             for value in context.program.contents(context.program.values(saved)):
                 if isinstance(value, Made) and value.name.endswith(".state_dict"):
                     found.add(value.site)
-            written = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
-            found |= {
-                id(it) for part in written for it in ast.walk(part) if _is_in_display(context, it, part)
-            }
+            parts = [saved, *(assigned(context, saved) if isinstance(saved, ast.Name) else ())]
+            found |= {id(it) for part in parts for it in ast.walk(part) if _is_in_display(context, it, part)}
     return found
+
+
+def _handed_on(context: Context, call: Call) -> Iterator[ast.expr]:
+    """What calls of the function round it give a call first: ``save(state, path)``, which is ``torch.save(*args)``."""
+    scope = context.program.scope(call.node)
+    match call.node.args[:1], scope.node:
+        case [ast.Starred(value=ast.Name(id=name))], ast.FunctionDef(args=taken) if taken.vararg is not None:
+            place = len(taken.posonlyargs) + len(taken.args)
+            if taken.vararg.arg == name:
+                calls = context.callers.get(scope.index, ())
+                yield from (it.args[place] for it in calls if len(it.args) > place)
 
 
 def _is_in_display(context: Context, node: ast.AST, whole: ast.expr) -> bool:
