@@ -5,6 +5,7 @@ the data set itself draws from such: every rank would give its samples the same 
 
 - workers are seeded by rank, and after the program's own ``worker_init_fn``, which may seed them alike again, their
   generators are sent apart by rank;
+- ``get_worker_info()`` counts the workers of all ranks, as a data set may seed by that when it is asked first;
 - without workers, what an epoch draws comes from a stream of this rank's own.
 
 The same holds of generators that the data set holds (``self.rng``), its transforms', say.
@@ -21,7 +22,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch.utils.data import DataLoader, get_worker_info
+from torch.utils.data import DataLoader, IterableDataset, get_worker_info
 
 from . import held, local_streams, ranks, streams
 
@@ -62,9 +63,8 @@ def with_own_numbers(loader: Any, make: Callable[[], Any]) -> Any:
     Args:
         loader: one that is divided, with a seed of its workers that is this rank's own.
     """
-    with lending(
-        loader, {"worker_init_fn": _SentApart(loader.worker_init_fn, loader.collate_fn, ranks.get_rank())}
-    ):
+    begin = _SentApart(loader.worker_init_fn, loader.collate_fn, ranks.get_rank(), ranks.get_world_size())
+    with lending(loader, {"worker_init_fn": begin}):
         iterator = make()
     if loader.num_workers == 0:
         own = held.generators(loader.dataset, loader.collate_fn)
@@ -133,16 +133,24 @@ class _SentApart:
         begin: the program's own ``worker_init_fn``.
         collate: the loader's; torch hands it to the worker by itself.
         rank: whose worker it is.
+        world: how many ranks have as many workers.
     """
 
     begin: Callable[[int], Any] | None
     collate: Any
     rank: int
+    world: int
 
     def __call__(self, worker: int) -> None:
+        info = get_worker_info()
+        if not isinstance(
+            info.dataset, IterableDataset
+        ):  # one that divides what it has by them gets its part already
+            object.__setattr__(info, "id", self.rank * info.num_workers + info.id)
+            object.__setattr__(info, "num_workers", self.world * info.num_workers)
         if self.begin is not None:
             self.begin(worker)
         if self.rank:
             streams.set_states(streams.sent_apart(self.rank))
-            for generator in held.generators(get_worker_info().dataset, self.collate):
+            for generator in held.generators(info.dataset, self.collate):
                 generator.send_apart(self.rank)

@@ -52,3 +52,30 @@ found = ddp.gather(seeds)
 ddp.print(found[0] == found[1] == [torch.initial_seed()])
 """
     assert lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().printed == "True\n"
+
+
+def test_workers_are_counted_over_all_ranks_where_a_loader_is_divided(lab, tmp_path):
+    """A data set may seed by that number when it is first asked for a sample: each worker draws its own."""
+    body = """
+from torch.utils.data import DataLoader, Dataset, DistributedSampler, get_worker_info
+class Numbered(Dataset):
+    def __len__(self):
+        return 16
+    def __getitem__(self, index):
+        return torch.tensor([get_worker_info().id, get_worker_info().num_workers])
+ddp.init()
+def seen(loader):
+    return sorted({tuple(row) for batch in loader for row in batch.tolist()})
+data = Numbered()
+loaders = [
+    DataLoader(data, batch_size=2, num_workers=2, sampler=DistributedSampler(data)),
+    ddp.shard(DataLoader(data, batch_size=4, num_workers=2)),
+    DataLoader(data, batch_size=2, num_workers=2),
+]
+for loader in loaders:
+    found = ddp.gather(seen(loader))
+    ddp.print(found)
+"""
+    printed = lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().printed
+    apart, alike = "[[(0, 4), (1, 4)], [(2, 4), (3, 4)]]\n", "[[(0, 2), (1, 2)], [(0, 2), (1, 2)]]\n"
+    assert printed == 2 * apart + alike
