@@ -78,6 +78,7 @@ class Conversion:
     """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not.
 
     ``runtime``: the copy of the runtime in the project that what is converted imports; None: it imports ``dp2ddp``.
+    ``beside``: other programs that import changed files, and are not converted.
     """
 
     changes: tuple[Change, ...] = ()
@@ -88,6 +89,7 @@ class Conversion:
     files: tuple[Path, ...] = ()
     asked: tuple[Path, ...] = ()
     runtime: Path | None = None
+    beside: tuple[Path, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:

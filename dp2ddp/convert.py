@@ -36,6 +36,7 @@ from dp2ddp.source import (
     dotted,
     installed,
     load,
+    programs_beside,
     read,
 )
 from dp2ddp.tiers import decide
@@ -139,6 +140,7 @@ def _convert(
         files=tuple(path for path in project.files if path not in project.installed),
         asked=project.asked,
         runtime=copy,
+        beside=programs_beside(project, written),
     )
 
 

@@ -899,6 +899,35 @@ def _scripts_below(folder: Path) -> Iterator[Path]:
         yield from (Path(os.path.realpath(here / name)) for name in sorted(names) if name.endswith(".py"))
 
 
+def _does_something(file: SourceFile) -> bool:
+    """Whether a file is more than a module that others import."""
+    return "__main__" in file.text or any(
+        isinstance(it, ast.For | ast.While) or isinstance(getattr(it, "value", None), ast.Call)
+        for it in file.tree.body
+        if not isinstance(it, ast.Assign | ast.AnnAssign)
+    )
+
+
+def programs_beside(project: Project, changed: Iterable[Path]) -> tuple[Path, ...]:
+    """The programs in the folders of a project, beside those asked for, that import any of the ``changed`` files."""
+    wanted = frozenset(changed) - set(project.asked)
+    words = {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in wanted}
+    found: dict[Path, SourceFile] = {}
+    for home in dict.fromkeys(project.homes.values()) if wanted else ():
+        for place in islice(_scripts_below(home), _MOST_BESIDE):
+            if place in project.files:
+                continue
+            try:
+                data = place.read_bytes()
+            except OSError:
+                continue
+            file = load(place, data) if any(word in data for word in words) else None
+            if isinstance(file, SourceFile) and _does_something(file):
+                found[place] = file
+    whole = replace(project, files={**project.files, **found})
+    return tuple(sorted(path for path in found if whole.reaches(path) & wanted))
+
+
 def _is_ours(folder: Path) -> bool:
     hidden = folder.name.startswith(".")
     return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")

@@ -247,6 +247,23 @@ def test_the_summary_says_what_to_do() -> None:
     assert done.stdout == b""
 
 
+def test_programs_that_import_what_is_changed_are_named() -> None:
+    """They train or load through it, too: one that is not converted would go on otherwise than before."""
+    use = "from lib.data import dataset\n\n"
+    write(
+        {
+            **SPLIT,
+            "first.py": f"{use}if __name__ == '__main__':\n    dataset()\n",
+            "second.py": f"{use}print(dataset())\n",
+            "library.py": f"{use}DATA = dataset\n",
+            "other.py": "print('no lib')\n",
+        }
+    )
+    said = "first.py, second.py import changed files and are not converted: convert them, too"
+    assert said in run("convert", "train.py", "--check").stderr.decode().splitlines()
+    assert "import changed" not in run("convert", ".", "--check").stderr.decode()
+
+
 def test_the_whole_batch_tier_names_the_line_that_forced_it() -> None:
     write({**SPLIT, "train.py": SPLIT["train.py"].replace(".backward()", ".exp().backward()")})
     lines = run("convert", "train.py").stderr.decode().splitlines()

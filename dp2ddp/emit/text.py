@@ -68,9 +68,18 @@ def report(
         if vendored is not None:
             names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
+    if conversion.beside:
+        lines.append(_beside(conversion.beside))
     lines += measured
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
+
+
+def _beside(programs: Sequence[Path]) -> str:
+    names = [shown(path) for path in programs[:_NAMED]]
+    more = f" and {len(programs) - _NAMED} more" if len(programs) > _NAMED else ""
+    what = "imports changed files and is" if len(programs) == 1 else "import changed files and are"
+    return f"{', '.join(names)}{more} {what} not converted: convert {'it' if len(programs) == 1 else 'them'}, too"
 
 
 def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:
