@@ -129,6 +129,40 @@ def use(args):
 }
 
 
+FIRST = '    torch.save(["first"], args.name + ".pth")\n'
+# What is written before, and again under a condition, where it is read: all must read what was written last.
+AGAIN = {
+    "where nothing tells that all come": """\
+    if torch.initial_seed() >= 0:
+        late()
+        store(args.name + ".pth", ["again"])
+        assert torch.load(args.name + ".pth") == ["again"]
+""",
+    "in a loop": """\
+    for again in range(2):
+        if torch.initial_seed() >= 0:
+            late()
+            torch.save([again], args.name + ".pth")
+            assert torch.load(args.name + ".pth") == [again]
+""",
+    "under two conditions": """\
+    if torch.initial_seed() >= 0:
+        late()
+        torch.save(["again"], args.name + ".pth")
+        if args.name:
+            assert torch.load(args.name + ".pth") == ["again"]
+""",
+    "where it is tried": """\
+    try:
+        late()
+        torch.save(["again"], args.name + ".pth")
+        assert torch.load(args.name + ".pth") == ["again"]
+    except KeyError:
+        pass
+""",
+}
+
+
 def files(save: str, stage: str) -> dict[str, str]:
     train = TRAIN.replace("SAVE", save).replace(
         "import argparse\n", "import argparse\nfrom pathlib import Path\n"
@@ -158,6 +192,15 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
     after = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     # Ranks that somebody else has started all go on where the program starts its own.
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in AGAIN), (next(iter(AGAIN)), 3)])
+def test_a_barrier_above_a_block_settles_nothing_in_it(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    stage = "import torch\n\nfrom late import late\n\n\ndef store(path, value):\n    torch.save(value, path)\n\n\n"
+    script = converted(tmp_path, files(SAVE, f"{stage}def use(args):\n{FIRST}{AGAIN[name]}"))
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
 @pytest.mark.parametrize("given", [[], ["--use"]])

@@ -183,12 +183,11 @@ def _places(
         if not met and isinstance(parent, LOOPS):
             before += _since_meeting(context, block[index + 1 :], meetings)[0]
         if any(context.runs(other) & others for other in before):
-            if not (_in_function(context, parent) and _any_before(context, parent, others)):
-                yield branch
-                return
-        elif met:
+            yield branch
             return
-        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        if met:
+            return
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if scope not in seen:
                 seen.add(scope)
@@ -260,15 +259,6 @@ def _is_body(node: ast.AST | None) -> bool:
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         or (isinstance(node, ast.If) and is_main_guard(node.test))
     )
-
-
-def _in_function(context: Context, node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and not is_main_guard(node.test)
-
-
-def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool:
-    block = context.program.block(statement)
-    return any(context.runs(other) & writes for other in block[: block.index(statement)])
 
 
 def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:
