@@ -372,6 +372,88 @@ def test_what_nobody_else_reads_is_changed_at_once(tmp_path: Path, use: str) -> 
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
 
 
+# A stand-in for torch's compiler that takes its time, and says when it begins and when it ends.
+COMPILER = """\
+import os
+import time
+
+import torch.utils.cpp_extension
+
+
+def build(name, sources, **settings):
+    for part in ("begins", "ends"):
+        with open("built.txt", "a") as built:
+            built.write(f"{os.environ.get('LAB_RANK', '0')} {part}\\n")
+        time.sleep(0.4)
+    return torch
+
+
+for name in ("load", "load_inline"):
+    setattr(torch.utils.cpp_extension, name, build)
+"""
+# Where a project builds what its programs use.
+BUILT = {
+    "where it is imported": """\
+from torch.utils.cpp_extension import load
+
+extension = load(name="extension", sources=["extension.cpp"])
+""",
+    "where it is not installed": """\
+import torch.utils.cpp_extension
+
+try:
+    import not_installed as extension
+except ImportError:
+    extension = torch.utils.cpp_extension.load(name="extension", sources=["extension.cpp"])
+""",
+    "by a function": """\
+from torch.utils import cpp_extension
+
+
+def built(name):
+    return cpp_extension.load_inline(name=name, cpp_sources=[], sources=[])
+
+
+extension = built("extension")
+""",
+}
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in BUILT), ("by a function", 3)])
+def test_an_extension_is_built_by_one_process_first(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    """All load it then, from where it was built: torch's own lock keeps them apart."""
+    texts = files("pass", "from built import extension\n\n\ndef use(args):\n    assert extension\n")
+    script = converted(tmp_path, texts | {"built.py": BUILT[name]})
+    text = script.read_text()
+    assert text.index("ddp.init()") < text.index("from stage import use")
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    script.write_text(f"import compiler\n{text}")
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    lines = (tmp_path / "built.txt").read_text().splitlines()
+    assert lines[:2] == ["0 begins", "0 ends"] and len(lines) == 2 * processes
+
+
+def test_an_extension_that_a_model_builds_is_not_waited_for(tmp_path: Path) -> None:
+    """Where only one process uses it, the others would never come."""
+    stage = """\
+from torch import nn
+from torch.utils.cpp_extension import load
+
+
+class Net(nn.Module):
+    def forward(self, inputs):
+        return load(name="extension", sources=["extension.cpp"]).scaled(inputs)
+
+
+def use(args):
+    print(Net()(args))
+"""
+    converted(tmp_path, files("pass", stage))
+    assert not any("main_process_first" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
 HEADS = """\
 import os
 import shutil
