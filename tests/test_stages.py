@@ -235,6 +235,57 @@ def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read:
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
 
 
+# A stage that reads what was written only under conditions that a call's arguments answer.
+ASKED = """\
+import torch
+from torch import nn
+
+
+def use(args, load=False, model=None, *more, again=0):
+    if load or again == 1:
+        print(torch.load(args.name + ".pth"))
+    if not more and model is not None:
+        return
+    if model is None:
+        print(torch.load(args.name + ".pth"))
+
+
+def through(args, model=None):
+    use(args, model=model)
+
+
+def later(args):
+    model = nn.Linear(4, 2)
+    if args.name:
+        model = nn.DataParallel(model.to("cpu"))
+    use(args, model=model)
+    through(args, model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "waits"),
+    {
+        "a model": ("use(args, False, nn.Linear(1, 1))", False),
+        "a model by name": ("use(args, model=nn.Linear(1, 1))", False),
+        "a model that is wrapped": ("later(args)", False),
+        "no model": ("use(args)", True),
+        "perhaps a model": ("use(args, model=max(None, nn.Linear(1, 1)))", True),
+        "that it is read": ("use(args, load=True, model=nn.Linear(1, 1))", True),
+        "another number": ("use(args, model=nn.Linear(1, 1), again=2)", False),
+        "the number": ("use(args, model=nn.Linear(1, 1), again=1)", True),
+        "what is not seen": ("use(*[args], model=nn.Linear(1, 1))", True),
+    }.values(),
+)
+def test_no_call_waits_that_does_not_read(tmp_path: Path, use: str, waits: bool) -> None:
+    texts = files(SAVE, ASKED)
+    texts["run.py"] = RUN.replace("    use(args)", f"    {use}").replace(
+        "import use", "import later, use\nfrom torch import nn"
+    )
+    script = converted(tmp_path, texts)
+    assert ("ddp.barrier()" in script.read_text()) == waits
+
+
 # The other ranks are late wherever they read, so that they find something else if rank 0 does not wait.
 SLOW = """\
 import os
