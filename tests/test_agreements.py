@@ -139,6 +139,87 @@ def test_every_process_finds_there_what_the_main_process_saved(
     assert len(list(tmp_path.glob("**/model.pt"))) == 1
 
 
+# What the main process writes to a path, late, and what all read of it then.
+WAYS = {
+    "an array": (
+        "np.save(path, np.ones(3))",
+        "assert np.load(path + '.npy').sum() == 3",
+    ),
+    "an array by keywords": (
+        "np.savez(file=path + '.npz', rows=np.ones(3))",
+        "assert np.load(file=path + '.npz')['rows'].sum() == 3",
+    ),
+    "an array's method": (
+        "np.ones(3).tofile(path)",
+        "assert np.fromfile(path).sum() == 3",
+    ),
+    "a copy": (
+        "shutil.copyfile(__file__, path)",
+        "assert open(file=path).read().startswith('import')",
+    ),
+    "an archive": (
+        "with zipfile.ZipFile(path, mode='w') as archive:\n    archive.writestr('rows', '1')",
+        "with zipfile.ZipFile(path) as archive:\n    assert archive.namelist() == ['rows']",
+    ),
+    "what is packed": (
+        "with gzip.open(path, 'wb') as file:\n    pickle.dump([1], file)",
+        "with gzip.open(path) as file:\n    assert pickle.load(file) == [1]",
+    ),
+}
+OPTION = """\
+import argparse
+import gzip
+import pickle
+import shutil
+import zipfile
+
+import numpy as np
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--out", default=tempfile.mkdtemp())
+path = os.path.join(parser.parse_args().out, "rows")
+time.sleep(0.7 * (os.environ.get("LAB_RANK", "0") == "0"))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in WAYS), ("an array", 3), ("an archive", 3)]
+)
+def test_whatever_writes_a_file_all_find_it(name: str, processes: int, lab: Lab, tmp_path: Path) -> None:
+    write, read = WAYS[name]
+    after = converted(f"{IMPORTS}{OPTION}{write}\n{read}\n{PROGRAM}")
+    assert "default=ddp.from_main_process(tempfile.mkdtemp())" in after and "ddp.barrier()\n" in after
+    script = tmp_path / "train.py"
+    script.write_text(f"import tempfile\n\ntempfile.tempdir = None\n{after}")
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False, env={"TMPDIR": str(tmp_path)}).ok()
+    assert len(list(tmp_path.glob("*/rows*"))) == 1
+
+
+@pytest.mark.parametrize(
+    ("write", "read"),
+    [
+        (
+            "with h5py.File(path, 'w') as f:\n    f['rows'] = 1",
+            "with h5py.File(path, 'r') as f:\n    rows = f['rows']",
+        ),
+        (
+            "with h5py.File(name=path, mode='w') as f:\n    f['rows'] = 1",
+            "rows = h5py.File(name=path)['rows']",
+        ),
+        ("scipy.io.savemat(path, {'rows': 1})", "rows = scipy.io.loadmat(path)['rows']"),
+        ("table.to_csv(path)", "rows = pd.read_csv(path)"),
+        ("safetensors.torch.save_file(rows, path)", "rows = safetensors.torch.load_file(path)"),
+    ],
+)
+def test_files_of_other_libraries_are_waited_for(write: str, read: str) -> None:
+    imports = "import h5py\nimport pandas as pd\nimport safetensors.torch\nimport scipy.io\n"
+    table = "table = pd.DataFrame()\nrows = {}\n"
+    after = converted(f"{IMPORTS}{imports}{OPTION}{table}{write}\n{read}\n{PROGRAM}")
+    assert "default=ddp.from_main_process(tempfile.mkdtemp())" in after
+    assert f"ddp.barrier()\n{read}\n" in after
+    assert "    " + write in after or "on_main_process(h5py.File)" in after
+
+
 @pytest.mark.parametrize("name", TEMPORARY)
 def test_a_temporary_folder_is_each_process_s_own(name: str, lab: Lab, tmp_path: Path) -> None:
     after = converted(saving(TEMPORARY[name]))

@@ -281,7 +281,16 @@ def test_what_asks_for_files_and_what_writes_have_nothing_in_common() -> None:
     assert not asking & (files.WRITES | files.MAKES | files.PICKLES | files.PATH_CONTENTS)
 
 
-@pytest.mark.parametrize("name", sorted(files.WRITES_TO_SECOND - {"dp2ddp.runtime.save"}))
+@pytest.mark.parametrize("name", sorted(files.FILE_PATHS))
+def test_paths_have_their_place(name: str) -> None:
+    if (function := resolve(name)) is None:
+        pytest.skip("not installed")
+    keyword, place = files.FILE_PATHS[name]
+    parameters = [it for it in inspect.signature(function).parameters if it not in ("cls", "self")]
+    assert parameters[place] == keyword or parameters[place] == "args"
+
+
+@pytest.mark.parametrize("name", ["torch.save", *sorted(files.PICKLES_TO_FILES), "json.dump"])
 def test_what_writes_to_its_second_argument(name: str, tmp_path: Path) -> None:
     if (write := resolve(name)) is None:
         pytest.skip("not installed")

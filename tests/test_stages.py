@@ -129,6 +129,40 @@ def use(args):
 }
 
 
+FIRST = '    torch.save(["first"], args.name + ".pth")\n'
+# What is written before, and again under a condition, where it is read: all must read what was written last.
+AGAIN = {
+    "where nothing tells that all come": """\
+    if torch.initial_seed() >= 0:
+        late()
+        store(args.name + ".pth", ["again"])
+        assert torch.load(args.name + ".pth") == ["again"]
+""",
+    "in a loop": """\
+    for again in range(2):
+        if torch.initial_seed() >= 0:
+            late()
+            torch.save([again], args.name + ".pth")
+            assert torch.load(args.name + ".pth") == [again]
+""",
+    "under two conditions": """\
+    if torch.initial_seed() >= 0:
+        late()
+        torch.save(["again"], args.name + ".pth")
+        if args.name:
+            assert torch.load(args.name + ".pth") == ["again"]
+""",
+    "where it is tried": """\
+    try:
+        late()
+        torch.save(["again"], args.name + ".pth")
+        assert torch.load(args.name + ".pth") == ["again"]
+    except KeyError:
+        pass
+""",
+}
+
+
 def files(save: str, stage: str) -> dict[str, str]:
     train = TRAIN.replace("SAVE", save).replace(
         "import argparse\n", "import argparse\nfrom pathlib import Path\n"
@@ -158,6 +192,15 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
     after = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     # Ranks that somebody else has started all go on where the program starts its own.
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in AGAIN), (next(iter(AGAIN)), 3)])
+def test_a_barrier_above_a_block_settles_nothing_in_it(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    stage = "import torch\n\nfrom late import late\n\n\ndef store(path, value):\n    torch.save(value, path)\n\n\n"
+    script = converted(tmp_path, files(SAVE, f"{stage}def use(args):\n{FIRST}{AGAIN[name]}"))
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
 @pytest.mark.parametrize("given", [[], ["--use"]])
@@ -190,6 +233,57 @@ def test_no_stage_waits_for_what_is_not_written(tmp_path: Path, save: str, read:
     texts["train.py"] = "import os\n" + texts["train.py"]
     converted(tmp_path, texts)
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
+# A stage that reads what was written only under conditions that a call's arguments answer.
+ASKED = """\
+import torch
+from torch import nn
+
+
+def use(args, load=False, model=None, *more, again=0):
+    if load or again == 1:
+        print(torch.load(args.name + ".pth"))
+    if not more and model is not None:
+        return
+    if model is None:
+        print(torch.load(args.name + ".pth"))
+
+
+def through(args, model=None):
+    use(args, model=model)
+
+
+def later(args):
+    model = nn.Linear(4, 2)
+    if args.name:
+        model = nn.DataParallel(model.to("cpu"))
+    use(args, model=model)
+    through(args, model)
+"""
+
+
+@pytest.mark.parametrize(
+    ("use", "waits"),
+    {
+        "a model": ("use(args, False, nn.Linear(1, 1))", False),
+        "a model by name": ("use(args, model=nn.Linear(1, 1))", False),
+        "a model that is wrapped": ("later(args)", False),
+        "no model": ("use(args)", True),
+        "perhaps a model": ("use(args, model=max(None, nn.Linear(1, 1)))", True),
+        "that it is read": ("use(args, load=True, model=nn.Linear(1, 1))", True),
+        "another number": ("use(args, model=nn.Linear(1, 1), again=2)", False),
+        "the number": ("use(args, model=nn.Linear(1, 1), again=1)", True),
+        "what is not seen": ("use(*[args], model=nn.Linear(1, 1))", True),
+    }.values(),
+)
+def test_no_call_waits_that_does_not_read(tmp_path: Path, use: str, waits: bool) -> None:
+    texts = files(SAVE, ASKED)
+    texts["run.py"] = RUN.replace("    use(args)", f"    {use}").replace(
+        "import use", "import later, use\nfrom torch import nn"
+    )
+    script = converted(tmp_path, texts)
+    assert ("ddp.barrier()" in script.read_text()) == waits
 
 
 # The other ranks are late wherever they read, so that they find something else if rank 0 does not wait.
@@ -327,6 +421,88 @@ def test_what_all_read_is_changed_when_all_have_read_it(
 def test_what_nobody_else_reads_is_changed_at_once(tmp_path: Path, use: str) -> None:
     converted(tmp_path, {**files("pass", CHANGING + use), "slow.py": SLOW})
     assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
+# A stand-in for torch's compiler that takes its time, and says when it begins and when it ends.
+COMPILER = """\
+import os
+import time
+
+import torch.utils.cpp_extension
+
+
+def build(name, sources, **settings):
+    for part in ("begins", "ends"):
+        with open("built.txt", "a") as built:
+            built.write(f"{os.environ.get('LAB_RANK', '0')} {part}\\n")
+        time.sleep(0.4)
+    return torch
+
+
+for name in ("load", "load_inline"):
+    setattr(torch.utils.cpp_extension, name, build)
+"""
+# Where a project builds what its programs use.
+BUILT = {
+    "where it is imported": """\
+from torch.utils.cpp_extension import load
+
+extension = load(name="extension", sources=["extension.cpp"])
+""",
+    "where it is not installed": """\
+import torch.utils.cpp_extension
+
+try:
+    import not_installed as extension
+except ImportError:
+    extension = torch.utils.cpp_extension.load(name="extension", sources=["extension.cpp"])
+""",
+    "by a function": """\
+from torch.utils import cpp_extension
+
+
+def built(name):
+    return cpp_extension.load_inline(name=name, cpp_sources=[], sources=[])
+
+
+extension = built("extension")
+""",
+}
+
+
+@pytest.mark.parametrize(("name", "processes"), [*((name, 2) for name in BUILT), ("by a function", 3)])
+def test_an_extension_is_built_by_one_process_first(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    """All load it then, from where it was built: torch's own lock keeps them apart."""
+    texts = files("pass", "from built import extension\n\n\ndef use(args):\n    assert extension\n")
+    script = converted(tmp_path, texts | {"built.py": BUILT[name]})
+    text = script.read_text()
+    assert text.index("ddp.init()") < text.index("from stage import use")
+    (tmp_path / "compiler.py").write_text(COMPILER)
+    script.write_text(f"import compiler\n{text}")
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+    lines = (tmp_path / "built.txt").read_text().splitlines()
+    assert lines[:2] == ["0 begins", "0 ends"] and len(lines) == 2 * processes
+
+
+def test_an_extension_that_a_model_builds_is_not_waited_for(tmp_path: Path) -> None:
+    """Where only one process uses it, the others would never come."""
+    stage = """\
+from torch import nn
+from torch.utils.cpp_extension import load
+
+
+class Net(nn.Module):
+    def forward(self, inputs):
+        return load(name="extension", sources=["extension.cpp"]).scaled(inputs)
+
+
+def use(args):
+    print(Net()(args))
+"""
+    converted(tmp_path, files("pass", stage))
+    assert not any("main_process_first" in it.read_text() for it in tmp_path.glob("*.py"))
 
 
 HEADS = """\

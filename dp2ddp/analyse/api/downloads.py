@@ -1,4 +1,4 @@
-"""What is fetched from elsewhere or unpacked: weights, data sets, archives."""
+"""What is fetched from elsewhere, unpacked or built: weights, data sets, archives, extensions."""
 
 from __future__ import annotations
 
@@ -28,6 +28,8 @@ FETCHES = HUB_FETCHES | FILE_FETCHES | frozenset("""
     torch.hub.load huggingface_hub.hf_hub_download huggingface_hub.snapshot_download datasets.load_dataset
     gdown.cached_download pooch.retrieve nltk.download kagglehub.dataset_download kagglehub.model_download
     """.split())
+# What compiles an extension into a folder of the machine's, and loads it.
+BUILDS = frozenset({"torch.utils.cpp_extension.load", "torch.utils.cpp_extension.load_inline"})
 # What unpacks an archive.
 UNPACKS = frozenset(
     f"{archive}.{extract}"

@@ -28,6 +28,13 @@ MODES = {
     "zipfile.ZipFile": 1,
     "tarfile.open": 1,
 }
+# Where those and Python's own are given the path.
+OPENED_PATHS = {
+    **dict.fromkeys(BUILTIN_OPENERS | {"dp2ddp.runtime.open", "zipfile.ZipFile"}, ("file", 0)),
+    **dict.fromkeys(("codecs.open", "gzip.open", "bz2.open", "lzma.open"), ("filename", 0)),
+    "h5py.File": ("name", 0),
+    "tarfile.open": ("name", 0),
+}
 # What leads nowhere, as it is written.
 NOWHERE = frozenset({"os.devnull", "'/dev/null'"})
 # What makes a file or folder of a process's own, by the beginning of its name.
@@ -67,15 +74,41 @@ PATH_ARGUMENTS = frozenset({"f", "file", "name", "log_dir", "logdir"})
 
 # Reading
 
-# What loads whole what a program has saved.
-LOADS = frozenset("""
-    torch.load numpy.load numpy.loadtxt pickle.load json.load joblib.load yaml.safe_load
-    """.split())
+# What loads whole what a program has saved: where it is given the path, by keyword and by place.
+LOADED_PATHS = {
+    "torch.load": ("f", 0),
+    "numpy.load": ("file", 0),
+    "numpy.loadtxt": ("fname", 0),
+    "pickle.load": ("file", 0),
+    "json.load": ("fp", 0),
+    "joblib.load": ("filename", 0),
+    "yaml.safe_load": ("stream", 0),
+}
 # What reads a file, too: apart, since only what is known to be the file that the program writes counts for these.
-READS = frozenset("""
-    numpy.genfromtxt numpy.fromfile pandas.read_csv pandas.read_table pandas.read_json pandas.read_pickle
-    yaml.load cPickle.load scipy.io.loadmat torch.jit.load pathlib.Path.read_text pathlib.Path.read_bytes
-    """.split())
+READ_PATHS = {
+    "numpy.genfromtxt": ("fname", 0),
+    "numpy.fromfile": ("file", 0),
+    "pandas.read_csv": ("filepath_or_buffer", 0),
+    "pandas.read_table": ("filepath_or_buffer", 0),
+    "pandas.read_json": ("path_or_buf", 0),
+    "pandas.read_pickle": ("filepath_or_buffer", 0),
+    "pandas.read_excel": ("io", 0),
+    "pandas.read_parquet": ("path", 0),
+    "pandas.read_feather": ("path", 0),
+    "pandas.read_hdf": ("path_or_buf", 0),
+    "yaml.load": ("stream", 0),
+    "cPickle.load": ("file", 0),
+    "dill.load": ("file", 0),
+    "cloudpickle.load": ("file", 0),
+    "scipy.io.loadmat": ("file_name", 0),
+    "scipy.sparse.load_npz": ("file", 0),
+    "scipy.io.wavfile.read": ("filename", 0),
+    "safetensors.torch.load_file": ("filename", 0),
+    "torch.jit.load": ("f", 0),
+    "torch.export.load": ("f", 0),
+}
+LOADS = frozenset(LOADED_PATHS)
+READS = frozenset(READ_PATHS) | {"pathlib.Path.read_text", "pathlib.Path.read_bytes"}
 
 # Writing
 
@@ -85,10 +118,44 @@ PICKLES_TO_FILES = frozenset("""
     pickle.dump cPickle.dump dill.dump cloudpickle.dump joblib.dump
     """.split())
 PICKLES = PICKLES_TO_FILES | frozenset("pickle.dumps cPickle.dumps dill.dumps cloudpickle.dumps".split())
-# What writes to what it is given second.
-WRITES_TO_SECOND = SAVES | PICKLES_TO_FILES | {"json.dump"}
-# What writes to what it is given first, by the beginning of its name, and the ending that it may add to that.
-WRITES_TO_FIRST = {"numpy.save": ".npy", "numpy.savez": ".npz", "numpy.savetxt": "", "pandas.": ""}
+# What writes a whole file: where it is given the path, by keyword and by place.
+WRITTEN_PATHS = {
+    **dict.fromkeys(SAVES, ("f", 1)),
+    **dict.fromkeys(PICKLES_TO_FILES - {"joblib.dump"}, ("file", 1)),
+    "joblib.dump": ("filename", 1),
+    "json.dump": ("fp", 1),
+    "yaml.dump": ("stream", 1),
+    "yaml.safe_dump": ("stream", 1),
+    "numpy.save": ("file", 0),
+    "numpy.savez": ("file", 0),
+    "numpy.savez_compressed": ("file", 0),
+    "numpy.savetxt": ("fname", 0),
+    "scipy.io.savemat": ("file_name", 0),
+    "scipy.sparse.save_npz": ("file", 0),
+    "scipy.io.wavfile.write": ("filename", 0),
+    "safetensors.torch.save_file": ("filename", 1),
+    "torch.jit.save": ("f", 1),
+    "torch.export.save": ("f", 1),
+    "shutil.copy": ("dst", 1),
+    "shutil.copy2": ("dst", 1),
+    "shutil.copyfile": ("dst", 1),
+    "shutil.copytree": ("dst", 1),
+    "shutil.move": ("dst", 1),
+    "os.rename": ("dst", 1),
+    "os.replace": ("dst", 1),
+    "os.symlink": ("dst", 1),
+    "os.link": ("dst", 1),
+}
+# The ending that some of them may add to it.
+ADDED_ENDINGS = {
+    "numpy.save": ".npy",
+    "numpy.savez": ".npz",
+    "numpy.savez_compressed": ".npz",
+    "scipy.io.savemat": ".mat",
+    "scipy.sparse.save_npz": ".npz",
+}
+# All that is given the path of a file that it reads or writes.
+FILE_PATHS = OPENED_PATHS | LOADED_PATHS | READ_PATHS | WRITTEN_PATHS
 # What is given two places, and writes to the second or to both, by the beginning of its name.
 BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
 # What makes files or folders; what makes folders, and may be told that they are there.
@@ -112,7 +179,7 @@ WRITES = frozenset("""
     """.split())
 # What the last part of the name of a call begins with that writes, if another library has it.
 VERBS = re.compile(
-    "(save|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
+    "(save|savemat|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
     "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
 )
 # Where such names have another meaning, or are in the list.
@@ -139,6 +206,10 @@ WRITING_METHODS = {
 WRITING_ANYWAY = frozenset("""
     save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
     write_bytes write_html write_image write_videofile export_chrome_trace
+    """.split())
+# Those of them that write data, which a program may read again, to the path that they are given first.
+WRITING_DATA = frozenset("""
+    to_json_file to_csv to_pickle to_excel to_parquet tofile write_text write_bytes
     """.split())
 # What of all that leaves a file that a program may read again, by the beginning of its name.
 LEAVES_FILES = (

@@ -13,26 +13,23 @@ from dataclasses import dataclass
 from dp2ddp.analyse.api.files import (
     EXISTENCE,
     LISTS_FOLDER,
-    LOADS,
     MAKES,
     NO_PATH_PARTS,
-    OPENERS,
     PATH_ARGUMENTS,
     PATH_PARTS,
-    SAVES,
     WRITERS,
 )
 from dp2ddp.analyse.api.numbers import AGREED_TOGETHER
 from dp2ddp.analyse.api.processes import AGREED
 from dp2ddp.analyse.api.randomness import FORMATS_TIME, OF_PROCESS_OR_MACHINE, SEED_ARGUMENTS
 from dp2ddp.analyse.context import LOOPS, Context, option_names
-from dp2ddp.analyse.processes import alike
+from dp2ddp.analyse.processes import alike, paths
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.processes.downloads import caching, is_inside
 from dp2ddp.analyse.processes.effects import all_pass, already, covered
 from dp2ddp.analyse.processes.folders import is_own
-from dp2ddp.analyse.processes.writes import is_of_writer, opens_for_writing
+from dp2ddp.analyse.processes.writes import is_of_writer, leaves_any_file, reads_file
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Inst, Made, Mod, full_name
@@ -67,7 +64,7 @@ def find(context: Context, effects: tuple[Effect, ...]) -> list[Origin]:
 
 def has_own_path(context: Context, call: Call) -> bool:
     """Whether the path that a call is given has a name of each process's own: by the clock, by its number."""
-    return bool(_Origins(context, files=False).of(_path(call, 0)))
+    return bool(_Origins(context, files=False).of(_path(call)))
 
 
 def facts(context: Context, found: list[Origin]) -> Iterator[Agreement]:
@@ -104,26 +101,22 @@ def _made(context: Context) -> Iterator[ast.expr]:
     """The paths that the program makes or writes; what stays in a temporary folder, each process does for itself."""
     for call in context.program.calls:
         if context.runs_in_training(call.node) and (
-            call.names & (MAKES | WRITERS) or opens_for_writing(call)
+            call.names & (MAKES | WRITERS) or leaves_any_file(context, call)
         ):
-            paths = _path(call, 1 if call.names & SAVES else 0)
-            yield from (it for it in paths if not is_own(context, it))
+            yield from (it for it in _path(call) if not is_own(context, it))
 
 
 def _read(context: Context, guards: list[Effect]) -> Iterator[ast.expr]:
     """The paths that all processes read."""
     for call in context.program.calls:
-        reads = call.names & LOADS or (call.names & OPENERS and not opens_for_writing(call))
-        if reads or any(name.endswith(".from_pretrained") for name in call.names):
+        if reads_file(call) or any(name.endswith(".from_pretrained") for name in call.names):
             alone = covered(context, call.node, guards) or already(context, call.node)
             if context.runs_in_training(call.node) and not alone:
-                yield from _path(call, 0)
+                yield from _path(call)
 
 
-def _path(call: Call, position: int) -> Iterator[ast.expr]:
-    if isinstance(call.node.func, ast.Attribute) and any(it.startswith("pathlib.") for it in call.names):
-        yield call.node.func.value
-    yield from call.node.args[position : position + 1]
+def _path(call: Call) -> Iterator[ast.expr]:
+    yield from paths.given(call)
     yield from (it.value for it in call.node.keywords if it.arg in PATH_ARGUMENTS)
 
 

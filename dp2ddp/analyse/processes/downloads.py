@@ -7,6 +7,7 @@ from collections.abc import Container
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.downloads import (
+    BUILDS,
     DATA_SET_BASES,
     DOWNLOADING_LIBRARIES,
     DOWNLOADS_ANEW,
@@ -48,7 +49,7 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
     if not weights:
         names = {it for it in names - HUB_FETCHES if not it.startswith(MODEL_LIBRARIES)}
     loads = any(name.endswith(".from_pretrained") and not name.startswith("torch.") for name in names)
-    if names & FETCHES or loads:
+    if names & FETCHES or loads or is_build(context, call):
         return True
     if call.names & UNPACKS and not in_own_folder(context, call) and only_missing(context, call.node):
         return True
@@ -73,6 +74,30 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
     if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
         return True
     return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
+
+
+def is_build(context: Context, call: Call) -> bool:
+    """Whether a call builds an extension where all processes come by: in a module, or a function that one calls.
+
+    What a model builds when it is first used, torch keeps apart: not every process may use it.
+    """
+    return bool(call.names & BUILDS) and _runs_at_top(context, call.node)
+
+
+def _runs_at_top(context: Context, node: ast.AST, depth: int = 0) -> bool:
+    """Whether a place is in a module, or in a function that is no method, by whatever calls of modules."""
+    scope = context.program.scope(node)
+    if scope.is_module:
+        return not any(isinstance(it, ast.ClassDef) for it in context.program.ancestors(node))
+    around = context.program.parent(scope.node)
+    calls = trained_callers(context, node)
+    return (
+        isinstance(scope.node, ast.FunctionDef)
+        and isinstance(around, ast.Module | ast.If | ast.Try)
+        and depth < 6
+        and bool(calls)
+        and all(_runs_at_top(context, it, depth + 1) for it in calls)
+    )
 
 
 def _prepares(context: Context, call: Call) -> bool:

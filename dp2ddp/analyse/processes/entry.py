@@ -36,6 +36,7 @@ from dp2ddp.analyse.processes.conditions import (
     number_of,
 )
 from dp2ddp.analyse.processes.devices import is_of_wrap
+from dp2ddp.analyse.processes.downloads import is_build
 from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
 from dp2ddp.analyse.program.calls import Call, handed
@@ -206,11 +207,13 @@ def _acts_when_imported(context: Context, statement: ast.Import | ast.ImportFrom
         wanted, level = names, 0
     found = {program.project.resolve(here, name, level) for name in wanted}
     reached = {it for path in found if path is not None for it in program.project.reaches(path)}
+    paths = [it.file.path for it in _imported_modules(context, reached - {here})]
+    built = {id(it.node) for it in program.calls if is_build(context, it)}
     return any(
         happens_once(context, node) or id(node) in context.agreed
-        for module in _imported_modules(context, reached - {here})
-        for node in context.imported_nodes(module.file.path)
-    )
+        for path in paths
+        for node in context.imported_nodes(path)
+    ) or any(built & context.runs_when_imported(path) for path in paths if built)
 
 
 def _pure(context: Context, statement: ast.stmt | ast.expr) -> bool:

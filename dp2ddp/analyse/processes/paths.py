@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.files import (
+    ADDED_ENDINGS,
     BETWEEN_PATHS,
+    FILE_PATHS,
     JOINS_PATHS,
-    OPENERS_BY_PATH,
-    WRITES_TO_FIRST,
-    WRITES_TO_SECOND,
+    OPENED_PATHS,
+    WRITING_DATA,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
@@ -54,16 +55,21 @@ def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
 
 
 def read(context: Context, call: Call) -> File:
-    """The file that a call reads: the first thing it is given, or the path that it is a method of."""
-    return file(context, _owner(call) or call.node.args[:1])
+    """The file that a call reads, or moves: the path that it is given first, or is a method of."""
+    return file(context, call.node.args[:1] if _goes_between(call) else given(call))
 
 
 def given(call: Call) -> list[ast.expr]:
-    """The path that a call is given, or is a method of; what it is given second where it writes to that."""
-    arguments = call.node.args
-    place = 1 if call.names and (call.names <= WRITES_TO_SECOND or _goes_between(call)) else 0
-    found = _owner(call) or arguments[place : place + 1]
-    return [it for it in found if not isinstance(it, ast.Starred)]
+    """The path that a call is given, or is a method of: the one that it writes to where it is given two."""
+    if owner := _owner(call):
+        return owner
+    places = {FILE_PATHS[it] for it in call.names if it in FILE_PATHS}
+    if len(places) == 1:
+        keyword, place = places.pop()
+        found = call.argument(keyword, place)
+        return [found] if found is not None else []
+    place = 1 if _goes_between(call) else 0
+    return [it for it in call.node.args[place : place + 1] if not isinstance(it, ast.Starred)]
 
 
 def _goes_between(call: Call) -> bool:
@@ -73,20 +79,23 @@ def _goes_between(call: Call) -> bool:
 
 def written(context: Context, call: Call) -> File:
     """The file that a call writes."""
-    arguments = call.node.args
-    if _owner(call) or (call.names and call.names <= OPENERS_BY_PATH | WRITES_TO_SECOND):
-        return file(context, given(call))
+    found = file(context, given(call))
     if _goes_between(call):
-        source, target = (file(context, arguments[at : at + 1]) for at in (0, 1))
-        known = source.endings is not None and target.endings is not None
-        endings = source.endings | target.endings if known else None  # type: ignore[operator]
-        return File(endings, target.spelled)
-    for name, more in WRITES_TO_FIRST.items():
-        if call.names and all(it.startswith(name) for it in call.names):
-            found = file(context, arguments[:1])
-            added = None if found.endings is None else found.endings | {it + more for it in found.endings}
-            return File(added, found.spelled)
-    return File()
+        source = read(context, call)
+        known = source.endings is not None and found.endings is not None
+        endings = source.endings | found.endings if known else None  # type: ignore[operator]
+        return File(endings, found.spelled)
+    added = {ADDED_ENDINGS[it] for it in call.names if it in ADDED_ENDINGS}
+    if found.endings is not None and added:
+        return File(found.endings | {it + more for it in found.endings for more in added}, found.spelled)
+    return found if _owner(call) or _writes_to_given(call) else File()
+
+
+def _writes_to_given(call: Call) -> bool:
+    """Whether it is known that a call writes to the path that it is given."""
+    if call.names and all(it in FILE_PATHS or it.startswith("pandas.") for it in call.names):
+        return True
+    return isinstance(call.node.func, ast.Attribute) and call.node.func.attr in WRITING_DATA
 
 
 def _owner(call: Call) -> list[ast.expr]:
@@ -108,9 +117,9 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
         found = _named(context, node)
         if not found:  # the same name is the same path where it has its value from one place
             return frozenset(f"{node.id}:{id(it)}" for it in context.program.definitions(node))
-    elif isinstance(node, ast.Call) and node.args:
+    elif isinstance(node, ast.Call):
         call = context.program.call(node)
-        found = node.args[:1] if call is not None and call.names & OPENERS_BY_PATH else []
+        found = given(call) if call is not None and call.names & OPENED_PATHS.keys() else []
     if depth > 8 or not found:
         return frozenset([ast.unparse(node)])
     return frozenset().union(*(spelled(context, it, depth + 1) for it in found))
@@ -133,8 +142,8 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
         case ast.Call(args=arguments):
             call = context.program.call(node)
             names = call.names if call is not None else set()
-            if names & OPENERS_BY_PATH and arguments:
-                found = arguments[:1]
+            if call is not None and names & OPENED_PATHS.keys():
+                found = given(call)
             elif names & JOINS_PATHS and arguments:
                 found = arguments[-1:]
             else:

@@ -5,15 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterable, Iterator
 
-from dp2ddp.analyse.api.files import EXISTENCE, LOADS, MAKES, SAVES
+from dp2ddp.analyse.api.files import EXISTENCE, LOADS, MAKES
 from dp2ddp.analyse.api.processes import ENDS
 from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.downloads import caching, is_inside, made_first
 from dp2ddp.analyse.processes.effects import all_pass
 from dp2ddp.analyse.processes.entry import given
-from dp2ddp.analyse.processes.writes import opens_for_writing
+from dp2ddp.analyse.processes.writes import leaves_any_file
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.facts import NO_TIER, Effect, Problem, Question, Script
@@ -27,7 +28,7 @@ def collect(
     makers = {
         id(call.node): _paths(context, call)
         for call in context.program.calls
-        if (call.names & MAKES or opens_for_writing(call)) and context.runs_in_training(call.node)
+        if (call.names & MAKES or leaves_any_file(context, call)) and context.runs_in_training(call.node)
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
@@ -73,11 +74,7 @@ def _problem(path: str) -> Problem:
 
 def _paths(context: Context, call: Call) -> set[str]:
     """The paths that a call makes or asks for, as they are written where they are put together."""
-    if any(name.startswith("pathlib.") for name in call.names):
-        argument = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
-    else:
-        argument = call.argument("f", 1) if call.names & SAVES else call.argument("name", 0)
-    return set(_written(context, argument, 0)) if argument is not None else set()
+    return {text for it in paths.given(call) for text in _written(context, it, 0)}
 
 
 def _written(context: Context, node: ast.expr, depth: int) -> Iterator[str]:

@@ -19,6 +19,7 @@ from dp2ddp.analyse.processes.downloads import (
     trained_callers,
 )
 from dp2ddp.analyse.processes.effects import all_pass
+from dp2ddp.analyse.processes.exclusions import Condition, may_come
 from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
 from dp2ddp.analyse.processes.writes import leaves_any_file, leaves_file, only_appends, reads_file
 from dp2ddp.analyse.program.calls import Call
@@ -166,7 +167,7 @@ def _before_guard(context: Context, statement: ast.stmt, guards: list[Effect]) -
 
 
 def _places(
-    context: Context, node: ast.AST, others: set[int], seen: set[int], meetings: Set[int] = frozenset()
+    context: Context, node: ast.AST, others: set[int], seen: set[object], meetings: Set[int] = frozenset()
 ) -> Iterator[ast.stmt]:
     """The statements before which all processes must wait: after one of ``others``, outside conditions.
 
@@ -175,6 +176,7 @@ def _places(
     program = context.program
     inside: ast.stmt = program.statement(node)
     branch = inside  # of conditions that are the same in all processes
+    conditions: tuple[Condition, ...] = ()
     while True:
         block = program.block(inside)
         parent = program.parent(inside)
@@ -183,21 +185,22 @@ def _places(
         if not met and isinstance(parent, LOOPS):
             before += _since_meeting(context, block[index + 1 :], meetings)[0]
         if any(context.runs(other) & others for other in before):
-            if not (_in_function(context, parent) and _any_before(context, parent, others)):
-                yield branch
-                return
-        elif met:
+            yield branch
             return
-        elif isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
+        if met:
+            return
+        if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
-            if scope not in seen:
-                seen.add(scope)
+            if (scope, conditions) not in seen:
+                seen.add((scope, conditions))
                 for call in context.callers.get(scope, ()):
-                    if context.runs_in_training(call):
+                    if context.runs_in_training(call) and may_come(context, call, scope, conditions):
                         yield from _places(context, call, others, seen, meetings)
             return
         if not isinstance(parent, ast.stmt):
             return
+        if isinstance(parent, ast.If):
+            conditions = (*conditions, (parent.test, inside in parent.body))
         inside = parent
         if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
             branch = parent
@@ -260,15 +263,6 @@ def _is_body(node: ast.AST | None) -> bool:
         isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef)
         or (isinstance(node, ast.If) and is_main_guard(node.test))
     )
-
-
-def _in_function(context: Context, node: ast.AST) -> bool:
-    return isinstance(node, ast.If) and not is_main_guard(node.test)
-
-
-def _any_before(context: Context, statement: ast.stmt, writes: set[int]) -> bool:
-    block = context.program.block(statement)
-    return any(context.runs(other) & writes for other in block[: block.index(statement)])
 
 
 def _after_barrier(context: Context, statement: ast.stmt, writes: set[int], waiting: Container[int]) -> bool:

@@ -25,7 +25,9 @@ from dp2ddp.analyse.api.files import (
     WRITERS,
     WRITES,
     WRITING_ANYWAY,
+    WRITING_DATA,
     WRITING_METHODS,
+    WRITTEN_PATHS,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.folders import in_own_folder
@@ -58,10 +60,12 @@ def is_listed(name: str) -> bool:
 
 def opens_for_writing(call: Call) -> bool:
     """Whether a call may open a file for writing: an unknown mode counts."""
-    if not call.names & OPENERS or _is_nowhere(call):
+    if _is_nowhere(call):
         return False
-    mode = call.argument("mode", 0 if any(name.startswith("pathlib.") for name in call.names) else 1)
-    return _may_write(mode)
+    if call.names & OPENERS:
+        place = 0 if any(name.startswith("pathlib.") for name in call.names) else 1
+        return _may_write(call.argument("mode", place))
+    return any(_may_write(call.argument("mode", MODES[name])) for name in call.names & MODES.keys())
 
 
 def _is_nowhere(call: Call) -> bool:
@@ -74,10 +78,7 @@ def is_writer(context: Context, call: Call) -> bool:
     """Whether a call makes something that writes whenever it is used, if not by Python's own ``open``."""
     if call.names & WRITERS:
         return not in_own_folder(context, call)
-    for name in call.names & MODES.keys():
-        if _may_write(call.argument("mode", MODES[name])):
-            return not in_own_folder(context, call)
-    return False
+    return bool(call.names & MODES.keys()) and opens_for_writing(call) and not in_own_folder(context, call)
 
 
 def _may_write(mode: ast.expr | None) -> bool:
@@ -99,7 +100,7 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
     if call is None:
         return False
     if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
-        return not any(isinstance(callee, Func | Bound) for callee in call.callees)
+        return not _is_own(call)
     if call.names == {"logging.basicConfig"}:
         return call.argument("filename", 0) is not None
     if (
@@ -171,18 +172,31 @@ def leaves_any_file(context: Context, call: Call) -> bool:
 
 
 def leaves_file(context: Context, call: Call, by_opening: bool) -> bool:
-    """Whether a call writes a file: all at once, or one that it opens for that."""
+    """Whether a call writes a file: all at once; or one that it opens for that, or is told by name."""
     if by_opening:
-        texts = call.names & PATH_CONTENTS
-        return bool(texts or opens_for_writing(call)) and not in_own_folder(context, call)
+        named = bool(call.names & PATH_CONTENTS) or _writes_to_given(call)
+        return (named or opens_for_writing(call)) and not in_own_folder(context, call)
     saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
     return bool(saves) and not in_own_folder(context, call)
 
 
 def reads_file(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
-    opens = call.names & OPENERS and not opens_for_writing(call)
+    opens = call.names & (OPENERS | MODES.keys()) and not opens_for_writing(call)
     return bool(opens or call.names & (LOADS | READS))
+
+
+def _writes_to_given(call: Call) -> bool:
+    """``array.tofile("rows.bin")``, ``savemat("rows.mat", …)``: what writes to a path, whoever has it."""
+    if any(name in WRITTEN_PATHS and not _writes_file(name) and name not in SAVES for name in call.names):
+        return True
+    func = call.node.func
+    return isinstance(func, ast.Attribute) and func.attr in WRITING_DATA and not _is_own(call)
+
+
+def _is_own(call: Call) -> bool:
+    """Whether a function of the project is called."""
+    return any(isinstance(callee, Func | Bound) for callee in call.callees)
 
 
 def _writes_file(name: str) -> bool:
