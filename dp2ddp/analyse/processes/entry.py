@@ -11,13 +11,13 @@ import copy
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.api.containers import LIST_CHANGES, PLAIN_METHODS
+from dp2ddp.analyse.api.containers import PLAIN_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.api.files import PATH_WRITES
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
-from dp2ddp.analyse.api.settings import CONFIGURES
+from dp2ddp.analyse.api.settings import CONFIGURES, FILLS
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import compared, is_options
@@ -40,7 +40,7 @@ from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Values, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -627,23 +627,24 @@ def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[as
 
 
 def _changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) -> Iterator[ast.stmt]:
-    """The statements that change a list in place, and those that run them, under whichever name it has there.
+    """The statements that change an object in place, and those that run them, under whichever name it has there.
 
-    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``.
+    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``, ``config.read(path)``, ``setattr(args, key, 1)``.
     """
     program = context.program
-    values = _lists(context, held)
+    values = _objects(context, held)
     for node in list(program.nodes.values()):
-        changed = _changed_in_place(node) if id(node) in runs else None
+        changed = _changed_in_place(context, node) if id(node) in runs else None
         if isinstance(changed, ast.Name | ast.Attribute) and (
-            _lists(context, changed) & values or _are_same(context, changed, held)
+            _objects(context, changed) & values or _are_same(context, changed, held)
         ):
             yield program.statement(node)
 
 
-def _lists(context: Context, node: ast.expr) -> Values:
+def _objects(context: Context, node: ast.expr) -> Values:
+    """What an expression may be that has contents which can change."""
     known = context.program.values(node) if id(node) in context.program.nodes else frozenset()
-    return frozenset(value for value in known if isinstance(value, Coll))
+    return frozenset(value for value in known if isinstance(value, Coll | Inst | Made))
 
 
 def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
@@ -659,14 +660,36 @@ def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
     return False
 
 
-def _changed_in_place(node: ast.AST) -> ast.expr | None:
-    """The list that a piece of code changes."""
+def _changed_in_place(context: Context, node: ast.AST) -> ast.expr | None:
+    """The object that a piece of code changes; what a method of the project changes is found in the method."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in LIST_CHANGES:
-            return changed
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in FILLS or _is_ordered(
+            context, node
+        ):
+            return _root(changed)
+        case ast.Call(func=ast.Name(id="setattr"), args=[changed, *_]):
+            return _root(changed)
         case ast.AugAssign(target=changed) | ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
-            return changed
+            return _root(changed)
     return None
+
+
+def _is_ordered(context: Context, node: ast.Call) -> bool:
+    """Whether a method of something outside the project is called for what it does, as a statement by itself."""
+    if not isinstance(context.program.parent(node), ast.Expr):
+        return False
+    call = context.program.call(node)
+    return call is None or not any(isinstance(it, Func | Bound) for it in call.callees)
+
+
+def _root(changed: ast.expr) -> ast.expr:
+    """What is changed with a part of it: ``d`` of ``d["a"]["b"]``, ``args`` of ``vars(args)``."""
+    match changed:
+        case ast.Subscript(value=inner) | ast.Attribute(value=inner, attr="__dict__"):
+            return _root(inner)
+        case ast.Call(func=ast.Name(id="vars"), args=[inner]):
+            return _root(inner)
+    return changed
 
 
 def _is_at_hand(
