@@ -742,3 +742,121 @@ def test_gpus_that_a_list_is_made_of_are_the_machine_s() -> None:
     """Also where the wrap is given that list or something else."""
     text = convert(Project.of({PATH: LISTED})).changes[0].after
     assert "there = torch.cuda.device_count()\n" in text and "ddp.use_devices(ids or None)\n" in text
+
+
+# What gives a configuration its contents behind the line that makes it.
+FILLED = {
+    "a file": ("config = ConfigParser()", "config.read('train.ini')", "config.getint('gpus', 'count')"),
+    "a file that is asked for": (
+        "config = ConfigParser()",
+        "assert config.read('train.ini')",
+        "int(config['gpus']['count'])",
+    ),
+    "a file, in a function": (
+        "config = ConfigParser()",
+        "fill(config)",
+        "config['gpus'].getint('count')",
+    ),
+    "an entry": ("config = {}", "config['count'] = args.count", "config['count']"),
+    "an entry of an entry": (
+        "config = defaults()",
+        "config['gpus']['count'] = args.count",
+        "config['gpus']['count']",
+    ),
+    "entries": ("config = dict(count=1)", "config.update(count=2)", "config['count']"),
+    "a library's own method": ("config = Settings()", "config.from_yaml('train.yml')", "config.count"),
+    "attributes by their names": (
+        "config = argparse.Namespace(count=1)",
+        "for key in ('count', 'rate'):\n    setattr(config, key, 2)",
+        "config.count",
+    ),
+    "all attributes": (
+        "config = argparse.Namespace(count=1)",
+        "vars(config).update(count=2)",
+        "config.count",
+    ),
+    "their dict": (
+        "config = argparse.Namespace(count=1)",
+        "config.__dict__['count'] = 2",
+        "config.count",
+    ),
+}
+
+
+@pytest.mark.parametrize("start", ["", "print('start')\n"])
+@pytest.mark.parametrize("name", FILLED)
+def test_a_configuration_is_complete_where_it_is_read(name: str, start: str) -> None:
+    """Whether the ranks start behind it, or before."""
+    made, filled, count = FILLED[name]
+    functions = (
+        "from configparser import ConfigParser\nfrom settings import Settings, defaults\n\n\n"
+        "def fill(parser):\n    parser.read('train.ini')\n\n\n"
+    )
+    tail = (
+        f"args = parse()\n{start}{made}\n{filled}\ntorch.manual_seed(0)\n"
+        f"train(nn.DataParallel(nn.Linear(8, 8), device_ids=range({count})))\n"
+    )
+    text = convert(Project.of({PATH: functions + PROGRAM + tail})).changes[0].after
+    (chosen,) = [it for it in places(text, "ddp.init", "ddp.use_devices") if "range" in it[1]]
+    assert chosen[0] == filled
+
+
+SIBLINGS = """\
+class Base:
+    def __init__(self, args):
+        self.args = args
+        self.model = self.build()
+
+    def fit(self):
+        train(self.model)
+
+
+class One(Base):
+    def build(self):
+        model = nn.Linear(8, 8)
+        if self.args.several:
+            model = nn.DataParallel(model, device_ids=self.args.gpus)
+        return model
+
+
+class Other(Base):
+    def build(self):
+        print("the other")
+        model = nn.Linear(8, 8)
+        if self.args.several:
+            model = nn.DataParallel(model, device_ids=self.args.gpus)
+        return model
+
+
+args = parse()
+print(args)
+if args.gpus:
+    args.gpus = [int(it) for it in args.gpus]
+"""
+BUILT = "\n\n" + "".join(
+    f"def {name}(options):\n    model = nn.Linear(8, 8)\n    if options.several:\n"
+    "        model = nn.DataParallel(model, device_ids=options.gpus)\n    return model\n\n\n"
+    for name in ("one", "other")
+)
+WAYS = {
+    "classes": ("Kind = One if args.one else Other\nKind(args).fit()\n", 2),
+    "branches": ("if args.one:\n    made = One(args)\nelse:\n    made = Other(args)\nmade.fit()\n", 2),
+    "a table": ("table = {'one': One, 'other': Other}\ntable[args.kind](args).fit()\n", 2),
+    "one after the other": (f"{BUILT}train(one(args))\ntrain(other(args))\n", 1),
+    "one after the other, in a function": (
+        f"{BUILT}def both():\n    first = one(args)\n    train(other(args))\n    train(first)\n\n\nboth()\n",
+        1,
+    ),
+    "one perhaps": ("if args.one:\n    One(args).fit()\nOther(args).fit()\n", 2),
+    "where both ways begin": (f"{BUILT}train(one(args) if args.one else other(args))\n", 1),
+}
+
+
+@pytest.mark.parametrize("name", WAYS)
+def test_each_of_several_ways_chooses_the_devices(name: str) -> None:
+    """And what is on one way chooses them once."""
+    tail, count = WAYS[name]
+    text = convert(Project.of({PATH: PROGRAM + SIBLINGS + tail})).changes[0].after
+    chosen = [line for _, line in places(text, "ddp.use_devices")]
+    assert len(chosen) == count and len(set(chosen)) == 1
+    assert ".gpus if " in chosen[0]

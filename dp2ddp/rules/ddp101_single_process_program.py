@@ -54,8 +54,7 @@ def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
         yield from trouble(facts, script)
     elif not script.done:
         yield finding(script.at, "this program trains in a single process", "", _edits(script))
-        if script.late is not None:
-            yield _chosen_late(script.late)
+        yield from map(_chosen_late, script.late)
         if script.aside is not None:
             yield _standing_aside(script.aside)
 

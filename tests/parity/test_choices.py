@@ -82,3 +82,50 @@ def test_a_model_that_is_not_wrapped_by_choice_is_exported_as_it_was(lab: Lab, p
     found = lab.run(after, chosen, processes=processes, timeout=60).ok()
     assert differences(expected, found) == []
     assert (found.folder / "module.pt").exists() is not bool(chosen)
+
+
+# How a program decides whether it wraps, which it asks again where it wants the bare model; and what it asks of that.
+COUNTED = "several = torch.cuda.device_count()", "several > 1"
+FLAGGED = "several = torch.cuda.is_available() and torch.cuda.device_count() > 1", "several"
+BESIDE = (
+    """\
+parser = argparse.ArgumentParser()
+parser.add_argument("--local_rank", type=int, default=-1)
+args = parser.parse_args()
+if args.local_rank == -1:
+    args.several = 0 if torch.cuda.device_count() == 0 else torch.cuda.device_count()
+else:
+    torch.cuda.set_device(args.local_rank)
+    torch.distributed.init_process_group(backend="nccl")
+    args.several = 1""",
+    "args.several > 1",
+)
+AT_ONCE = "print((model.module.weight if TEST else model.weight).sum().item())"
+NAMED = "bare = model.module if TEST else model\nprint(bare.weight.sum().item())"
+BRANCHED = "if TEST:\n    bare = model.module\nelse:\n    bare = model\nprint(bare.weight.sum().item())"
+
+
+@pytest.mark.parametrize(
+    ("decided", "asked"),
+    [(COUNTED, AT_ONCE), (COUNTED, NAMED), (FLAGGED, BRANCHED), (BESIDE, AT_ONCE), (BESIDE, NAMED)],
+    ids=["counted, at once", "counted, named", "a flag, branches", "beside, at once", "beside, named"],
+)
+@pytest.mark.parametrize("processes", [1, 2])
+def test_a_condition_that_tells_a_wrapped_model_from_a_bare_one_stays(
+    lab: Lab, decided: tuple[str, str], asked: str, processes: int
+) -> None:
+    """On one GPU, or none, the program goes on with the bare model, as it did."""
+    setting, test = decided
+    wrap = f"if {test}:\n    {WRAP}"
+    if decided is BESIDE:
+        wrap += "\nif args.local_rank != -1:\n    model = nn.parallel.DistributedDataParallel(model)"
+    text = PROGRAM.replace("import torch\n", "import argparse\n\nimport torch\n", 1)
+    text = text.replace(MODEL, f"{setting}\n{MODEL}").replace(WRAP, wrap)
+    text = seeded(text.replace("shuffle=True", "shuffle=False") + asked.replace("TEST", test) + "\n")
+    conversion = convert(Project.of({PATH: text}))
+    assert not conversion.errors
+    before, after = write(lab, "before", text), write(lab, "after", conversion.changes[0].after)
+    expected = lab.run(before, replicas=processes if processes > 1 else None, timeout=60).ok()
+    found = lab.run(after, processes=processes, timeout=60).ok()
+    # Sharded, a rank's loss is that of its part.
+    assert [it for it in differences(expected, found) if ": loss " not in it or processes == 1] == []

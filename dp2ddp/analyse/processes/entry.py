@@ -11,13 +11,13 @@ import copy
 from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
-from dp2ddp.analyse.api.containers import LIST_CHANGES, PLAIN_METHODS
+from dp2ddp.analyse.api.containers import PLAIN_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.api.files import PATH_WRITES
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
-from dp2ddp.analyse.api.settings import CONFIGURES
+from dp2ddp.analyse.api.settings import CONFIGURES, FILLS
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import compared, is_options
@@ -41,7 +41,7 @@ from dp2ddp.analyse.processes.effects import happens_once
 from dp2ddp.analyse.processes.entries import Entry
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Values, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Coll, Ext, Func, Inst, Made, Values, full_name
 from dp2ddp.facts import Late, Script
 from dp2ddp.plan import Anchor
 from dp2ddp.source import SourceFile
@@ -56,11 +56,11 @@ def before_devices(context: Context, scripts: Iterable[Script]) -> set[int]:
     """All nodes that programs run before their ranks know which of the chosen devices they have."""
     found: set[int] = set()
     for script in scripts:
-        if script.late is not None:
-            found |= _earlier(context, script.late.at, script.late.after)
-        elif script.devices is not None:
+        for late in script.late:
+            found |= _earlier(context, late.at, late.after)
+        if not script.late and script.devices is not None:
             found |= _earlier(context, script.at, False)
-        if script.late is not None or script.devices is not None:
+        if script.late or script.devices is not None:
             own = {script.path} if script.path == script.program else set()
             for module in _imported_modules(context, script.reaches - own):
                 found |= {id(node) for node in context.program.body(module)}
@@ -126,7 +126,7 @@ def _script(context: Context, entry: Entry) -> Script:
             devices, begin, call, at_hand = inner, first, None, True
     if not at_hand and (literal := _literal(context, wanted)) is not None:
         devices, at_hand = replace(wanted, expression=literal), True
-    late = None if at_hand else _late(context, entry, wanted)
+    late = () if at_hand else _lates(context, entry, wanted)
     chosen = _text(context, devices, begin) if at_hand else None
     imports = _imports(context, devices.expression, program.file(begin)) if at_hand else ()
     enabled = _enabled(context, file, top, begin)
@@ -299,20 +299,25 @@ def _wanted(context: Context, file: SourceFile) -> _Devices:
 
     One alone only where nothing else is wrapped on all of them.
     """
-    runs = context.program_runs(file)
-    chosen: list[_Devices] = []
-    for wrap in context.wraps:
-        if id(wrap.node) not in runs:
-            continue
-        given = context.wrappers.argument(wrap, "device_ids", 1)
-        given = None if given is None or _all_devices(context, given) else given
-        expression = _by_option(context, wrap.node, given) or given
-        if given is not None:
-            return _Devices(expression, wrap.node)
-        chosen.append(_Devices(expression, wrap.node))
+    chosen = []
+    for given, devices in _each_wanted(context, file):
+        if given:
+            return devices
+        chosen.append(devices)
     everywhere = any(it.expression is None for it in chosen)
     different = {ast.dump(it.expression) for it in chosen if it.expression is not None}
     return _Devices() if everywhere or len(different) != 1 else chosen[0]
+
+
+def _each_wanted(context: Context, file: SourceFile) -> Iterator[tuple[bool, _Devices]]:
+    """The devices of each wrap of a program, and whether the wrap names them."""
+    runs = context.program_runs(file)
+    for wrap in context.wraps:
+        if id(wrap.node) in runs:
+            given = context.wrappers.argument(wrap, "device_ids", 1)
+            given = None if given is None or _all_devices(context, given) else given
+            expression = _by_option(context, wrap.node, given) or given
+            yield given is not None, _Devices(expression, wrap.node)
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
@@ -630,23 +635,24 @@ def _attribute_sets(context: Context, node: ast.expr, runs: set[int]) -> list[as
 
 
 def _changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) -> Iterator[ast.stmt]:
-    """The statements that change a list in place, and those that run them, under whichever name it has there.
+    """The statements that change an object in place, and those that run them, under whichever name it has there.
 
-    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``.
+    ``ids.append(0)``, ``ids += [0]``, ``ids[0] = 1``, ``del ids[0]``, ``config.read(path)``, ``setattr(args, key, 1)``.
     """
     program = context.program
-    values = _lists(context, held)
+    values = _objects(context, held)
     for node in list(program.nodes.values()):
-        changed = _changed_in_place(node) if id(node) in runs else None
+        changed = _changed_in_place(context, node) if id(node) in runs else None
         if isinstance(changed, ast.Name | ast.Attribute) and (
-            _lists(context, changed) & values or _are_same(context, changed, held)
+            _objects(context, changed) & values or _are_same(context, changed, held)
         ):
             yield program.statement(node)
 
 
-def _lists(context: Context, node: ast.expr) -> Values:
+def _objects(context: Context, node: ast.expr) -> Values:
+    """What an expression may be that has contents which can change."""
     known = context.program.values(node) if id(node) in context.program.nodes else frozenset()
-    return frozenset(value for value in known if isinstance(value, Coll))
+    return frozenset(value for value in known if isinstance(value, Coll | Inst | Made))
 
 
 def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
@@ -662,14 +668,36 @@ def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
     return False
 
 
-def _changed_in_place(node: ast.AST) -> ast.expr | None:
-    """The list that a piece of code changes."""
+def _changed_in_place(context: Context, node: ast.AST) -> ast.expr | None:
+    """The object that a piece of code changes; what a method of the project changes is found in the method."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in LIST_CHANGES:
-            return changed
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in FILLS or _is_ordered(
+            context, node
+        ):
+            return _root(changed)
+        case ast.Call(func=ast.Name(id="setattr"), args=[changed, *_]):
+            return _root(changed)
         case ast.AugAssign(target=changed) | ast.Subscript(value=changed, ctx=ast.Store() | ast.Del()):
-            return changed
+            return _root(changed)
     return None
+
+
+def _is_ordered(context: Context, node: ast.Call) -> bool:
+    """Whether a method of something outside the project is called for what it does, as a statement by itself."""
+    if not isinstance(context.program.parent(node), ast.Expr):
+        return False
+    call = context.program.call(node)
+    return call is None or not any(isinstance(it, Func | Bound) for it in call.callees)
+
+
+def _root(changed: ast.expr) -> ast.expr:
+    """What is changed with a part of it: ``d`` of ``d["a"]["b"]``, ``args`` of ``vars(args)``."""
+    match changed:
+        case ast.Subscript(value=inner) | ast.Attribute(value=inner, attr="__dict__"):
+            return _root(inner)
+        case ast.Call(func=ast.Name(id="vars"), args=[inner]):
+            return _root(inner)
+    return changed
 
 
 def _is_at_hand(
@@ -701,6 +729,58 @@ def _holder(context: Context, part: ast.AST, block: list[ast.stmt]) -> ast.stmt 
         if any(part is node for node in context.program.descendants(statement)):
             return statement
     return next((it for it in block if id(part) in context.runs(it)), None)
+
+
+def _lates(context: Context, entry: Entry, wanted: _Devices) -> tuple[Late, ...]:
+    """Where the devices are chosen later: for the first wrap, and for those that are come to on other ways."""
+    first = _late(context, entry, wanted)
+    found = [first] if first is not None else []
+    others = [it for _, it in _each_wanted(context, entry.file) if it.wrap is not wanted.wrap]
+    for devices in others if found else ():
+        late = _late(context, entry, devices)
+        if late is not None and not any(_precedes(context, it, devices.wrap, late) for it in found):
+            found.append(late)
+    return tuple(found)
+
+
+def _precedes(context: Context, late: Late, wrap: ast.Call | None, other: Late) -> bool:
+    """Whether the devices are chosen already, wherever a program comes to a wrap."""
+    at = context.program.node_at(late.at)
+    if late.at == other.at or at is None or wrap is None:
+        return True
+    order = context.program.order
+    earliest: dict[int, int] = {}
+    for it, block, _ in _leading(context, context.program.statement(wrap)):
+        earliest[id(block)] = min(order[id(it)], earliest.get(id(block), order[id(it)]))
+    for it, block, always in _leading(context, context.program.statement(at)):
+        then = earliest.get(id(block), -1)
+        if always and (order[id(it)] < then or (it is at and order[id(it)] == then and not late.after)):
+            return True
+    return False
+
+
+def _leading(context: Context, statement: ast.stmt) -> Iterator[tuple[ast.stmt, list[ast.stmt], bool]]:
+    """The statements by which a program comes to one, each with its block, and whether it always comes there by it."""
+    program, seen = context.program, set()
+    waiting: list[tuple[ast.AST, bool]] = [(statement, True)]
+    while waiting:
+        node, surely = waiting.pop()
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            for call in context.callers.get(program.by_node[id(node)].index, ()):
+                found = program.call(call)
+                alone = found is not None and len(found.callees) == 1
+                waiting.append((program.statement(call), surely and alone))
+        elif isinstance(node, ast.stmt) and id(node) not in seen:
+            seen.add(id(node))
+            yield node, program.block(node), surely
+            around = program.parent(node)
+            under = isinstance(around, (ast.If, ast.Try, *LOOPS)) and not (
+                isinstance(around, ast.If) and is_main_guard(around.test)
+            )
+            if isinstance(around, ast.ExceptHandler | ast.match_case):
+                around, under = program.parent(around), True
+            if around is not None:
+                waiting.append((around, surely and not under))
 
 
 def _late(context: Context, entry: Entry, wanted: _Devices) -> Late | None:

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from itertools import takewhile
 
 from dp2ddp.analyse.api.containers import LIST_ADDS
-from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
 from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS, MODULE_NAMES, WRAP_NAMES
@@ -20,8 +19,8 @@ from dp2ddp.analyse.processes import branches
 from dp2ddp.analyse.processes.answers import Answers, Literals
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
+    counts_gpus,
     decides_device,
-    is_call_of,
     is_choice,
     is_device,
     is_true,
@@ -841,6 +840,8 @@ def _deciding(
         inside = around
     if not ifs:
         return None
+    if (kept := _kept(context, call, ifs)) is not None:
+        return kept
     alone = not branches.is_shared(context, statement)
     beside = context.branches is not None and context.run_by(statement) & context.branches.scripts
     if beside and not (alone and len(ifs) == 1 and _goes(context, ifs[0][0], statement)):
@@ -852,7 +853,7 @@ def _deciding(
                 f"the model is wrapped only if `{ast.unparse(condition.test)}`, which may differ across ranks",
                 "wrap it always, or `if torch.cuda.device_count() > 1`",
             )
-    used = _bare(context, call)
+    used = next(_bare(context, call), None)
     plain = all(
         branch in condition.body and asks_for_gpus(context, condition.test) for condition, branch in ifs
     )
@@ -914,12 +915,7 @@ def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.s
     Then it has to stay bare there: no condition but the number of GPUs leads past the wrap, or the program ends.
     """
     (inner, branch), *outer = ifs
-    match inner.test:
-        case ast.Compare(left=ast.Call() as asked, ops=[ast.Gt()], comparators=[ast.Constant(value=1)]):
-            several = is_call_of(context, asked, COUNT)
-        case _:
-            several = False
-    if not several or branch is not statement or statement not in inner.body:
+    if not _counts_several(context, inner.test) or branch is not statement or statement not in inner.body:
         return False
     keys = (it for part in inner.orelse for it in ast.walk(part) if isinstance(it, ast.Constant))
     ends = (around.orelse if inside in around.body else around.body for around, inside in outer)
@@ -935,7 +931,47 @@ def _is_part(context: Context, statement: ast.stmt) -> bool:
     return bool(owners) and all(map(context.module_class, owners))
 
 
-def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
+def _kept(context: Context, call: ast.expr, ifs: list[tuple[ast.If, ast.AST]]) -> Problem | None:
+    """A wrap under a condition by which the rest of the program tells a wrapped model from a bare one, too.
+
+    ``model.module.encode(x) if n_gpu > 1 else model.encode(x)``. So the condition stays.
+    """
+    answers = Answers(context)
+    said = answers.around(call)
+    bare = [it for it in _bare(context, call) if context.runs_in_training(it)]
+    places = [(it, it) for it in bare] + [(it, bare[0]) for it in _named_again(context, call) if bare]
+    used = next((it for place, it in places if _contradicts(context, answers, place, said)), None)
+    if used is None:
+        return None
+    text = f"`{ast.unparse(used)}` needs the bare model where `{ast.unparse(ifs[0][0].test)}` is false"
+    if all(branch in around.body and _counts_several(context, around.test) for around, branch in ifs):
+        return Problem(f"the model stays unwrapped with a single rank: {text}", "", NO_TIER, works=True)
+    return _unclear(
+        f"the model is wrapped only in some cases: {text}", f"always wrap it, and use `.module.{used.attr}`"
+    )
+
+
+def _named_again(context: Context, call: ast.expr) -> Iterator[ast.expr]:
+    """Where a model that may be wrapped gets another name: ``net = model.module if several else model``."""
+    program = context.program
+    for node in program.nodes.values():
+        if isinstance(node, ast.Name | ast.Attribute) and isinstance(node.ctx, ast.Load):
+            around = program.parent(node)
+            named = isinstance(around, ast.IfExp) and node is not around.test
+            named = named or isinstance(around, ast.Assign | ast.Return)
+            if named and id(call) in context.made(program.values(node), WRAP):
+                yield node
+
+
+def _counts_several(context: Context, test: ast.expr) -> bool:
+    """Whether a condition is no more than that there are several GPUs: that there are several ranks, now."""
+    match test:
+        case ast.Compare(left=asked, ops=[ast.Gt()], comparators=[ast.Constant(value=1)]):
+            return counts_gpus(context, asked)
+    return False
+
+
+def _bare(context: Context, call: ast.expr) -> Iterator[ast.Attribute]:
     """What a program asks of a model that may be wrapped, and that only a bare one has."""
     site = id(call)
     for node in context.program.nodes.values():
@@ -946,8 +982,7 @@ def _bare(context: Context, call: ast.expr) -> ast.Attribute | None:
         ):
             values = context.program.values(node.value)
             if site in context.made(values, WRAP):
-                return node
-    return None
+                yield node
 
 
 def _given_bare(context: Context, call: ast.expr) -> ast.Call | None:
