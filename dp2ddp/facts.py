@@ -47,6 +47,7 @@ class Problem:
     ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
     program does what it says; it is worth to be known. ``assumes``: what is not known, and would have to hold for
     nothing to be in the way; without any, it is known that something is. ``assumed``: it was taken as true.
+    ``cause``: the place that it comes from, where that is not the fact's own.
     """
 
     message: str
@@ -55,6 +56,7 @@ class Problem:
     works: bool = False
     assumes: tuple[Assumption, ...] = ()
     assumed: bool = False
+    cause: Anchor | None = None
 
     @property
     def is_refuted(self) -> bool:
@@ -77,6 +79,11 @@ class Fact:
     @property
     def path(self) -> Path:
         return self.at.path
+
+    @property
+    def cause(self) -> Anchor:
+        """Where its problem comes from."""
+        return self.at if self.problem is None or self.problem.cause is None else self.problem.cause
 
 
 @dataclass(frozen=True)
@@ -520,7 +527,8 @@ class Outdated(Fact):
     """Something that today's Python or libraries don't run: ``what``, since when, and what is written ``instead``.
 
     ``mends`` have been made before anything else, and are of the file as it is on disk; without any it is left to a
-    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down.
+    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down. ``fails_at_import``:
+    nothing that imports the file runs.
     """
 
     what: str
@@ -528,6 +536,7 @@ class Outdated(Fact):
     mends: tuple[Mend, ...] = ()
     syntax: bool = False
     lines: tuple[int, ...] = ()
+    fails_at_import: bool = False
 
 
 @dataclass(frozen=True)

@@ -240,7 +240,11 @@ criterion_that_counts = Counting()
 
 """
 ROWS = {
-    "it prints": (ADD, ADD + "        print(len(targets))\n", "`print` may have side effects"),
+    "it prints": (
+        ADD,
+        ADD + "        print(len(targets))\n",
+        "`print` isn't known to be free of side effects",
+    ),
     "it reports now and then": (
         ADD,
         ADD + "        if i % 10 == 0:\n            print(len(targets))\n",
@@ -266,7 +270,7 @@ ROWS = {
     "the greatest": (
         ADD,
         ADD + "        best = max(best, len(targets))\n",
-        "`best` may come from another batch",
+        "`best` isn't known to come from this batch",
     ),
     "what was before": (
         ADD,
@@ -316,11 +320,15 @@ ROWS = {
     ),
     "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
     "a global": (ADD, ADD + "        note(len(targets))\n", "has side effects"),
-    "an unknown function": (ADD, ADD + "        unknown(len(targets))\n", "`unknown` may have side effects"),
+    "an unknown function": (
+        ADD,
+        ADD + "        unknown(len(targets))\n",
+        "`unknown` isn't known to be free of side effects",
+    ),
     "another model": (
         ADD,
         "        correct += other(inputs).sum().item()\n",
-        "`other` may have side effects",
+        "`other` isn't known to be free of side effects",
     ),
     "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may change the batches"),
     "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "does not name its loader"),
@@ -352,17 +360,17 @@ ROWS = {
     "a part of something": (
         ADD,
         ADD + "        row = table[0]\n        row += len(targets)\n",
-        "`row` may exist before the loop",
+        "`row` isn't known to be new in the loop",
     ),
     "parts in turn": (
         ADD,
         ADD + "        for row, part in zip(table, output.detach().sum(0)):\n            row += part\n",
-        "`row` may exist before the loop",
+        "`row` isn't known to be new in the loop",
     ),
     "another name, changed in place": (
         ADD,
         ADD + "        row = table\n        row.add_(len(targets))\n",
-        "`row.add_` may have side effects",
+        "`row.add_` isn't known to be free of side effects",
     ),
     "two names": (
         "    meter = AverageMeter()\n",
@@ -374,13 +382,13 @@ ROWS = {
     "what a function changes under another name": (
         ADD,
         ADD + "        collect_all(table, output)\n",
-        "`row.add_` may have side effects",
+        "`row.add_` isn't known to be free of side effects",
     ),
     "what a function changes of its module": (ADD, ADD + "        count_all(output)\n", "changes `row`"),
     "what is written into": (
         ADD,
         ADD + "        torch.cumsum(output.detach(), 0, out=table)\n",
-        "`torch.cumsum` may have side effects",
+        "`torch.cumsum` isn't known to be free of side effects",
     ),
     "a lambda that looks at the sum": (
         "    model.eval()\n",
@@ -396,7 +404,7 @@ ROWS = {
     "numpy's in place": (
         ADD,
         ADD + "        np.add.at(matrix, targets, 1)\n",
-        "`np.add.at` may have side effects",
+        "`np.add.at` isn't known to be free of side effects",
     ),
     "truth values": (
         "    meter = AverageMeter()\n",
@@ -435,7 +443,7 @@ ROWS = {
     "a global sum": (
         "    model.eval()\n",
         "    global count\n    model.eval()\n    count = 0\n",
-        "`count` may be read elsewhere",
+        "`count` isn't known to be read only here",
         (ADD, ADD + "        count += 1\n"),
     ),
     "a context that counts": (
@@ -467,12 +475,12 @@ ROWS = {
     "a forward that counts": (
         "        return self.classify(self.layers(x))\n",
         "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",
-        "`self.seen.add_` may have side effects",
+        "`self.seen.add_` isn't known to be free of side effects",
     ),
     "a criterion that counts": (
         ADD,
         ADD + "        correct += criterion_that_counts(output, targets).item()\n",
-        "`self.seen.mul_` may have side effects",
+        "`self.seen.mul_` isn't known to be free of side effects",
         ("start = 3\n", "start = 3\n" + CRITERION),
     ),
     "a forward that counts under another name": (
@@ -483,7 +491,7 @@ ROWS = {
     "a forward that remembers": (
         "        return self.classify(self.layers(x))\n",
         "        self.past.append(x)\n        return self.classify(self.layers(x))\n",
-        "`self.past.append` may have side effects",
+        "`self.past.append` isn't known to be free of side effects",
     ),
     "dropout in evaluation": ("F.relu(self.heads[0](x))", "F.dropout(self.heads[0](x))", "random numbers"),
     "a sampled code": (
@@ -513,7 +521,11 @@ ROWS = {
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.tell()"),
     ),
-    "a step of time": (ADD, ADD + "        best += time.time()\n", "`time.time` may have side effects"),
+    "a step of time": (
+        ADD,
+        ADD + "        best += time.time()\n",
+        "`time.time` isn't known to be free of side effects",
+    ),
 }
 WHOLE = (
     "no evaluation mode",
@@ -532,7 +544,10 @@ FORWARD = "        output = model(inputs.cuda()).cpu()\n"
 
 
 def before(
-    lines: str, shown: str, reason: str = "`print` may have side effects", *more: tuple[str, str]
+    lines: str,
+    shown: str,
+    reason: str = "`print` isn't known to be free of side effects",
+    *more: tuple[str, str],
 ) -> tuple:
     """A row with lines before the model's call, and something of them that is printed behind it."""
     lines = "".join(f"        {line}\n" for line in lines.splitlines())
@@ -553,7 +568,9 @@ BEFORE = {
     "as many rows as are written": before(
         "wide = targets.expand(3, -1)", "wide.shape", "depend on the number of samples"
     ),
-    "the first sample": before("inputs = inputs[0][None]", "1", "`inputs[0]` may be a single sample"),
+    "the first sample": before(
+        "inputs = inputs[0][None]", "1", "`inputs[0]` isn't known to be more than a single sample"
+    ),
     "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "may not have one row"),
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
@@ -620,7 +637,7 @@ BEFORE = {
     "a global batch": before(
         "pass",
         "1",
-        "`targets` may be read elsewhere",
+        "`targets` isn't known to be read only here",
         ("    model.eval()\n", "    global targets\n    model.eval()\n"),
     ),
     "gradients of the inputs": before(
@@ -650,7 +667,7 @@ BEHIND = {
     "the number after the loop": before(
         "inputs, targets = inputs.cuda(), targets.cuda()",
         "targets",
-        "`print` may have side effects",
+        "`print` isn't known to be free of side effects",
         ("    return correct", "    targets = torch.ones(99)\n    print(inputs.size(0))\n    return correct"),
     ),
     "the number of what is deleted": before(

@@ -133,7 +133,9 @@ def words(finding: Finding) -> str:
 
 def _finding(finding: Finding, others: Sequence[Location] = ()) -> str:
     place = f"{shown(finding.location.path)}:{finding.location.span.line}"
-    also = f" (and in {places(finding.location.path, others)})" if others else ""
+    line = finding.location.path, finding.location.span.line
+    others = [it for it in others if (it.path, it.span.line) != line]
+    also = f" (also in {places(finding.location.path, others)})" if others else ""
     return f"{place}: {finding.rule} {finding.severity.value}: {words(finding)}{also}"
 
 

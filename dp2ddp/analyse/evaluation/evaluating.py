@@ -143,12 +143,14 @@ class EvaluationLoop:
             raise Whole(self.node, "the loop's header does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
-            raise Whole(self.node, "it may iterate over something other than a DataLoader")
+            raise Whole(self.node, "it isn't known to iterate over a DataLoader")
         around = self.node.iter
         while around is not draws[0]:
             call = self.program.call(around)
             if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
-                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may change the batches")
+                raise Whole(
+                    self.node, f"`{ast.unparse(self.node.iter)}` isn't known to leave the batches as they are"
+                )
             around = call.node.args[0]
         return draws[0]
 
@@ -186,7 +188,7 @@ class EvaluationLoop:
         while waiting:
             for around in self.program.ancestors(waiting.pop()):
                 if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
-                    raise Whole(around.test, f"only one rank may run it (`{ast.unparse(around.test)}`)")
+                    raise Whole(around.test, f"one rank alone runs it, `if {ast.unparse(around.test)}`")
                 if isinstance(around, ast.FunctionDef) and id(around) not in seen:
                     seen.add(id(around))
                     waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
@@ -305,7 +307,7 @@ class EvaluationLoop:
         """A method whose result nobody looks at is called for what else it does."""
         found = self.program.call(call)
         if found is None or not found.names or not all(map(_is_pure_name, found.names)):
-            raise Whole(call, f"`{ast.unparse(call.func)}` may have side effects")
+            raise Whole(call, f"`{ast.unparse(call.func)}` isn't known to be free of side effects")
 
     def _is_own(self, name: str) -> bool:
         """Whether a name is assigned in the loop, anew for each batch."""
@@ -404,7 +406,7 @@ class EvaluationLoop:
         elif isinstance(node, ast.With):
             for item in node.items:
                 if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
-                    raise Whole(node, f"`with {ast.unparse(item)}` may have side effects")
+                    raise Whole(node, f"`with {ast.unparse(item)}` isn't known to be free of side effects")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
             raise Whole(node, f"`{ast.unparse(node)}`")
 
@@ -414,7 +416,7 @@ class EvaluationLoop:
             raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
-            raise Whole(node, f"`{ast.unparse(node.func)}` may have side effects")
+            raise Whole(node, f"`{ast.unparse(node.func)}` isn't known to be free of side effects")
 
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
         if self._modules(call.callees) or (in_forward and self._is_layer(call)):
@@ -497,7 +499,7 @@ class EvaluationLoop:
         places = set(map(self.program.location, parts))
         effect = next((effect for place, effect in self.around.effects if place in places), None)
         if effect is not None:
-            raise Whole(self.node, f"it does something that only the main process may do: {effect.what}")
+            raise Whole(self.node, f"`{effect.what}` in it is for rank 0 alone")
 
     def _uses(self, name: str) -> Iterator[ast.Name]:
         scope = self.program.scope(self.node)
