@@ -150,8 +150,9 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
 
 def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
     """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed."""
-    may = any(it.assumptions for it in facts.scripts if it.program in fact.scripts)
-    if problem.assumes and may and KNOWN in problem.message:
-        begin = f"to shard: {problem.help}, or use" if problem.help else "to shard: convert with"
-        return f"{begin} --sharded if it is"
-    return f"to shard: {problem.help}" if problem.help else DONE
+    if not problem.assumes or KNOWN not in problem.message:
+        return f"to shard: {problem.help}" if problem.help else DONE
+    begin = f"{problem.help}, or use" if problem.help else "convert with"
+    if not any(it.assumptions for it in facts.scripts if it.program in fact.scripts):
+        return f"to shard: {problem.help}" if problem.help else "to shard: first mend the other causes"
+    return f"to shard: {begin} --sharded if it is"

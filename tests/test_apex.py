@@ -38,7 +38,7 @@ CHOSEN = """\
         else:
             loss.backward()
 """
-STAYS = "apex amp (no longer developed) is kept"
+STAYS = "apex amp is kept"
 
 
 def converted(text: str) -> tuple[str, Conversion]:
@@ -485,7 +485,7 @@ def test_ranks_of_apex_s_become_torch_s(name: str) -> None:
     assert not [it for it in conversion.findings if RANKS_STAY in it.message or it.is_left]
 
 
-RANKS_STAY = "apex's DistributedDataParallel (missing in newer apex) is kept"
+RANKS_STAY = "apex's DistributedDataParallel is kept"
 OTHER_ARGUMENTS = {
     "gradient_average=False": "its gradient_average=False",
     "gradient_predivide_factor=2.0": "its gradient_predivide_factor=2.0",

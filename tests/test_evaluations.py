@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -182,7 +183,11 @@ def converted(text: str) -> tuple[str, list[str]]:
     """The converted program, and why evaluation stays whole."""
     result = convert(Project.of({PATH: text}))
     assert not result.errors, result.errors
-    whole = [finding.help for finding in result.findings if finding.rule == "DDP204" and not finding.edits]
+    whole = [
+        unplaced(finding.message)
+        for finding in result.findings
+        if finding.rule == "DDP204" and not finding.edits
+    ]
     return result.changes[0].after, whole
 
 
@@ -260,7 +265,7 @@ ROWS = {
     "a sum that goes on": (
         "correct, outputs, best, seen = 0,",
         "correct, outputs, best, seen = start,",
-        "not be empty or zero right before",
+        "to be empty or zero before",
     ),
     "the last batch": (
         "return correct",
@@ -299,24 +304,24 @@ ROWS = {
     "a meter's last value": (
         ADD,
         "        meter.update(len(targets))\n",
-        "more of `meter`",
+        "`meter` isn't known to be used for",
         ("return correct", "return meter.val"),
     ),
     "a meter that is shown": (
         ADD,
         "        meter.update(len(targets))\n",
-        "more of `meter`",
+        "`meter` isn't known to be used for",
         ("return correct", "return '{m.avg} {m.val}'.format(m=meter)"),
     ),
     "an object that keeps the last": (
         ADD,
         ADD + "        tracker.update(len(targets))\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
     ),
     "an object that is not reset": (
         ADD,
         ADD + "        confusion.add(targets, output.argmax(1))\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
     ),
     "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
     "a global": (ADD, ADD + "        note(len(targets))\n", "has side effects"),
@@ -330,26 +335,30 @@ ROWS = {
         "        correct += other(inputs).sum().item()\n",
         "`other` isn't known to be free of side effects",
     ),
-    "the first batches": ("enumerate(loader)", "enumerate(islice(loader, 3))", "may change the batches"),
+    "the first batches": (
+        "enumerate(loader)",
+        "enumerate(islice(loader, 3))",
+        "leave the batches as they are",
+    ),
     "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "does not name its loader"),
     "a meter by another name": (
         ADD,
         "        meter.add(len(targets))\n",
-        "more of `meter`",
+        "`meter` isn't known to be used for",
         ("meter = AverageMeter()", "meter = Other()"),
         ("return correct", "return meter.val"),
     ),
     "what a meter says of itself": (
         ADD,
         "        meter.add(len(targets))\n",
-        "more of `meter`",
+        "`meter` isn't known to be used for",
         ("meter = AverageMeter()", "meter = Other()"),
         ("return correct", "return meter.said()"),
     ),
     "a meter that begins with something": (
         ADD,
         "        meter.update(len(targets))\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
         ("meter = AverageMeter()", "meter = Begun()"),
     ),
     "an average of the parameters": (
@@ -375,7 +384,7 @@ ROWS = {
     "two names": (
         "    meter = AverageMeter()\n",
         "    hits = again = torch.zeros(1)\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
         (ADD, ADD + "        hits += len(targets)\n"),
     ),
     "what a function changes": (ADD, ADD + "        collect(table, output)\n", "changes `table`"),
@@ -409,13 +418,13 @@ ROWS = {
     "truth values": (
         "    meter = AverageMeter()\n",
         "    hits = np.zeros(4, dtype=bool)\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
         (ADD, ADD + "        hits += (output > 0).any(0).numpy()\n"),
     ),
     "a list that begins with 0": (
         "    meter = AverageMeter()\n",
         "    hits = [0]\n",
-        "not be empty or zero right before",
+        "to be empty or zero before",
         (ADD, ADD + "        hits += [len(targets)]\n"),
     ),
     "a list without some batches": (
@@ -502,14 +511,14 @@ ROWS = {
     "a mean that is another ratio": (
         "self.avg = self.sum / self.count\n",
         "self.avg = self.sum / (self.count + 0.001)\n",
-        "do more than add up",
+        "only add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
     "a meter that warms up": (
         "        self.sum += val * n\n",
         "        if self.count > 2:\n            self.sum += val * n\n",
-        "do more than add up",
+        "only add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
@@ -517,7 +526,7 @@ ROWS = {
         "class Confusion:\n",
         "    def last(self):\n        return self.val\n\n    def tell(self):\n        return [self.last()]\n\n\n"
         "class Confusion:\n",
-        "more of `meter`",
+        "`meter` isn't known to be used for",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.tell()"),
     ),
@@ -556,22 +565,16 @@ def before(
 
 # Lines before the model's call: what they make is not that of the whole batch, or can't be made so.
 BEFORE = {
-    "dimensions of one are left out": before(
-        "inputs = inputs.squeeze()", "1", "depend on the number of samples"
-    ),
-    "they are left out by a function": before(
-        "inputs = tight(inputs)", "1", "depend on the number of samples"
-    ),
+    "dimensions of one are left out": before("inputs = inputs.squeeze()", "1", "fit any batch size"),
+    "they are left out by a function": before("inputs = tight(inputs)", "1", "fit any batch size"),
     "as many classes as there are labels": before(
-        "hot = F.one_hot(targets)", "hot.shape", "depend on the number of samples"
+        "hot = F.one_hot(targets)", "hot.shape", "fit any batch size"
     ),
-    "as many rows as are written": before(
-        "wide = targets.expand(3, -1)", "wide.shape", "depend on the number of samples"
-    ),
+    "as many rows as are written": before("wide = targets.expand(3, -1)", "wide.shape", "fit any batch size"),
     "the first sample": before(
         "inputs = inputs[0][None]", "1", "`inputs[0]` isn't known to be more than a single sample"
     ),
-    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "may not have one row"),
+    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "to have one row"),
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
         "n, targets",
@@ -601,7 +604,7 @@ BEFORE = {
         "`n` can't be combined over the ranks",
     ),
     "rows or something else in a function": before(
-        "rows = chosen(inputs, i)", "rows.shape", "may not have one row"
+        "rows = chosen(inputs, i)", "rows.shape", "to have one row"
     ),
     "rows and something else": before(
         "pair = {'x': inputs, 'p': prior}", "pair['p']", "holds more than one row"
@@ -609,18 +612,16 @@ BEFORE = {
     "rows and something else by a function": before(
         "pair = paired(inputs)", "pair['p']", "holds more than one row"
     ),
-    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "may not have one row"),
+    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "to have one row"),
     "a dictionary with something else": before(
-        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "may not have one row"
+        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "to have one row"
     ),
-    "rows or something else": before(
-        "rows = inputs if i % 2 else prior", "rows.shape", "may not have one row"
-    ),
+    "rows or something else": before("rows = inputs if i % 2 else prior", "rows.shape", "to have one row"),
     "rows or something else by a condition": before(
-        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "may not have one row"
+        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "to have one row"
     ),
     "rows or something else by a function": before(
-        "rows = either(inputs, i)", "rows.shape", "may not have one row"
+        "rows = either(inputs, i)", "rows.shape", "to have one row"
     ),
     "a function that counts, of a keyword": (
         FORWARD,
@@ -813,7 +814,7 @@ def test_evaluation_is_divided(name: str) -> None:
     assert "shard_batches" not in after and "in enumerate(ddp.divide_batches(loader)):" in after
     assert whole == []
     (evaluation,) = analyse(link(Project.of({PATH: written(name)}))).evaluations
-    assert ROWS[name][2] in evaluation.whole
+    assert ROWS[name][2] in unplaced(evaluation.whole)
 
 
 def test_divided_evaluations_print_what_one_process_does(lab: Lab, tmp_path: Path) -> None:
@@ -871,7 +872,7 @@ rank = int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else 0
     call = f"    if {test}:\n        print(evaluate(model, val_loader))\n"
     after, whole = converted(SETUP + helpers + LOOP.replace(ADD, ADD + more) + TRAIN + call)
     assert "shard_batches" not in after and "divide_batches" not in after
-    assert "only one rank may run it" in whole[0]
+    assert "one rank alone runs it" in whole[0]
 
 
 def test_all_processes_come_to_what_the_first_of_the_program_s_own_would() -> None:
@@ -925,3 +926,8 @@ def test_whole_batches_are_divided_as_they_are() -> None:
     assert whole == []
     assert "ddp.DataParallel(" in after
     assert "shard_batches" not in after
+
+
+def unplaced(message: str) -> str:
+    """A message without the places that it names."""
+    return re.sub(r" \((line \d+|\w+\.py:\d+)\)", "", message)

@@ -78,8 +78,8 @@ def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tu
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex amp (no longer developed) is kept: {reason}",
-        "replace O1 by torch.autocast around model and loss, with torch.amp.GradScaler",
+        f"apex amp is kept: {reason}",
+        "use torch.autocast and torch.amp.GradScaler",
         NO_TIER,
         works=True,
     )

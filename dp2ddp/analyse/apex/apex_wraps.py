@@ -65,8 +65,8 @@ def collect(context: Context) -> Replaced:
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex's DistributedDataParallel (missing in newer apex) is kept: {reason}",
-        "torch.nn.parallel.DistributedDataParallel does the same except for that",
+        f"apex's DistributedDataParallel is kept: {reason}",
+        "torch's does the same but for that",
         NO_TIER,
         works=True,
     )
@@ -75,8 +75,7 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _in_half(context: Context, call: Call) -> Obstacle:
     return context.obstacle(
         call.node,
-        "torch divides gradients before the all-reduce, apex after it: half-precision gradients may "
-        "overflow or underflow differently",
+        "torch divides gradients before the all-reduce, apex after it, which overflows elsewhere",
         "in half precision, compare a short run with the original",
         NO_TIER,
         works=True,

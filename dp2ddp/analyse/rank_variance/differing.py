@@ -973,7 +973,11 @@ class _Following:
             return None if isinstance(node, _PARTS) else node
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
             return node
-        children = (it for it in ast.iter_child_nodes(node) if isinstance(it, _PARTS))
+        children = (
+            it
+            for it in ast.iter_child_nodes(node)
+            if isinstance(it, _PARTS) and not _is_outside_name(self.program.values(it))
+        )
         return next((it for child in children if (it := self._cause(child, frame, found))), node)
 
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_NAMES
+from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_HOOKS, MODULE_NAMES
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.context import Context, root_name
@@ -82,7 +82,7 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
         text = f"the trained parameters of `{shown}` are in a wrapped model, or get the same gradients on all ranks"
     assumed = () if reason.known else (context.assumption(owner, text),)
     whole = root_name(owner)
-    help = f"wrap all of `{whole.id}`" if whole is not None and whole is not owner else "wrap it, too"
+    help = f"wrap all of `{whole.id}`" if whole is not None and whole is not owner else "wrap it"
     beside = "trained" if reason == UNKNOWN else "unwrapped"
     message = f"the {beside} `{shown}` {reason.text}"
     return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
@@ -170,7 +170,9 @@ def _inner(context: Context, parts: Values) -> Values:
 def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     """Why a module, or one that it holds, needs the whole batch or can't be analysed."""
     if part in samples.altered:
-        return Reason(f"{UNFOLLOWED}: changed here", samples.altered_at(part))  # type: ignore[arg-type]
+        place = samples.altered_at(part)  # type: ignore[arg-type]
+        what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
+        return Reason(f"{UNFOLLOWED}: it gets {what} here", place)
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]
@@ -192,6 +194,10 @@ def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
         return Reason(f"holds a {shown} with sparse gradients", call.node, known=True)
     return None
+
+
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
 
 
 def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | None:
@@ -221,7 +227,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
                     return Reason(f"changes `{ast.unparse(node)}` in its forward", node, known=True)
             if isinstance(node, ast.Call):
                 call = program.call(node)
-                method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                method = _method(node)
                 if call is None:
                     return Reason(f"{UNFOLLOWED}: it calls `{ast.unparse(node.func)}`", node)
                 if alike.draws(call) or call.names & RANDOM:

@@ -31,8 +31,13 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
     loss = context.loss(backward)
     value = samples.of(loss)
     place = value.place if isinstance(value, Unclear) else None
+    unseen = samples.unseen(loss) if isinstance(value, Unclear) else None
     if isinstance(value, Unclear) and value.problem is not None:
         problem = value.problem
+    elif unseen is not None and (place is None or _written(place) in shown(context, loss)):
+        place, problem = unseen, Problem(
+            f"the loss uses `{ast.unparse(unseen)}`, not known what that calls", ""
+        )
     elif (
         isinstance(value, Unclear)
         and isinstance(place, ast.expr | ast.arg)
@@ -40,9 +45,6 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
     ):
         message, help = next(_said(context, samples, value, place, backward))
         problem = Problem(message, help)
-    elif isinstance(value, Unclear) and (unseen := samples.unseen(loss)) is not None:
-        place = unseen
-        problem = Problem(f"it isn't known what `{ast.unparse(unseen)}` calls, which the loss uses", "")
     else:
         place, problem = None, Problem(unknown(context, loss), "")
     return Problem(problem.message, problem.help, SHARDED_ONLY, cause=context.cause(place))
