@@ -471,7 +471,7 @@ class Evaluation(Fact):
 
     ``sums`` and ``lists`` are the names of what it adds up and of what it collects; after the statement ``after`` they
     are complete. ``whole`` says why every process must run all of it, or all but the model's forward where there is a
-    ``division``; then the others are empty.
+    ``division``; then the others are empty. ``cure``: what to do about that.
     """
 
     after: Anchor
@@ -479,6 +479,7 @@ class Evaluation(Fact):
     lists: tuple[str, ...] = ()
     whole: str = ""
     division: Division | None = None
+    cure: str = ""
 
 
 @dataclass(frozen=True)

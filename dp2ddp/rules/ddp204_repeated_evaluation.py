@@ -93,7 +93,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 evaluation.at,
                 f"{UNSHARDED}: every rank runs this whole evaluation, as {evaluation.whole}",
-                "to shard: change that",
+                f"to shard: {evaluation.cure}",
             )
         else:
             yield finding(

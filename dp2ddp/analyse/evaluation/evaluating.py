@@ -37,13 +37,40 @@ from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect
 from dp2ddp.source import Location
 
+# What to do about some reasons, by what they say.
+CURES = {
+    "forward hooks": "remove them",
+    "not set to eval()": "call `.eval()` right before the loop",
+    "draws random numbers": "draw none there",
+    "is random": "draw none there",
+    "free of side effects": "move it behind the loop",
+    "has side effects": "move them behind the loop",
+    "fit any batch size": "keep dimension 0",
+    "single sample": "keep dimension 0",
+    "one row per sample": "keep a row for each",
+    "combined over the ranks": "use it after the loop only",
+    "before the forward": "read it after that",
+    "batch index": "count samples instead",
+    "copy of the model": "use the model itself",
+    "batch size is 1": "choose a larger one",
+    "collate function": "use the default one",
+    "another batch": "set it anew for each batch",
+    "read only here": "use another name here",
+    "end at any batch": "go through all batches",
+    "needs gradients": "use `torch.no_grad()`",
+    "is not a tensor": "make it one",
+    "one rank alone": "have all ranks run it",
+    "exceptions": "catch none there",
+}
+
 
 class Whole(Exception):
-    """Why every process must evaluate everything."""
+    """Why every process must evaluate everything, and what to do about it."""
 
-    def __init__(self, node: ast.AST, reason: str) -> None:
+    def __init__(self, node: ast.AST, reason: str, cure: str = "") -> None:
         super().__init__(reason)
         self.node, self.reason = node, reason
+        self.cure = cure or next((it for words, it in CURES.items() if words in reason), "do that elsewhere")
 
 
 def is_dealt(context: Context, node: ast.AST) -> bool:

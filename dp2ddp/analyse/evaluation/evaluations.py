@@ -66,7 +66,7 @@ def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
     except Whole as whole:
         # Either is enough: named is what a division of each batch needs, as that changes less.
         reason = _said(around.context, whole, loop.node)
-        return Evaluation(**around.context.place(loop.source), after=after, whole=reason)
+        return Evaluation(**around.context.place(loop.source), after=after, whole=reason, cure=whole.cure)
     return Evaluation(**around.context.place(draw), after=after, whole=first, division=division)
 
 

@@ -108,6 +108,8 @@ def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> 
     """What a value that is not known would have to be."""
     supposed = assuming.supposed(samples, place, frame, assuming.scalars(samples.context, loss))
     given = [leaf for it in parts_of(samples.context, place) for leaf in leaves(samples.value_in(it, frame))]
+    if isinstance(place, ast.Subscript) and samples.value_in(place.value, frame) in BY_SAMPLE:
+        return "sample-wise"
     if not any(it in assuming.OF_SAMPLES or isinstance(it, Unclear) for it in given):
         return WANTED[Kind.SAME]
     kind = supposed[0] if supposed is not None else Kind.ROWS

@@ -123,7 +123,7 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     shown = ast.unparse(given)
     message = f"the collate function `{shown}` isn't known to be sample-wise"
     if cause is not None and isinstance(place, ast.expr):
-        message = f"the collate function uses `{ast.unparse(place)}`, which isn't known to be sample-wise"
+        message = f"the collate function uses `{ast.unparse(place)}`, not known to be sample-wise"
     return context.obstacle(
         given,
         message,

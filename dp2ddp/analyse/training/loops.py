@@ -452,7 +452,7 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
 
 def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
-    help = "loop over a DataLoader"
+    help = "put it into a `for` loop over one"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
         message = f"this loop iterates over {name}, whose `__iter__` could not be traced to a DataLoader"
@@ -464,7 +464,7 @@ def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple
         if _is_one_of_several(context, call):
             message = "this joins batches of several loaders"
             return call, message, "use one loader with a batch sampler"
-        return call, "training batches are taken with next()", help
+        return call, "training batches are taken with `next()`", "use a `for` loop over the DataLoader"
     trained = (it for it in context.program.calls if context.runs_in_training(it.node))
     hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
     if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
