@@ -44,7 +44,7 @@ from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
 NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
-NOT_DONE = "not changed: the program is refused"
+NOT_DONE = "not changed until the errors of this program are mended"
 Tell = Callable[[str], object]
 
 EXPLAINED = (*NOTICES.values(), *RULES.values())

@@ -233,6 +233,7 @@ LONGEST = 160
 _SHORTEST = 16
 _JOINT = len("; ")
 _CODE = re.compile(r"`([^`]+)`")
+_LAST_CALL = re.compile(r"\.\w+\([^()]*\)$")
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
 
 
@@ -253,9 +254,12 @@ def fitted(message: str, help: str) -> tuple[str, str]:
 
 
 def shortened(code: str, room: int) -> str:
-    """Code of at most so many characters: its beginning, with the brackets closed that are open there."""
+    """Code of at most so many characters: its beginning, and the call at its end or the brackets that are open."""
     if len(code) <= room:
         return code
+    last = _LAST_CALL.search(code)
+    if last is not None and len(last[0]) <= room // 2 + 2:
+        return f"{code[: room - len(last[0]) - 1]}…{last[0]}"
     for end in range(room - 1, 0, -1):
         begin = code[:end]
         closing = ""

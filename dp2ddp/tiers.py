@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Problem, Tier
-from dp2ddp.plan import DONE, Finding, Severity, finding
+from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 
 ASKED = "--exact was given"
 UNSHARDED = "not sharded (correct, no speedup)"
@@ -153,6 +153,14 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
     if not problem.assumes or KNOWN not in problem.message:
         return f"to shard: {problem.help}" if problem.help else DONE
     begin = f"{problem.help}, or use" if problem.help else "convert with"
-    if not any(it.assumptions for it in facts.scripts if it.program in fact.scripts):
-        return f"to shard: {problem.help}" if problem.help else "to shard: first mend the other causes"
+    scripts = [it for it in facts.scripts if it.program in fact.scripts]
+    if not any(it.assumptions for it in scripts):
+        first = next(
+            (it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted), fact
+        )
+        begin = f"mend {_place(first.cause, fact.cause)} first, then {begin}"
     return f"to shard: {begin} --sharded if it is"
+
+
+def _place(at: Anchor, beside: Anchor) -> str:
+    return f"line {at.span.line}" if at.path == beside.path else f"{at.path.name}:{at.span.line}"

@@ -667,7 +667,7 @@ def test_loops_that_count_samples_in_training_and_evaluation_keep_the_batches_wh
     _, conversion = converted(PHASES[made].replace(AVERAGED, COUNTED[name]))
     assert conversion.scripts[0].tier == "whole batch"
     (reason,) = (it for it in conversion.findings if not it.edits)
-    assert "this loop trains and evaluates" in reason.message
+    assert "one loop trains and evaluates" in reason.message
 
 
 @pytest.mark.parametrize("name", HANDED)

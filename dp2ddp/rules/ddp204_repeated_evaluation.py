@@ -92,7 +92,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         elif evaluation.whole:
             yield finding(
                 evaluation.at,
-                f"{UNSHARDED}: every rank runs this whole evaluation, as {evaluation.whole}",
+                f"{UNSHARDED}: this evaluation, as {evaluation.whole}",
                 f"to shard: {evaluation.cure}",
             )
         else:

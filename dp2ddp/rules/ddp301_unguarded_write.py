@@ -60,7 +60,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             if effect.kind in ("answer", "input")
             else "now on rank 0 only"
         )
-        yield finding(effect.at, f"`{effect.what}` runs on every rank", done, edits)
+        where = f" (line {effect.line})" if effect.line not in (0, effect.at.span.line) else ""
+        yield finding(effect.at, f"`{effect.what}`{where} runs on every rank", done, edits)
 
 
 def _folder(effect: Effect) -> tuple[Edit, ...]:

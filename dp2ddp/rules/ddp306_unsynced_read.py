@@ -74,5 +74,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         )
         edits = (asked, runtime_import(question.path, question.ddp))
         yield finding(
-            question.at, f"rank 0 may just have made `{question.what}`", "now its answer on all ranks", edits
+            question.at,
+            f"rank 0 may just have made `{question.what}`",
+            "all ranks now take rank 0's answer",
+            edits,
         )

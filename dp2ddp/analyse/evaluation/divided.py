@@ -93,7 +93,7 @@ class Divided(EvaluationLoop):
                 raise Whole(call.node, "its batch size is 1")
             collate = call.argument("collate_fn", 6)
             if collate is not None and ast.unparse(collate) != "None":
-                raise Whole(collate, f"it has a collate function, `{ast.unparse(collate)}`")
+                raise Whole(collate, f"its loader has a collate function, `{ast.unparse(collate)}`")
 
     def _check_target(self) -> None:
         """The batch is given to names, which nothing but the function looks at."""

@@ -288,7 +288,8 @@ def _tests(
         if {id(it) for it in parent.body} <= spared:
             continue
         last = program.anchor(parent.body[-1])
-        yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
+        what = _what(context, parent.body[0])
+        yield _effect(context, "test", parent.test, what, last=last, line=parent.body[0].lineno)
 
 
 def _only_asks(context: Context, test: ast.expr) -> bool:

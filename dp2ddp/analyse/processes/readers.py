@@ -44,9 +44,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         problem = Problem(
-            f"`module.` is expected in keys here, but {names} saves them without from now on"
+            f"checkpoint keys with `module.` are expected here, but {names} now saves them without"
             + (" (`strict=False`: it loads none)" if silent else ""),
-            f"if this loads those, convert {path.name}, too",
+            "if this loads those, convert it, too",
             NO_TIER,
             works=True,
         )

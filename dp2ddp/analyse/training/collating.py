@@ -127,7 +127,7 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length",
+        "only pad and stack",
         SHARDED_ONLY,
         assumes=f"the collate function `{shown}` is sample-wise (how far it pads changes nothing)",
         cause=place if place is not given else None,

@@ -501,8 +501,8 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
         if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
             yield context.obstacle(
                 loop.source,
-                f"this loop trains and evaluates, `{number.what}` isn't known to be a mean over samples",
-                "split it",
+                f"one loop trains and evaluates, `{number.what}` isn't known to be a mean",
+                "split the loop",
                 SHARDED_ONLY,
                 assumes=f"`{number.what}` is a mean over samples, or need not cover the whole data set",
             )

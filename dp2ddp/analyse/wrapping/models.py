@@ -847,7 +847,7 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which can differ across ranks",
                 "wrap it always, or only if there are several GPUs",
             )
     used = _bare(context, call)

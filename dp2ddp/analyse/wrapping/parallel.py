@@ -54,7 +54,7 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     others = _own(context, call)
     if WRAP in call.names and not all(map(_is_other, others)):
         return Problem(
-            "this isn't known to be nn.DataParallel itself, or a class that derives from it",
+            "it isn't known if this is nn.DataParallel itself or a class that derives from it",
             "write two calls, one for each",
         )
     if WRAP not in call.names:
