@@ -341,7 +341,7 @@ class Effect(Fact):
     or the call of a path's, with the path ``operand`` and its ``arguments``), "tracker" (the import of a module
     ``what`` that is one, at the end of the imports ``last``), "answer" (a call whose result all need), "input"
     (Python's ``input``), "save", "folder" (the call ``at`` that makes a folder which each machine needs, with its
-    ``arguments``, of the function or, with os.mkdir, the module ``operand``). ``line``: where that stands, if not ``at``.
+    ``arguments``, of the function or, with os.mkdir, the module ``operand``). ``line``: where that is, if not ``at``.
     """
 
     kind: str

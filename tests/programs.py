@@ -990,7 +990,7 @@ balanced = Balanced()""",
 UNDRAWN = {
     "next(self.rounds[i])": ("joins batches of several loaders", BALANCED),
     "next(rounds)": (
-        "taken with next()",
+        "taken with `next()`",
         PROGRAM.replace(
             LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
         ).replace(

@@ -821,7 +821,7 @@ def _deciding(
     if (past := _led_past(context, statement, module)) is not None:
         return _unclear(
             f"if `{ast.unparse(past.test)}` (line {past.lineno}), the model is returned without being wrapped",
-            "wrap it always, or only if there are several GPUs",
+            "wrap it always",
         )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
@@ -848,7 +848,7 @@ def _deciding(
         if not asks and not is_choice(context, condition.test):
             return _unclear(
                 f"the model is wrapped only if `{ast.unparse(condition.test)}`, which can differ across ranks",
-                "wrap it always, or only if there are several GPUs",
+                "wrap it always",
             )
     used = _bare(context, call)
     plain = all(
