@@ -107,18 +107,18 @@ STAYING = {
             ("import torch\n", OPTIONS.replace("args =", LEVELS.replace('["O1"]', '["O1", "O2"]'), 1)),
             (APEX_START, APEX_START.replace('"O1"', "args.level")),
         ),
-        "may be another level than O1",
+        "isn't known to be O1 than O1",
     ),
     "a level that anybody gives": (
         (
             ("import torch\n", OPTIONS.replace("args =", LEVELS.replace(', choices=["O1"]', ""), 1)),
             (APEX_START, APEX_START.replace('"O1"', "args.level")),
         ),
-        "may be another level than O1",
+        "isn't known to be O1 than O1",
     ),
     "a level that is changed": (
         ((APEX_START, 'level = "O1"\nif data:\n    level = "O2"\n' + APEX_START.replace('"O1"', "level")),),
-        "may be another level than O1",
+        "isn't known to be O1 than O1",
     ),
     "a fixed scale": ((('"O1"', '"O1", loss_scale=128.0'),), "equivalent of loss_scale=128.0"),
     "several losses": ((('"O1"', '"O1", num_losses=2'),), "equivalent of num_losses=2"),
@@ -512,7 +512,7 @@ KEPT = {
     ),
     "torch's in its place": (
         (("            raise ImportError(\"Please install apex to use distributed training.\")", "            from torch.nn.parallel import DistributedDataParallel as DDP"),),
-        "`DDP` may not be apex's",
+        "`DDP` isn't known to be apex's",
     ),
     "nothing in its place": (
         (("            raise ImportError(\"Please install apex to use distributed training.\")", "            DDP = None"),),

@@ -385,7 +385,7 @@ class Divided(EvaluationLoop):
         """All processes leave the loop together."""
         for node in ast.walk(self.node):
             if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
-                raise Whole(node, "the loop may end at any batch")
+                raise Whole(node, "the loop can end at any batch")
             if isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Continue):
                 for around in self.program.ancestors(node):
                     if around is self.node:

@@ -123,11 +123,11 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     shown = ast.unparse(given)
     message = f"the collate function `{shown}` isn't known to be sample-wise"
     if cause is not None and isinstance(place, ast.expr):
-        message = f"the collate function uses `{ast.unparse(place)}`, not known to be sample-wise"
+        message = f"collating by `{ast.unparse(place)}` isn't known to be sample-wise"
     return context.obstacle(
         given,
         message,
-        "only pad and stack",
+        "pad to a fixed length",
         SHARDED_ONLY,
         assumes=f"the collate function `{shown}` is sample-wise (how far it pads changes nothing)",
         cause=place if place is not given else None,
