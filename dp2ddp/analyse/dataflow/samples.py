@@ -1473,7 +1473,8 @@ def _same_or_unclear(values: list[Value], place: ast.AST) -> Value:
 
 def _blamed(values: list[Value], place: ast.AST) -> Unclear:
     """A value that is not known because of one that it is computed from, or else by itself."""
-    return next((value for value in values if isinstance(value, Unclear)), Unclear(place))
+    leaves = (kinds.tensor(value, place) for value in values)
+    return next((leaf for leaf in leaves if isinstance(leaf, Unclear)), Unclear(place))
 
 
 def _tensor_of(value: Value) -> Value:
