@@ -10,7 +10,7 @@ converted all the same. Nothing here writes: ``emit`` shows or writes the result
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -40,11 +40,12 @@ from dp2ddp.source import (
     read,
 )
 from dp2ddp.tiers import decide
-from dp2ddp.transactions import Transaction, divided, needed, placed
+from dp2ddp.transactions import Transaction, divided, is_mend, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
 NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
+NOT_DONE = "not changed until the errors of this program are mended"
 Tell = Callable[[str], object]
 
 EXPLAINED = (*NOTICES.values(), *RULES.values())
@@ -125,7 +126,7 @@ def _convert(
     if mark:
         others = marked(request, [group for group in groups if group not in carried.groups], changes)
         changes = tuple(sorted((*changes, *others), key=lambda change: change.path))
-    findings = [*plan.findings, *carried.refused, *failed]
+    findings = [*_honest(plan.findings, groups, carried), *carried.refused, *failed]
     found = [it for it in facts.scripts if not it.done or _in_question(it.program, findings)]
     scripts = {it.program: it for it in found}.values()  # one may start its ranks at several places
     written = {change.path for change in changes}
@@ -313,6 +314,16 @@ def is_converted(path: Path) -> bool:
     return file is not None and project.has_runtime(file)
 
 
+def _honest(
+    findings: Iterable[Finding], groups: Iterable[Transaction], carried: Carried
+) -> Iterator[Finding]:
+    """Findings that say that nothing was done where all their programs are refused."""
+    refused = frozenset().union(*(it.scripts for it in groups if it not in carried.groups))
+    for finding in findings:
+        is_left = bool(finding.edits and finding.scripts) and finding.scripts <= refused
+        yield replace(finding, help=NOT_DONE) if is_left and not is_mend(finding) else finding
+
+
 def _script(
     project: Project,
     facts: Facts,
@@ -325,7 +336,7 @@ def _script(
     """What is said of a program."""
     own = [finding for finding in findings if start.program in finding.scripts]
     group = next(group for group in groups if start.program in group.scripts)
-    reasons = dict.fromkeys(Location(fact.path, fact.at.span) for fact in start.reasons)
+    reasons = dict.fromkeys(Location(fact.cause.path, fact.cause.span) for fact in start.reasons)
     tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
     dealt = {
         Location(loader.path, loader.at.span): loader.shard

@@ -47,6 +47,7 @@ class Problem:
     ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
     program does what it says; it is worth to be known. ``assumes``: what is not known, and would have to hold for
     nothing to be in the way; without any, it is known that something is. ``assumed``: it was taken as true.
+    ``cause``: the place that it comes from, where that is not the fact's own.
     """
 
     message: str
@@ -55,6 +56,7 @@ class Problem:
     works: bool = False
     assumes: tuple[Assumption, ...] = ()
     assumed: bool = False
+    cause: Anchor | None = None
 
     @property
     def is_refuted(self) -> bool:
@@ -77,6 +79,11 @@ class Fact:
     @property
     def path(self) -> Path:
         return self.at.path
+
+    @property
+    def cause(self) -> Anchor:
+        """Where its problem comes from."""
+        return self.at if self.problem is None or self.problem.cause is None else self.problem.cause
 
 
 @dataclass(frozen=True)
@@ -343,11 +350,12 @@ class Effect(Fact):
     or the call of a path's, with the path ``operand`` and its ``arguments``), "tracker" (the import of a module
     ``what`` that is one, at the end of the imports ``last``), "answer" (a call whose result all need), "input"
     (Python's ``input``), "save", "folder" (the call ``at`` that makes a folder which each machine needs, with its
-    ``arguments``, of the function or, with os.mkdir, the module ``operand``).
+    ``arguments``, of the function or, with os.mkdir, the module ``operand``). ``line``: where that is, if not ``at``.
     """
 
     kind: str
     what: str
+    line: int = field(default=0, kw_only=True)
     last: Anchor | None = None
     operand: Anchor | None = None
     arguments: tuple[tuple[str, Anchor], ...] = ()
@@ -473,7 +481,7 @@ class Evaluation(Fact):
 
     ``sums`` and ``lists`` are the names of what it adds up and of what it collects; after the statement ``after`` they
     are complete. ``whole`` says why every process must run all of it, or all but the model's forward where there is a
-    ``division``; then the others are empty.
+    ``division``; then the others are empty. ``cure``: what to do about that.
     """
 
     after: Anchor
@@ -481,6 +489,7 @@ class Evaluation(Fact):
     lists: tuple[str, ...] = ()
     whole: str = ""
     division: Division | None = None
+    cure: str = ""
 
 
 @dataclass(frozen=True)
@@ -529,7 +538,8 @@ class Outdated(Fact):
     """Something that today's Python or libraries don't run: ``what``, since when, and what is written ``instead``.
 
     ``mends`` have been made before anything else, and are of the file as it is on disk; without any it is left to a
-    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down.
+    person. ``syntax``: it can't even be parsed. ``lines``: where the same stands further down. ``fails_at_import``:
+    nothing that imports the file runs.
     """
 
     what: str
@@ -537,6 +547,7 @@ class Outdated(Fact):
     mends: tuple[Mend, ...] = ()
     syntax: bool = False
     lines: tuple[int, ...] = ()
+    fails_at_import: bool = False
 
 
 @dataclass(frozen=True)

@@ -9,6 +9,7 @@ what lands there is the *edited* form of that piece of the original.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
@@ -215,9 +216,61 @@ def finding(
     edits: tuple[Edit, ...] = (),
     severity: Severity = Severity.NOTE,
 ) -> Finding:
-    """A rule's finding at a node; the registry adds the rule's code."""
+    """A rule's finding at a node; the registry adds the rule's code.
+
+    ``help`` says what is done where there are edits, else what to do. Long code in both is shortened.
+    """
     safety = Safety.SAFE if edits else Safety.MANUAL
+    done = f"{help}; {DONE}" if edits and severity is Severity.NOTE and help else help
+    message, help = fitted(message, done)
     return Finding("", Location(at.path, at.span), message, help, severity, safety, edits)
+
+
+DONE = "nothing to do"
+"""What is left to a person where everything is done."""
+LONGEST = 160
+"""How many characters a message may have together with its help; code in them is shortened to that."""
+_SHORTEST = 16
+_JOINT = len("; ")
+_CODE = re.compile(r"`([^`]+)`")
+_LAST_CALL = re.compile(r"\.\w+\([^()]*\)$")
+_CLOSING = {"(": ")", "[": "]", "{": "}"}
+
+
+def fitted(message: str, help: str) -> tuple[str, str]:
+    """A message and its help with as much of the code in them as there is room for: the longest is cut first."""
+    spans = [len(span) for part in (message, help) for span in _CODE.findall(part)]
+    over = len(message) + len(help) + _JOINT * bool(help) - LONGEST
+    if over <= 0 or not spans:
+        return message, help
+    room = max(spans)
+    while room > _SHORTEST and sum(max(span - room, 0) for span in spans) < over:
+        room -= 1
+
+    def cut(found: re.Match[str]) -> str:
+        return f"`{shortened(found[1], room)}`"
+
+    return _CODE.sub(cut, message), _CODE.sub(cut, help)
+
+
+def shortened(code: str, room: int) -> str:
+    """Code of at most so many characters: its beginning, and the call at its end or the brackets that are open."""
+    if len(code) <= room:
+        return code
+    last = _LAST_CALL.search(code)
+    if last is not None and len(last[0]) <= room // 2 + 2:
+        return f"{code[: room - len(last[0]) - 1]}…{last[0]}"
+    for end in range(room - 1, 0, -1):
+        begin = code[:end]
+        closing = ""
+        for letter in begin:
+            if letter in _CLOSING:
+                closing = _CLOSING[letter] + closing
+            elif closing.startswith(letter):
+                closing = closing[1:]
+        if end + 1 + len(closing) <= room:
+            return f"{begin}…{closing}"
+    return f"{code[: room - 1]}…"
 
 
 def runtime_import(path: Path, name: str) -> AddImport:
@@ -232,12 +285,12 @@ def respelled(path: Path, mends: Iterable[Mend]) -> tuple[Respell, ...]:
 
 
 def in_lines(lines: Sequence[int], named: int = 6) -> str:
-    """Where the same stands, too: `` (and in lines 3 and 5)``, `` (and in 7 lines more)``."""
+    """Where the same stands, too: `` (also in lines 3 and 5)``, `` (also in 7 more lines)``."""
     if len(lines) > named:
-        return f" (and in {len(lines)} lines more)"
+        return f" (also in {len(lines)} more lines)"
     *others, last = map(str, lines) if lines else ("",)
     listed = f"{', '.join(others)} and {last}" if others else last
-    return f" (and in line{'s' * bool(others)} {listed})" if lines else ""
+    return f" (also in line{'s' * bool(others)} {listed})" if lines else ""
 
 
 def combined(names: Sequence[str], function: str = "sum") -> str:

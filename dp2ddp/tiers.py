@@ -10,10 +10,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Tier
-from dp2ddp.plan import Finding, Severity, finding
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Problem, Tier
+from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 
 ASKED = "--exact was given"
+UNSHARDED = "not sharded (correct, no speedup)"
+"""What is said first of all that keeps the batches whole."""
+KNOWN = "known to be"
+"""What a message says of something that ``--sharded`` takes as true."""
 
 
 def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
@@ -140,5 +144,23 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     elif problem.forbids & tiers or not tiers:
         yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:
-        help = "so every rank keeps the whole batch" + (f"; to shard: {problem.help}" * bool(problem.help))
-        yield finding(fact.at, problem.message, help)
+        said = finding(fact.cause, f"{UNSHARDED}: {problem.message}", _cure(facts, fact, problem))
+        yield replace(said, scripts=fact.scripts)
+
+
+def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
+    """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed."""
+    if not problem.assumes or KNOWN not in problem.message:
+        return f"to shard: {problem.help}" if problem.help else DONE
+    begin = f"{problem.help}, or use" if problem.help else "convert with"
+    scripts = [it for it in facts.scripts if it.program in fact.scripts]
+    if not any(it.assumptions for it in scripts):
+        first = next(
+            (it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted), fact
+        )
+        begin = f"mend {_place(first.cause, fact.cause)}, then use"
+    return f"to shard: {begin} --sharded if it is"
+
+
+def _place(at: Anchor, beside: Anchor) -> str:
+    return f"line {at.span.line}" if at.path == beside.path else f"{at.path.name}:{at.span.line}"

@@ -165,7 +165,7 @@ class Centred(TensorDataset):
 
 data = Centred(*data.tensors)
 """
-TOGETHER = "the collate function"
+TOGETHER = "collat"
 NUMBER = "takes a sample by its index"
 GRADIENT = "larger by the factor world size"
 ATTACK = """\

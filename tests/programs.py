@@ -111,18 +111,18 @@ WHOLE_BATCH = {
     "a sum of squares": case("DDP501", 17, "is a sum", (LOSS, "loss = (outputs**2).sum() / 16")),
     "similarities between samples": case(
         "DDP501",
-        17,
-        "may mix samples",
+        16,
+        "mixes samples",
         (LOSS, "loss = criterion(outputs @ outputs.t(), torch.arange(len(outputs)).cuda())"),
     ),
     "one loss of several": case(
         "DDP501",
-        18,
-        "may not be a mean",
+        17,
+        "mixes samples",
         (LOSS, LOSS + "\n        loss = loss + 0.1 * torch.cdist(outputs, outputs + 1).mean()"),
     ),
     "a permutation": case(
-        "DDP503", 16, "permuted", (LOSS, "outputs = outputs[torch.randperm(16)]\n        " + LOSS)
+        "DDP503", 16, "permutes", (LOSS, "outputs = outputs[torch.randperm(16)]\n        " + LOSS)
     ),
     "batches of the data set": case(
         "DDP201",
@@ -133,7 +133,7 @@ WHOLE_BATCH = {
     "batches drawn by hand": case(
         "DDP503",
         15,
-        "by next()",
+        "outside a `for` loop",
         (
             "        optimizer.zero_grad()\n",
             "        optimizer.zero_grad()\n        other = next(iter(loader))\n",
@@ -212,18 +212,18 @@ class Ahead:
         (FORWARD, "outputs = model(inputs.cuda().t()).t()"),
     ),
     "a call past the wrap": case(
-        "DDP503", 15, "bypasses the DDP wrapper", ("model(inputs.cuda())", "model.module(inputs.cuda())")
+        "DDP503", 15, "bypasses the wrapper", ("model(inputs.cuda())", "model.module(inputs.cuda())")
     ),
     "a decision by the outputs": case(
         "DDP503",
         19,
-        "differs across ranks",
+        "control flow depends on",
         (STEP, STEP + "        if outputs.std() < 0.6:\n            break\n"),
     ),
     "a decision by a name that the outputs set": case(
         "DDP503",
         22,
-        "`stop`, which differs across ranks",
+        "depends on `stop`",
         (LOOP, "stop = False\n" + LOOP),
         (
             STEP,
@@ -234,7 +234,7 @@ class Ahead:
     "a decision by what is there, if the outputs say so": case(
         "DDP503",
         22,
-        "`found`, which differs across ranks",
+        "depends on `found`",
         (LOOP, "found = None\n" + LOOP),
         (
             STEP,
@@ -245,7 +245,7 @@ class Ahead:
     "a decision by an attribute that the outputs set": case(
         "DDP503",
         28,
-        "`state.stop`, which differs across ranks",
+        "depends on `state.stop`",
         (LOOP, "\n\nclass State:\n    stop = False\n\n\nstate = State()\n" + LOOP),
         (
             STEP,
@@ -256,7 +256,7 @@ class Ahead:
     "a decision by how often the outputs were small": case(
         "DDP503",
         22,
-        "`len(small)`, which differs across ranks",
+        "depends on `len(small)`",
         (LOOP, "small = []\n" + LOOP),
         (
             STEP,
@@ -267,7 +267,7 @@ class Ahead:
     "a decision by what was counted of the samples": case(
         "DDP503",
         22,
-        "`seen`, which differs across ranks",
+        "depends on `seen`",
         (LOOP, "seen = {}\n" + LOOP),
         (
             STEP,
@@ -279,7 +279,7 @@ class Ahead:
     "a decision by an assertion": case(
         "DDP503",
         18,
-        "`outputs`, which differs across ranks",
+        "depends on `outputs`",
         (
             STEP,
             "        try:\n            assert outputs.std() > 0.4\n        except AssertionError:\n"
@@ -289,7 +289,7 @@ class Ahead:
     "a rate by how often the outputs were small": case(
         "DDP503",
         21,
-        "`small`, which differs across ranks",
+        "depends on `small`",
         (LOOP, "small = 0\n" + LOOP),
         (
             STEP,
@@ -300,7 +300,7 @@ class Ahead:
     "a decision by a flag that a function sets": case(
         "DDP503",
         29,
-        "`bad`, which differs across ranks",
+        "depends on `bad`",
         (
             LOOP,
             CHECK.format("global bad\n    if outputs.std() < 0.6:\n        bad = True")
@@ -312,14 +312,14 @@ class Ahead:
     "a decision by what a function puts into a dict": case(
         "DDP503",
         28,
-        "`seen`, which differs across ranks",
+        "depends on `seen`",
         (LOOP, CHECK.format("if outputs.std() < 0.6:\n        seen['bad'] = True") + "seen = {}\n" + LOOP),
         (STEP, STEP + "        check(outputs)\n        if seen.get('bad'):\n            break\n"),
     ),
     "a rate by what a meter counted": case(
         "DDP503",
         32,
-        "`meter.hits`, which differs across ranks",
+        "depends on `meter.hits`",
         (LOOP, METER.format("if outputs.std() < 0.6:\n            self.hits += 1") + LOOP),
         (
             STEP,
@@ -330,7 +330,7 @@ class Ahead:
     "a loss scaled by what a meter counted": case(
         "DDP503",
         29,
-        "`meter.hits`, which differs across ranks",
+        "depends on `meter.hits`",
         (LOOP, METER.format("self.hits += int(outputs.std() < 0.6)") + LOOP),
         (
             LOSS,
@@ -340,7 +340,7 @@ class Ahead:
     "a schedule that a function steps": case(
         "DDP503",
         16,
-        "`outputs`, which differs across ranks",
+        "depends on `outputs`",
         (
             LOOP,
             "schedule = torch.optim.lr_scheduler.StepLR(optimizer, 1, 0.5)\n"
@@ -352,7 +352,7 @@ class Ahead:
     "a decision of one of several callbacks": case(
         "DDP503",
         34,
-        "differs across ranks",
+        "control flow depends on",
         (
             LOOP,
             METER.format("if outputs.std() < 0.6:\n            self.hits += 1")
@@ -368,7 +368,7 @@ class Ahead:
     "a loss scaled by the largest output so far": case(
         "DDP503",
         19,
-        "`worst`, which differs across ranks",
+        "depends on `worst`",
         (LOOP, "worst = 0.0\n" + LOOP),
         (
             LOSS,
@@ -379,7 +379,7 @@ class Ahead:
     "a loss scaled by an average of what was seen": case(
         "DDP503",
         21,
-        "`history`, which differs across ranks",
+        "depends on `history`",
         ("import torch\n", "import collections\n\nimport torch\n"),
         (LOOP, "history = collections.deque(maxlen=5)\n" + LOOP),
         (
@@ -391,13 +391,13 @@ class Ahead:
     "a batch that is skipped": case(
         "DDP503",
         15,
-        "`inputs`, which differs across ranks",
+        "depends on `inputs`",
         (FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD),
     ),
     "gradients that are scaled by the outputs": case(
         "DDP503",
         19,
-        "`outputs`, which differs across ranks",
+        "depends on `outputs`",
         (
             STEP,
             "        loss.backward()\n        for parameter in model.parameters():\n"
@@ -407,14 +407,14 @@ class Ahead:
     "a schedule by the outputs": case(
         "DDP503",
         20,
-        "differs across ranks",
+        "control flow depends on",
         (LOOP, "schedule = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, patience=0)\n" + LOOP),
         (STEP, STEP + "    schedule.step(outputs.std())\n"),
     ),
     "one loop for training and evaluation": case(
         "DDP503",
         15,
-        "both trains and evaluates",
+        "trains and evaluates",
         (STEP, "        if phase:\n            loss.backward()\n            optimizer.step()\n"),
         (
             LOOP + "    for inputs, targets in loader:\n",
@@ -444,17 +444,17 @@ class Ahead:
     ),
     "layers before the model": case(
         "DDP501",
-        17,
-        "may mix samples",
+        15,
+        "mixes samples",
         (FORWARD, "outputs = model(nn.functional.batch_norm(inputs.cuda(), None, None, training=True))"),
     ),
     "samples mixed before the model": case(
-        "DDP501", 17, "may mix samples", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
+        "DDP501", 15, "mixes samples", (FORWARD, "outputs = model(inputs.cuda() - inputs.cuda().mean(0))")
     ),
     "a head that is not wrapped": case(
         "DDP106",
-        12,
-        "`head` is trained, not wrapped, and holds a `nn.BatchNorm1d`",
+        11,
+        "the unwrapped `head` holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
             "head = nn.BatchNorm1d(2).cuda()\n"
@@ -464,8 +464,8 @@ class Ahead:
     ),
     "a part of the model": case(
         "DDP106",
-        23,
-        "`model` is trained, not wrapped, and holds a `nn.Dropout`",
+        14,
+        "the unwrapped `model` holds a `nn.Dropout`",
         (
             "model = nn.Linear(8, 2).cuda()\n",
             PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),
@@ -701,7 +701,7 @@ LATER_HEADS = {
 NOT_BARE = {
     "a layer that is set in its place": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead[0] = nn.BatchNorm1d(2).cuda()"),
-        "gets layers or hooks",
+        "it gets ",
     ),
     "layers that are set in all places": (
         headed(
@@ -709,14 +709,14 @@ NOT_BARE = {
             more="def swap(layer):\n    for name, child in layer.named_children():\n"
             "        setattr(layer, name, nn.Sequential(child, nn.Dropout(0.5)))\n\n\n",
         ),
-        "gets layers or hooks",
+        "it gets ",
     ),
     "a hook": (
         headed(
             "head = nn.Linear(2, 2).cuda()\n"
             "head.register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))"
         ),
-        "gets layers or hooks",
+        "it gets ",
     ),
     "statistics of the batch": (
         headed("head = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).cuda()"),
@@ -730,25 +730,25 @@ NOT_BARE = {
     ),
     "statistics in the place of a layer": (
         headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
-        "layers or hooks that can't be analysed",
+        "it gets layers here",
     ),
     "a list that a helper fills": (
         headed(
             "layers = [nn.Linear(2, 2)]\nfill(layers)\nhead = nn.Sequential(*layers).cuda()",
             more="def fill(layers):\n    layers.append(nn.BatchNorm1d(2))\n\n\n",
         ),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "layers that are added later": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.append(nn.BatchNorm1d(2).cuda())"),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "a layer that is set from outside": (
         headed(
             "head = Head().cuda()\nsetattr(head, 'ydob'[::-1], nn.BatchNorm1d(2).cuda())",
             more=module("return self.body(x)"),
         ),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "random numbers": (
         headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
@@ -787,7 +787,7 @@ NOT_BARE = {
             "head = Head().cuda()",
             more="import json\n\n\n" + module("return self.body(x)", "self.body = json.loads('1')"),
         ),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "a method beside its forward": (
         headed(
@@ -797,15 +797,15 @@ NOT_BARE = {
                 "return self.body(x)", rest="\n    def logits(self, x):\n        return self.body(x)\n"
             ),
         ),
-        "bypassing its forward",
+        "here, past its forward",
     ),
     "a layer beside its forward": (
         headed("head = Head().cuda()", "head.body(outputs)", more=module("return self.body(x)")),
-        "`head.body`, bypassing its forward",
+        "`head.body` here, past its forward",
     ),
     "one of several that are not followed": (
         headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
-        "may not be part",
+        "isn't known to be in a wrapped model",
     ),
     "sparse gradients": (
         headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
@@ -815,18 +815,18 @@ NOT_BARE = {
         headed("head = torch.ones((), requires_grad=True)", "head * outputs").replace(
             "*head.parameters()", "head"
         ),
-        "may not be part",
+        "isn't known to be in a wrapped model",
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "a parameter in a group": (
         headed("head = nn.Linear(2, 2).cuda()").replace(
             "[*model.parameters(), *head.parameters()]",
             "[{'params': model.parameters()}, {'params': head.weight}]",
         ),
-        "can't be analysed",
+        "isn't known to be sample-wise",
     ),
     "a group that is added": (
         headed("head = nn.BatchNorm1d(2).cuda()").replace(
@@ -988,9 +988,9 @@ balanced = Balanced()""",
     "for epoch in range(2):\n    for step in range(10):\n        inputs, targets = balanced.batch()\n",
 )
 UNDRAWN = {
-    "next(self.rounds[i])": ("joined from batches of several loaders", BALANCED),
+    "next(self.rounds[i])": ("joins batches of several loaders", BALANCED),
     "next(rounds)": (
-        "taken with next()",
+        "taken with `next()`",
         PROGRAM.replace(
             LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
         ).replace(

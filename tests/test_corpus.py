@@ -76,7 +76,10 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
     assert "5 scripts: " in printed.out and "1 refused, 1 does not parse" in printed.out
     assert "unstable: 0" in printed.out and "crashes: 0" in printed.out
     assert "tiers: 1 sharded, 1 whole batch" in printed.out
-    assert "1 scripts, in 1 the only reason: DDP501 the loss `…` may not be a mean" in why.read_text()
+    assert (
+        "1 scripts, in 1 the only reason: DDP501 not sharded (correct, no speedup): the loss"
+        in why.read_text()
+    )
     assert "1 scripts, in 1 the only reason: DDP102 the arguments are passed by" in why.read_text()
     assert "a/nested: tools/given.py: refused: tools/given.py:" in why.read_text()
     assert "a/nested: tools/summed.py: whole batch: tools/summed.py:" in why.read_text()

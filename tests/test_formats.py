@@ -206,7 +206,7 @@ def test_equal_findings_are_said_once() -> None:
     lines = run("convert", ".").stderr.decode().splitlines()
     assert [line for line in lines if "DDP002" in line] == [
         "other.py:15: DDP002 warning: this comment ignores DDP301, which is not reported here; remove the comment "
-        "(and in line 16, train.py:15 and train.py:16)"
+        "(also in line 16, train.py:15 and train.py:16)"
     ]
     assert emitted("github").count("::warning ") == 4
 

@@ -486,11 +486,12 @@ def test_what_is_said_counts_lines_of_the_file() -> None:
     text = FORMS["an accuracy"].texts[0].replace("targets in loader", "targets in loader ")
     conversion = convert(Project.of({PATH: text}))
     (finding,) = (it for it in conversion.findings if it.rule == "DDP602")
-    assert finding.severity is Severity.WARNING
+    assert finding.severity is Severity.NOTE
     assert (
         text.splitlines()[finding.location.span.line - 1].strip() == "meter.update(first[0], inputs.size(0))"
     )
-    assert re.search(r"fails since PyTorch 1.0 \(and in line \d+\): replaced by `.item\(\)`", finding.message)
+    assert re.search(r"fails since PyTorch 1.0 \(also in line \d+\)", finding.message)
+    assert finding.help == "replaced by `.item()`; nothing to do"
     (change,) = conversion.changes
     assert change.before == text
     assert "ddp.batch_loss(loss).item()" in change.after

@@ -62,7 +62,7 @@ def test_what_is_counted_sample_by_sample_is_named(tmp_path: Path) -> None:
 def test_parameters_beside_the_forward_need_parts_of_one_size(tmp_path: Path) -> None:
     loss = f"model.module.scale.exp() * {MEAN}"
     _, said = convert(tmp_path, "pass", loss, "--exact")
-    assert "whole batch" in said and "outside a wrapped forward" in said
+    assert "whole batch" in said and "outside of the model's forward" in said
 
 
 def test_a_penalty_beside_the_forward_is_the_same_in_every_process(tmp_path: Path) -> None:

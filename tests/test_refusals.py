@@ -51,14 +51,14 @@ REFUSED = {
         WRAP + "\nfor p in model.parameters():\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",
         "DDP503",
         11,
-        "not linear",
+        "isn't known to be linear",
     ),
     "gradients changed by what another function hands out": (
         WRAP,
         WRAP + "\nlimits = [torch.ones(2, 8)]\nmodel.module.weight.register_hook(limits.__getitem__)",
         "DDP503",
         11,
-        "not linear",
+        "isn't known to be linear",
     ),
     "a gradient in proportion to itself": (
         WRAP,
@@ -66,14 +66,14 @@ REFUSED = {
         "model.weight.register_hook(hook)\n" + WRAP,
         "DDP503",
         14,
-        "not linear",
+        "isn't known to be linear",
     ),
     "steps within the backward pass": (
         WRAP,
         "model.weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))\n" + WRAP,
         "DDP503",
         9,
-        "not linear",
+        "isn't known to be linear",
     ),
 }
 
@@ -117,7 +117,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "only some ranks raise",
+        "some ranks alone raise",
     ),
     "an end that a file decides": (
         LOADER,
@@ -125,7 +125,7 @@ SAID = {
         "        sys.exit()\n" + LOADER,
         "DDP306",
         11,
-        "rank 0 creates",
+        "rank 0 makes",
     ),
 }
 

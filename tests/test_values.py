@@ -297,9 +297,7 @@ def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
     )
     done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
     said = " ".join(it.message for it in done.findings)
-    assert (
-        "this checkpoint holds the wrapped model" in said and "only loads where dp2ddp is installed" in said
-    )
+    assert "this saved the wrapped model" in said and "only loads where dp2ddp is installed" in said
 
 
 KEEPER = """\
@@ -332,7 +330,7 @@ def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, 
     program = {"train.py": HEAD + MODEL + STEPS + saves} | ({"read.py": read} if loads is not None else {})
     done = converted(tmp_path, program)
     said = told(done, written=True)
-    assert re.search(r"train.py:\d+: .* holds the wrapped model; .* needs no `.module`", said), said
+    assert re.search(r"train.py:\d+: .* saved the wrapped model, .* remove `.module`", said), said
     assert loads is None or re.search(r"read.py:2: .*remove `.module`", said), said
 
 
@@ -361,7 +359,7 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "expects checkpoint keys" in it.message
+        if "are expected here" in it.message
     }
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
@@ -394,11 +392,9 @@ def test_readers_in_other_folders_of_the_project_are_named(
     if not marks:
         monkeypatch.chdir(tmp_path)
     done = converted(tmp_path, {**program, **readers, **marks}, "src/train.py")
-    said = {
-        it.location.path.name: it.message for it in done.findings if "expects checkpoint keys" in it.message
-    }
+    said = {it.location.path.name: it.message for it in done.findings if "are expected here" in it.message}
     assert set(said) == {"wrapped.py", "loose.py", "only.py"}
-    assert [name for name in said if "it loads nothing, silently" in said[name]] == ["loose.py"]
+    assert [name for name in said if "it loads none" in said[name]] == ["loose.py"]
 
 
 TRAINS = """
@@ -439,7 +435,7 @@ def test_readers_that_train_something_else_are_named(tmp_path: Path) -> None:
     """What finds a latent by gradients, and what trains on from another's weights; not what goes on with its own."""
     files = {"find.py": FINDS, "tune.py": TUNES + LOADS + TRAINS, "own.py": TUNES + TRAINS}
     done = converted(tmp_path, {**{name: READERS[name] for name in ("train.py", "net.py")}, **files})
-    named = {it.location.path.name for it in done.findings if "expects checkpoint keys" in it.message}
+    named = {it.location.path.name for it in done.findings if "are expected here" in it.message}
     assert named == {"find.py", "tune.py"}
 
 
@@ -460,14 +456,14 @@ def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
     named = {
         (it.location.path.name, it.location.span.line)
         for it in done.findings
-        if "expects a wrapped model" in it.message
+        if "a wrapped model is expected" in it.message
     }
     assert named == {("tools.py", 9), ("show.py", 3)}
 
 
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
-    assert not [it for it in done.findings if "expects checkpoint keys" in it.message]
+    assert not [it for it in done.findings if "are expected here" in it.message]
     assert [it.location.path.name for it in done.findings if "this key has" in it.message] == ["show.py"]
     assert not {it.path for it in done.idle} & {it.path for it in done.changes}
     lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()

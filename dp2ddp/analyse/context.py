@@ -37,6 +37,7 @@ from dp2ddp.analyse.program.values import (
 )
 from dp2ddp.analyse.wrappers import Wrappers
 from dp2ddp.facts import ANY_TIER, Assumption, Obstacle, Problem, Tier
+from dp2ddp.plan import Anchor
 from dp2ddp.source import RUNTIME, Project, SourceFile, parse
 
 if TYPE_CHECKING:
@@ -133,13 +134,20 @@ class Context:
         forbids: frozenset[Tier] = ANY_TIER,
         works: bool = False,
         assumes: str = "",
+        cause: ast.AST | None = None,
     ) -> Obstacle:
         """Something at a node that is in the way: what, and what a person can do.
 
-        ``assumes``: what has to hold there for it not to be in the way, where that is not known.
+        ``assumes``: what has to hold there for it not to be in the way, where that is not known. ``cause``: the node
+        that it comes from, where that is another one.
         """
         assumed = (self.assumption(node, assumes),) if assumes else ()
-        return Obstacle(**self.place(node), problem=Problem(message, help, forbids, works, assumed))
+        problem = Problem(message, help, forbids, works, assumed, cause=self.cause(cause))
+        return Obstacle(**self.place(node), problem=problem)
+
+    def cause(self, node: ast.AST | None) -> Anchor | None:
+        """The place of a node that something comes from, if it has one in the project."""
+        return self.program.anchor(node) if node is not None and id(node) in self.program.file_of else None
 
     def assumption(self, node: ast.AST, text: str) -> Assumption:
         """What has to hold at a node, and is not known."""

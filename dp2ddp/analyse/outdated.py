@@ -471,12 +471,21 @@ def _rows(search: _Search, node: ast.AST) -> Iterator[tuple[Removed, Found]]:
 
 def _fact(context: Context, row: Removed, found: list[tuple[ast.AST, list[Mend]]]) -> Outdated:
     first = found[0][0]
-    what = f"`{ast.unparse(first)}`, {row.what}, fails" if isinstance(row, Form) else f"`{row.what}` is gone"
+    form = isinstance(row, Form)
+    what = f"`{ast.unparse(first)}`, {row.what}, fails since" if form else f"`{row.what}` was removed in"
     instead = f"`{row.instead.removeprefix('builtins.')}`" if row.place[1] else row.instead
     mends = tuple(mend for _, some in found for mend in some)
     lines = tuple(context.program.location(place).span.line for place, _ in found)
     at = context.program.anchor(first)
-    return _outdated(context, at, lines[1:], what=f"{what} since {row.since}", instead=instead, mends=mends)
+    imported = any(
+        context.program.scope(it).is_module and isinstance(context.program.statement(it), IMPORTS)
+        for it, _ in found
+    )
+    said = {"what": f"{what} {row.since}", "instead": instead, "mends": mends, "fails_at_import": imported}
+    return _outdated(context, at, lines[1:], **said)
+
+
+IMPORTS = ast.Import | ast.ImportFrom
 
 
 def _outdated(context: Context, at: Anchor, lines: Iterable[int], **more: Any) -> Outdated:
@@ -489,15 +498,15 @@ def _outdated(context: Context, at: Anchor, lines: Iterable[int], **more: Any) -
 # What can't be parsed
 
 SPELLED = {
-    Kind.ARGUMENT: (f"`{KEYWORD}` is a keyword since Python 3.7", f"`{KEYWORD}=` becomes `{NOW}=`"),
-    Kind.NAME: (f"`{KEYWORD}` is a keyword since Python 3.7", f"the variable becomes `{NOW}`"),
+    Kind.ARGUMENT: (f"`{KEYWORD}` is a keyword since Python 3.7", f"`{KEYWORD}=` replaced by `{NOW}=`"),
+    Kind.NAME: (f"`{KEYWORD}` is a keyword since Python 3.7", f"the variable is now `{NOW}`"),
     Kind.ATTRIBUTE: (
         f"`{KEYWORD}` is a keyword since Python 3.7",
-        f'the attribute is read by `getattr(…, "{KEYWORD}")`',
+        f'the attribute is now read by `getattr(…, "{KEYWORD}")`',
     ),
     Kind.INDENTATION: (
-        "Python 3 can't compare tabs with spaces",
-        "tabs are replaced by spaces as Python 2 read them (tab stops of 8)",
+        "tabs are mixed with spaces, a TabError in Python 3",
+        "tabs replaced by spaces (tab stops of 8)",
     ),
 }
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.changes import Conversion, Idle, Script
-from dp2ddp.plan import Finding, Severity
+from dp2ddp.plan import Finding, Respell, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
 NEEDED = (
@@ -118,8 +118,9 @@ def shown(path: Path) -> str:
 
 
 def is_shown(finding: Finding) -> bool:
-    """Whether a person is told of a finding: notes of what is changed are in the diff."""
-    return not finding.edits or finding.severity is not Severity.NOTE
+    """Whether a person is told of a finding: notes of what is changed are in the diff, but for mends of old code."""
+    is_mend = any(isinstance(edit, Respell) for edit in finding.edits)
+    return not finding.edits or is_mend or finding.severity is not Severity.NOTE
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, list[Location]]]:
@@ -142,7 +143,9 @@ def words(finding: Finding) -> str:
 
 def _finding(finding: Finding, others: Sequence[Location] = ()) -> str:
     place = f"{shown(finding.location.path)}:{finding.location.span.line}"
-    also = f" (and in {places(finding.location.path, others)})" if others else ""
+    line = finding.location.path, finding.location.span.line
+    others = [it for it in others if (it.path, it.span.line) != line]
+    also = f" (also in {places(finding.location.path, others)})" if others else ""
     return f"{place}: {finding.rule} {finding.severity.value}: {words(finding)}{also}"
 
 

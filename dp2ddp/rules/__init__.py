@@ -11,11 +11,11 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Plan, Rule
+from dp2ddp.plan import Finding, Plan, Rule
 
 
 def _load() -> Mapping[str, Rule]:
@@ -46,4 +46,21 @@ def check(facts: Facts) -> Plan:
         for rule in RULES.values()
         for finding in rule.check(facts)
     ]
-    return Plan(tuple(sorted(found, key=lambda finding: (finding.location, finding.rule))))
+    ordered = sorted(found, key=lambda finding: (finding.location, finding.rule))
+    return Plan(tuple(_once(ordered)))
+
+
+def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+    """Findings without those that only say again what is said of a line."""
+    told: dict[object, int] = {}
+    kept: list[Finding] = []
+    for finding in findings:
+        place = finding.location.path, finding.location.span.line
+        same = finding.rule, place, finding.severity, finding.message, finding.help
+        if finding.edits or same not in told:
+            told[same] = len(kept)
+            kept.append(finding)
+        else:
+            before = kept[told[same]]
+            kept[told[same]] = replace(before, scripts=before.scripts | finding.scripts)
+    return iter(kept)

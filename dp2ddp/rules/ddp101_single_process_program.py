@@ -53,7 +53,9 @@ def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
     if script.problem:
         yield from trouble(facts, script)
     elif not script.done:
-        yield finding(script.at, "this program trains in a single process", "", _edits(script))
+        yield finding(
+            script.at, "this program trains in a single process", "now one process per GPU", _edits(script)
+        )
         yield from map(_chosen_late, script.late)
         if script.aside is not None:
             yield _standing_aside(script.aside)
@@ -65,13 +67,23 @@ def _chosen_late(late: Late) -> Finding:
         Insert(late.at, "{ddp}.use_devices({devices})", holes, after=late.after),
         runtime_import(late.path, late.ddp),
     )
-    return finding(late.at, "the devices are chosen here, after the ranks have started", "", edits)
+    return finding(
+        late.at,
+        "the devices are chosen here, after the ranks have started",
+        "now each rank takes its own here",
+        edits,
+    )
 
 
 def _standing_aside(aside: Aside) -> Finding:
     stands = f"if {aside.condition}:\n    {{ddp}}.stand_aside()"
     edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
-    return finding(aside.at, "from here on the program may start ranks of its own", "", edits)
+    return finding(
+        aside.at,
+        "from here on the program can start ranks of its own",
+        "those of dp2ddp stand aside then",
+        edits,
+    )
 
 
 def _edits(script: Script) -> tuple:

@@ -111,11 +111,18 @@ def check(facts: Facts) -> Iterator[Finding]:
         if wrap.problem is None or not wrap.problem.forbids & tiers:
             edits = tuple(_edits(wrap, Tier.WHOLE_BATCH in tiers))
             if edits:
-                yield finding(wrap.at, "this model is wrapped in DataParallel", "", edits)
+                name = "DataParallel" if Tier.WHOLE_BATCH in tiers else "DistributedDataParallel"
+                done = "" if wrap.stays else f"now in `{wrap.ddp}.{name}`"
+                yield finding(wrap.at, "this model is wrapped in DataParallel", done, edits)
     for name in facts.parallel:
         yield from trouble(facts, name)
         said = SAID.get(name.kind, "this is one of DataParallel's own functions")
-        yield finding(name.at, said, "", tuple(_renamed(name, Tier.WHOLE_BATCH in facts.tiers(name))))
+        yield finding(
+            name.at,
+            said,
+            "replaced by dp2ddp's",
+            tuple(_renamed(name, Tier.WHOLE_BATCH in facts.tiers(name))),
+        )
 
 
 def _renamed(name: Parallel, whole_batch: bool) -> Iterator[Edit]:

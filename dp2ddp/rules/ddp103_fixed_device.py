@@ -13,14 +13,17 @@ from dp2ddp.facts import Device, Facts
 from dp2ddp.plan import Anchor, Edit, Finding, Insert, Remove, Replace, SetArgument, finding, runtime_import
 
 MESSAGES = {
-    "device": "this device would be the same on every rank",
-    "either": "both of these devices would be the same on every rank",
-    "number": "this GPU number would be the same on every rank",
-    "name": "this string names the same GPU on every rank",
-    "cuda": "this moves to the same GPU on every rank",
-    "type": "this asks for the same GPU on every rank",
-    "load": "without map_location every rank loads this to the GPU that saved it",
-    "current": "this binds every rank to the same GPU",
+    "device": ("this names the same device on every rank", "now each rank's own"),
+    "either": ("both branches name the same device on every rank", "now each rank's own"),
+    "number": ("this GPU number is the same on every rank", "now each rank's own"),
+    "name": ("this names the same GPU on every rank", "now each rank's own"),
+    "cuda": ("this moves to the same GPU on every rank", "now to each rank's own"),
+    "type": ("this asks for one GPU", "now for any"),
+    "load": (
+        "without map_location every rank loads this to the GPU it was saved from",
+        "map_location added: now to each rank's own",
+    ),
+    "current": ("this binds every rank to the same GPU", "removed: each has its own"),
 }
 EXAMPLES = (
     """\
@@ -48,7 +51,7 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for device in facts.devices:
         if device.kind in MESSAGES:
-            yield finding(device.at, MESSAGES[device.kind], "", tuple(_edits(device)))
+            yield finding(device.at, *MESSAGES[device.kind], tuple(_edits(device)))
 
 
 def _edits(device: Device) -> Iterator[Edit]:

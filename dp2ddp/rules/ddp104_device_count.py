@@ -39,7 +39,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             yield finding(
                 device.at,
-                "the GPU count stands for the number of replicas, which is the world size now",
-                "",
+                "this GPU count stands for the number of replicas",
+                "now the world size",
                 edits,
             )

@@ -60,7 +60,12 @@ def check(facts: Facts) -> Iterator[Finding]:
                     tuple(_edits(call)),
                 )
             continue
-        yield finding(call.at, "data_parallel() replicates the model at every call", "", tuple(_edits(call)))
+        yield finding(
+            call.at,
+            "data_parallel() replicates the model at every call",
+            "now wrapped once",
+            tuple(_edits(call)),
+        )
 
 
 def _edits(call: Functional) -> Iterator[Edit]:

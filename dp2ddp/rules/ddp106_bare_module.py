@@ -63,4 +63,9 @@ def check(facts: Facts) -> Iterator[Finding]:
                 Replace(at, "{module}", {"module": called}) for at, called in module.forwards
             ]
             edits = (runtime_import(module.path, module.ddp), call, *calls)
-            yield finding(module.at, "this module is trained but not wrapped", "", edits)
+            yield finding(
+                module.at,
+                "this module is trained but not wrapped",
+                "now its gradients are averaged, too",
+                edits,
+            )

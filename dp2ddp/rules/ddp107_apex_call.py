@@ -131,7 +131,8 @@ SAID = {
 
 def check(facts: Facts) -> Iterator[Finding]:
     for piece in facts.precision:
-        yield finding(piece.at, SAID[piece.kind], "", tuple(_edits(piece)))
+        done = "removed" if piece.kind in ("imports", "guard") else "now torch's own"
+        yield finding(piece.at, SAID[piece.kind], done, tuple(_edits(piece)))
 
 
 def _edits(piece: Precision) -> Iterator[Edit]:

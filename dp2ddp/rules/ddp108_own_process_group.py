@@ -54,9 +54,17 @@ def check(facts: Facts) -> Iterator[Finding]:
         edit: Edit
         if place.starts:
             edit = Insert(place.at, "{ddp}.stand_aside()", {"ddp": place.ddp})
-            yield finding(place.at, "the program starts its own ranks here", "", (edit, imported))
+            yield finding(
+                place.at,
+                "the program starts its own ranks here",
+                "now those of dp2ddp stand aside",
+                (edit, imported),
+            )
         else:
             edit = Replace(place.at, "{ddp}.is_initialized()", {"ddp": place.ddp})
             yield finding(
-                place.at, "this asks whether the program started its own process group", "", (edit, imported)
+                place.at,
+                "this asks for the program's own process group",
+                "now not for dp2ddp's",
+                (edit, imported),
             )

@@ -69,7 +69,12 @@ def check(facts: Facts) -> Iterator[Finding]:
         yield from trouble(facts, loader)
         if loader.problem is None and Tier.SHARDED in facts.tiers(loader):
             edits = tuple(_shard(loader) if loader.shard else _edits(loader))
-            yield finding(loader.at, "this training loader is not sharded", loader.shard, edits)
+            done = (
+                f"`{loader.ddp}.shard` added, as {loader.shard}"
+                if loader.shard
+                else "DistributedSampler added"
+            )
+            yield finding(loader.at, "each rank needs its part of this loader's batches", done, edits)
 
 
 def _shard(loader: Loader) -> Iterator[Edit]:

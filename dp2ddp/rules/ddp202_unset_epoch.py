@@ -42,4 +42,6 @@ def check(facts: Facts) -> Iterator[Finding]:
         edits: list[Edit] = [Insert(loop.at, f"{loop.sampler}.set_epoch({loop.variable})")]
         if loop.rename is not None:
             edits.append(Replace(loop.rename, loop.variable))
-        yield finding(loop.at, "sampler.set_epoch(epoch) is missing", "", tuple(edits))
+        yield finding(
+            loop.at, "without `set_epoch` every epoch has the same order", "`set_epoch` added", tuple(edits)
+        )

@@ -42,4 +42,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             Replace(workers.at, "{ddp}.local_workers({n})", holes),
             runtime_import(workers.path, workers.ddp),
         )
-        yield finding(workers.at, "every rank would start this many DataLoader workers", "", edits)
+        yield finding(
+            workers.at, "every rank starts this many DataLoader workers", "now divided among the ranks", edits
+        )

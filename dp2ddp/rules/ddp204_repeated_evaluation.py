@@ -20,8 +20,10 @@ from collections.abc import Iterator
 
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runtime_import
+from dp2ddp.tiers import UNSHARDED
 
 TIES = False
+DONE = "now divided, and the results combined"
 
 EXAMPLES = (
     """\
@@ -86,16 +88,16 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if evaluation.division is not None:
             edits = tuple(_divided(evaluation, evaluation.division))
-            yield finding(evaluation.at, "every rank would evaluate the whole data set", "", edits)
+            yield finding(evaluation.at, "every rank evaluates the whole data set", DONE, edits)
         elif evaluation.whole:
             yield finding(
                 evaluation.at,
-                "every rank runs this whole evaluation (correct, not faster)",
-                f"not sharded: {evaluation.whole}",
+                f"{UNSHARDED}: this evaluation, as {evaluation.whole}",
+                f"to shard: {evaluation.cure}",
             )
         else:
             yield finding(
-                evaluation.at, "every rank would evaluate the whole data set", "", tuple(_edits(evaluation))
+                evaluation.at, "every rank evaluates the whole data set", DONE, tuple(_edits(evaluation))
             )
 
 

@@ -46,4 +46,9 @@ def check(facts: Facts) -> Iterator[Finding]:
         else:
             holes |= {"target": loading.target}
             edits.append(Insert(loading.statement, "{target} = {ddp}.share({target})", holes, after=True))
-        yield finding(loading.at, "every rank would load every global batch", "", tuple(edits))
+        yield finding(
+            loading.at,
+            "every rank loads every global batch",
+            "now the ranks of a machine share the loading",
+            tuple(edits),
+        )

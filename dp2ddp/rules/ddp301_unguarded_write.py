@@ -48,11 +48,20 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if effect.kind == "folder":
             yield finding(
-                effect.at, f"another process may have made what {effect.what} makes", "", _folder(effect)
+                effect.at,
+                f"another rank can have made the folder before `{effect.what}`",
+                "`exist_ok=True` added",
+                _folder(effect),
             )
             continue
         edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
-        yield finding(effect.at, f"{effect.what} would run on every rank", "", edits)
+        done = (
+            "now on rank 0, which tells the others"
+            if effect.kind in ("answer", "input")
+            else "now on rank 0 only"
+        )
+        where = f" (line {effect.line})" if effect.line not in (0, effect.at.span.line) else ""
+        yield finding(effect.at, f"`{effect.what}`{where} runs on every rank", done, edits)
 
 
 def _folder(effect: Effect) -> tuple[Edit, ...]:

@@ -48,4 +48,9 @@ def check(facts: Facts) -> Iterator[Finding]:
             *(Enclose(fetch.at, fetch.last, it, {"ddp": fetch.ddp}) for it in headers),
             runtime_import(fetch.path, fetch.ddp),
         )
-        yield finding(fetch.at, f"every rank would download or cache what {fetch.what} needs", "", edits)
+        yield finding(
+            fetch.at,
+            f"every rank downloads or caches what `{fetch.what}` needs",
+            "now rank 0 first, then the others",
+            edits,
+        )

@@ -64,7 +64,7 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
-        yield finding(read.at, read.what, "", edits)
+        yield finding(read.at, read.what, "`barrier()` added: all ranks wait here", edits)
     for question in facts.questions:
         if question.problem:
             yield from trouble(facts, question)
@@ -74,5 +74,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         )
         edits = (asked, runtime_import(question.path, question.ddp))
         yield finding(
-            question.at, f"`{question.what}` may have just been created by the main process", "", edits
+            question.at,
+            f"rank 0 may just have made `{question.what}`",
+            "all ranks now take rank 0's answer",
+            edits,
         )

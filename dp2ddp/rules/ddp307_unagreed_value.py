@@ -5,7 +5,7 @@ main process writes into such a folder, and ranks in different branches would wa
 is only printed, or that only the main process writes to, stays as it is. A generator that is seeded with nothing, or by
 the clock, gets a seed that all ranks share: in a DataLoader worker the one that torch gave it.
 
-Results on different GPUs may differ in the last bit. If every rank evaluates the whole data set, a result that ends a
+Results on different GPUs can differ in the last bit. If every rank evaluates the whole data set, a result that ends a
 loop, sets a learning rate or chooses the weights to keep is taken from the main process; one that only decides what is
 saved is not. Results of divided evaluations (DDP204) are the same on all ranks.
 """
@@ -65,7 +65,9 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, agreement)
         else:
             edits = tuple(_edits(agreement))
-            yield finding(agreement.at, f"`{agreement.what}` would differ across ranks", "", edits)
+            yield finding(
+                agreement.at, f"`{agreement.what}` differs across ranks", "now all take rank 0's", edits
+            )
 
 
 def _edits(agreement: Agreement) -> Iterator[Edit]:

@@ -36,22 +36,22 @@ torch.save(model.state_dict(), "model.pt")
 
 
 MESSAGES = {
-    "save": "a wrapped model's state_dict has `module.` before every key",
-    "either": "this state_dict has `module.` before every key if the model is wrapped",
-    "other": "this state_dict has `module.` before every key if DataParallel wraps the model",
-    "pickle": "this pickles the wrapped model; now the bare model is saved, and code that loads it needs no `.module`",
-    "model": "the bare model is meant here, not the wrapped one",
-    "load": "checkpoint keys may have the prefix `module.` of a wrapped model",
-    "forward": "model.forward() bypasses the wrapper's hooks",
-    "restored": "old checkpoints hold the wrapped model, new ones the bare model",
-    "prefix": "this strips a prefix that new checkpoints do not have",
+    "save": ("a wrapped model's state_dict has `module.` before every key", "`.module` added"),
+    "either": ("this state_dict has `module.` before every key if the model is wrapped", "`.module` added"),
+    "other": ("this state_dict has `module.` before every key if DataParallel wraps the model", "unwrapped"),
+    "pickle": ("this pickles the wrapped model", "now the bare one: what loads it needs no `.module`"),
+    "model": ("the bare model is meant here, not the wrapped one", "`.module` added"),
+    "load": ("keys of old checkpoints can begin with `module.`", "removed when they are loaded"),
+    "forward": ("`model.forward()` bypasses the wrapper", "now calls it"),
+    "restored": ("old checkpoints hold the wrapped model, new ones the bare model", "now wrapped"),
+    "prefix": ("this cuts off `module.`, which new checkpoints don't have", "now only where it is"),
 }
 
 
 def check(facts: Facts) -> Iterator[Finding]:
     for state in facts.states:
         if state.kind in MESSAGES:
-            yield finding(state.at, MESSAGES[state.kind], "", tuple(_edits(state, facts.tiers(state))))
+            yield finding(state.at, *MESSAGES[state.kind], tuple(_edits(state, facts.tiers(state))))
 
 
 def _edits(state: StateDict, tiers: frozenset[Tier]) -> Iterator[Edit]:

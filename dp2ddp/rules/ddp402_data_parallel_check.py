@@ -45,7 +45,12 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             if state.imported:
                 edits = (*edits, DropImport(state.path, state.imported))
-            yield finding(state.at, "this checks whether a model is wrapped in DataParallel", "", edits)
+            yield finding(
+                state.at,
+                "this asks whether a model is wrapped in DataParallel",
+                "now for its new wrapper, too",
+                edits,
+            )
 
 
 def _class(state: StateDict, tiers: frozenset[Tier]) -> str | None:

@@ -70,7 +70,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             template = WEIGHTED if loss.criterion else SUM
             edits: tuple[Edit, ...] = runtime_import(loss.path, loss.ddp), Replace(loss.at, template, holes)
             yield finding(
-                loss.at, "this loss does not average over local batches with equal weight", "", edits
+                loss.at, "the mean of this loss over ranks isn't the global batch's", "now weighed", edits
             )
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
@@ -80,4 +80,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
-            yield finding(gather.at, "this loss compares samples across the global batch", "", edits)
+            yield finding(
+                gather.at, "this loss compares samples across the batch", "now gets those of all ranks", edits
+            )

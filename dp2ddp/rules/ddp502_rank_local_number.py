@@ -67,14 +67,15 @@ def check(facts: Facts) -> Iterator[Finding]:
     for number in facts.numbers:
         if Tier.SHARDED not in facts.tiers(number):
             continue
-        message = f"`{number.what}` covers only the main process's local batch"
         if number.kind == "left":
-            what = f"ddp.mean({number.what}), or ddp.sum of a count"
-            help = f"to report the global value, combine it before this line: {what}"
+            combined = f"`{number.what} = {number.ddp}.mean({number.what})`"
+            help = f"for the global mean: {combined} (a count: `sum`) before this, on all ranks"
+            message = f"`{number.what}` covers rank 0's local batch only"
             yield finding(number.at, message, help, severity=Severity.WARNING)
         else:
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
-            yield finding(number.at, message.replace("the main process", "each rank"), "", edits)
+            message = f"`{number.what}` covers the rank's local batch only"
+            yield finding(number.at, message, "now combined over the ranks", edits)
 
 
 def _formed(number: Number, facts: Facts) -> str:

@@ -48,13 +48,13 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 draw.at,
                 f"`{draw.what}` draws the same numbers on all ranks, for different samples",
-                "",
+                "now each its own",
                 edits,
             )
         elif Tier.SHARDED in tiers:
             yield finding(
                 draw.at,
-                f"`{draw.what}` draws the same numbers on all ranks, even for different samples",
-                "a whole-batch program runs it, too: give each program its own copy of this function",
+                f"`{draw.what}` draws the same numbers on all ranks, for different samples",
+                "copy this function for the program that isn't sharded",
                 severity=Severity.WARNING,
             )

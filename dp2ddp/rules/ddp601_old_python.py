@@ -10,7 +10,7 @@ Other syntax of Python 2 is left: the message names the command that rewrites it
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Finding, Severity, finding, in_lines, respelled
+from dp2ddp.plan import Finding, finding, in_lines, respelled
 
 TIES = False
 
@@ -38,6 +38,6 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for fact in facts.outdated:
         if fact.syntax:
-            message = f"{fact.what}: {fact.instead}{in_lines(fact.lines)}"
+            message = fact.what + in_lines(fact.lines)
             edits = respelled(fact.path, fact.mends)
-            yield finding(fact.at, message, "", edits, Severity.WARNING)
+            yield finding(fact.at, message, fact.instead, edits)

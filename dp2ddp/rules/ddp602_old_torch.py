@@ -48,7 +48,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         if fact.mends:
             edits = respelled(fact.path, fact.mends)
             done = f"replaced by {fact.instead}" if fact.instead else "removed"
-            yield finding(fact.at, f"{message}: {done}", "", edits, Severity.WARNING)
+            yield finding(fact.at, message, done, edits)
         else:
-            advice = f"; use {fact.instead}" if fact.instead else ""
-            yield finding(fact.at, message, f"the original does not run either{advice}")
+            advice = f"use {fact.instead}" if fact.instead else "replace it"
+            severity = Severity.WARNING if fact.fails_at_import else Severity.NOTE
+            yield finding(fact.at, f"{message}: the original fails, too", advice, (), severity)

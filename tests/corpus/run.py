@@ -31,7 +31,7 @@ _FINDING = re.compile(
 )
 _DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) left to you)?")
 _KEPT = re.compile(r"(?P<script>.+): refused: ((?P<left>\d+) blockers?, )?(?P<edits>\d+) edits? ready(; .*)?")
-_WHOLE = "; so every rank keeps the whole batch"
+_WHOLE = "not sharded (correct, no speedup): "
 _TALK = re.compile(
     r" .*|(\d+ converted|nothing is converted)\W.*|(would write|wrote): .*|.*: nothing to do \(.*\)"
 )

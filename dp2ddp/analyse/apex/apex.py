@@ -78,8 +78,8 @@ def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tu
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex amp (no longer developed) is kept: {reason}",
-        "replace O1 by torch.autocast around model and loss, with torch.amp.GradScaler",
+        f"apex amp is kept: {reason}",
+        "use torch.autocast and torch.amp.GradScaler",
         NO_TIER,
         works=True,
     )
@@ -354,7 +354,7 @@ class _Use:
                 isinstance(it, ast.List | ast.Tuple) and all(map(_is_o1, it.elts)) for it in choices
             ):
                 return
-        raise Unfollowed(f"`{ast.unparse(given)}` may be another level than O1")
+        raise Unfollowed(f"`{ast.unparse(given)}` isn't known to be O1")
 
     def _starting(self) -> Iterator[Precision]:
         """``model, optimizer = amp.initialize(model, optimizer, opt_level="O1")``."""
@@ -475,9 +475,9 @@ class _Use:
             raise Unfollowed("a scaled loss is not followed by exactly one step()")
         block = self.program.block(whole)
         if not any(it in block for it in self.program.ancestors(found[0])):
-            raise Unfollowed("a step() may run without a scaled loss before it")
+            raise Unfollowed("a step() isn't known to follow a scaled loss")
         if not any(loop in self.program.ancestors(it) for it in self._zeroing(found[0])):
-            raise Unfollowed("gradients may not be zeroed between steps")
+            raise Unfollowed("gradients aren't known to be zeroed between steps")
         return found[0]
 
     def _zeroing(self, step: ast.Call) -> Iterator[ast.stmt]:

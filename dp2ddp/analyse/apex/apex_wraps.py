@@ -65,8 +65,8 @@ def collect(context: Context) -> Replaced:
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex's DistributedDataParallel (missing in newer apex) is kept: {reason}",
-        "torch.nn.parallel.DistributedDataParallel does the same except for that",
+        f"apex's DistributedDataParallel is kept: {reason}",
+        "torch's does the same but for that",
         NO_TIER,
         works=True,
     )
@@ -75,8 +75,7 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _in_half(context: Context, call: Call) -> Obstacle:
     return context.obstacle(
         call.node,
-        "torch divides gradients before the all-reduce, apex after it: half-precision gradients may "
-        "overflow or underflow differently",
+        "torch divides gradients before the all-reduce, apex after it, which overflows elsewhere",
         "in half precision, compare a short run with the original",
         NO_TIER,
         works=True,
@@ -149,7 +148,7 @@ class _Use:
             raise Unfollowed("it is unclear where it comes from")
         for node in self.loads:
             if self.program.values(node) != {Ext(APEX_WRAP)}:
-                raise Unfollowed(f"`{ast.unparse(node)}` may not be apex's")
+                raise Unfollowed(f"`{ast.unparse(node)}` isn't known to be apex's")
             trains = self.context.runs_in_training(node)
             if not self._is_imported(node) and not (trains and self._is_renamed(node)):
                 raise Unfollowed(f"it is unclear where `{ast.unparse(node)}` comes from")
@@ -241,7 +240,7 @@ class _Use:
             off = isinstance(value, ast.Constant) and value.value is False
             if not off and id(node) in later:
                 raise Unfollowed(
-                    "parameters may be unfrozen later, and torch's would not average their gradients"
+                    "parameters aren't known to stay frozen, and torch's would not average their gradients"
                 )
             values = self.program.values(owner)
             if off and (values & models or _is_wrapped(values)):

@@ -51,7 +51,7 @@ def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
     (kind, problem), *others = found or {("", None)}
     if others:
         return "", Problem(
-            f"{ast.unparse(call.node.func)} is made with different reductions", "use one reduction"
+            f"`{ast.unparse(call.node.func)}` is made with different reductions", "use one reduction"
         )
     return kind, problem
 
@@ -91,7 +91,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
     if given == "batchmean" and last in BATCH_MEANS:
         given = "mean"
     if given not in (None, *REDUCTIONS):
-        return "", Problem(f"{spelled} has an unknown reduction", 'use reduction="mean"')
+        return "", Problem(f"`{spelled}` has an unknown reduction", 'use reduction="mean"')
     if last in BCE:
         return (
             str(given or "mean"),
@@ -104,7 +104,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
             if name == "ignore_index" or last in IGNORES:
                 return "mean", Problem(
-                    f"{spelled} averages with {WEIGHTED[name]}: local batches have different total weights",
+                    f"`{spelled}` averages with {WEIGHTED[name]}: local batches have different total weights",
                     "",
                 )
     return str(given or "mean"), None

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from typing import Any
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.containers import DICT_CONTENTS, LIST_ADDS, ONE_ELEMENT, SEQUENCES
@@ -248,7 +249,7 @@ class Samples:
                 return self._call(node, frame)
             case ast.JoinedStr():
                 shown = [it.value for it in node.values if isinstance(it, ast.FormattedValue)]
-                return Kind.SAME if all(it in PLAIN for it in self._all(shown, frame)) else Unclear(node)
+                return _same_or_unclear(self._all(shown, frame), node)
             case ast.Lambda() | ast.Slice():
                 return Kind.SAME
         return Unclear(node)
@@ -477,7 +478,8 @@ class Samples:
         if value is Kind.OUTPUT and isinstance(self.program.parent(node), ast.Starred):
             return Every(value)  # `[first(x[0]), *x[1:]]` takes a list apart
         if isinstance(value, Held | Every):
-            return kinds.element(value, node) if self._value(index, frame) in PLAIN else Unclear(node)
+            at = self._value(index, frame)
+            return kinds.element(value, node) if at in PLAIN else _blamed([at], node)
         at = self._value(index, frame)
         if value in BY_SAMPLE:
             if value in DEALT and at is Kind.EACH:
@@ -489,10 +491,10 @@ class Samples:
             if value in DEALT and self._is_of_each(index, frame):
                 return Kind.ROWS
             picks = at is Kind.PLACES or (at in BY_SAMPLE and self._is_mask(index))
-            return Kind.PICKED if picks else Unclear(node)
+            return Kind.PICKED if picks else _blamed([at], node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
-        return value if at in PLAIN else Unclear(node)
+        return value if at in PLAIN else _blamed([at], node)
 
     def _is_of_each(self, index: ast.expr, frame: Frame) -> bool:
         """``outputs[torch.arange(len(outputs)), labels]``: a number of each sample."""
@@ -680,7 +682,7 @@ class Samples:
             ends = self._all(given, frame)
             if ends == [Kind.COUNT]:
                 return Kind.EACH
-            return Kind.SAME if all(end in PLAIN for end in ends) else Unclear(source)
+            return _same_or_unclear(ends, source)
         if "builtins.enumerate" in names:
             return Held(((0, Kind.SAME), (1, self._drawn(given[0], frame))))
         if names == {"builtins.zip"}:
@@ -741,7 +743,7 @@ class Samples:
                     at = [self._value(it, frame) for it in getattr(index, "elts", [index])[:1]]
                     fine = self._keeps_all(index) or at[0] in (*BY_SAMPLE, Kind.EACH)
                     if new not in (*PLAIN, *BY_SAMPLE, Kind.EACH) or not fine:
-                        return Unclear(node)
+                        return _blamed([new], node)
                     continue
             added.append(self._repeated(statement, name, new, frame))
             added[-1] = self._under(self._tests(statement, name), added[-1], frame)
@@ -874,7 +876,7 @@ class Samples:
             sized = values if all(name.startswith("numpy.random.") for name in names) else values[:1]
             if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
                 return self._filled(node, frame)
-            return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+            return _same_or_unclear(values, node)
         layers = self.program.values(model)
         if layers and all(isinstance(it, Made) and operations.operation(it.name) for it in layers):
             return self._layer(call, frame)
@@ -906,7 +908,7 @@ class Samples:
             return self._operation(row, node.func.attr, given, call, frame)
         values = [kinds.tensor(value, node) for value in self._all(handed(node), frame)]
         torchs = all(name.startswith("torch.") for name in names)
-        return Kind.SAME if torchs and values and all(value in PLAIN for value in values) else Unclear(node)
+        return _same_or_unclear(values, node) if torchs and values else Unclear(node)
 
     def _forward(self, call: Call, frame: Frame) -> Value:
         """A wrapped model."""
@@ -918,13 +920,13 @@ class Samples:
         reduction, problem = losses.reduction(self.context, call)
         given = losses.tensors(call)
         if given is None:
-            return Unclear(node, mixed(node))
+            return Unclear(node)
         values = [kinds.tensor(value, node) for value in self._all(given, frame)]
         for value in values:
             if isinstance(value, Unclear):
-                return replace(value, problem=value.problem or mixed(value.place))
+                return value
         if Kind.MOVED in values and not losses.is_elementwise(call):
-            return Unclear(node, mixed(node))
+            return Unclear(node)
         value = kinds.elementwise(values, node)
         if value is Kind.PICKED and reduction == "mean":
             return Unclear(node, picked(node.args[0] if node.args else node), refuted=True)
@@ -961,7 +963,7 @@ class Samples:
             return kinds.computed(ast.Add(), Kind.ZERO, element, node)
         if name in OF_SEVERAL:
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
-            return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+            return _same_or_unclear(values, node)
         return Unclear(node)
 
     def _is_moved_part(self, node: ast.expr) -> bool:
@@ -1109,11 +1111,20 @@ class Samples:
     @cached_property
     def altered(self) -> Values:
         """What gets other modules, or hooks, after it was made."""
-        found: set[object] = set()
+        return frozenset(self._altered)
+
+    def altered_at(self, value: Made | Inst) -> ast.AST:
+        """Where something gets them first."""
+        return self._altered[value]
+
+    @cached_property
+    def _altered(self) -> dict[Any, ast.AST]:
+        found: dict[Any, ast.AST] = {}
         for node in self.program.nodes.values():
             if (changed := self._altering(node)) is not None:
-                found |= self.program.values(changed)
-        return frozenset(found)  # type: ignore[arg-type]
+                for value in self.program.values(changed):
+                    found.setdefault(value, node)
+        return found
 
     def _altering(self, node: ast.AST) -> ast.expr | None:
         """What a piece of code gives other modules, or hooks."""
@@ -1390,18 +1401,19 @@ class Samples:
         if values == [Kind.COUNT] or (values[:1] == [Kind.COUNT] and all(it in PLAIN for it in values[1:])):
             if "torch.arange" in self.program.call(node).names:  # type: ignore[union-attr]
                 return Kind.NUMBERED
-        return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+        return _same_or_unclear(values, node)
 
     def _filled(self, node: ast.Call, frame: Frame) -> Value:
         """``torch.zeros(len(inputs), 3)``: rows, where the first size is that of the samples."""
         given, limits = self._sized(node)
         sizes = [size for it in given for size in getattr(it, "elts", [it])]
-        if not all(value in PLAIN for value in self._all(limits, frame)):
-            return Unclear(node)
+        bounds = self._all(limits, frame)
+        if not all(value in PLAIN for value in bounds):
+            return _blamed(bounds, node)
         values = self._all([it.value if isinstance(it, ast.Starred) else it for it in sizes], frame)
         if values and values[0] in (Kind.COUNT, Kind.SHAPE) and all(it in PLAIN for it in values[1:]):
             return Kind.ROWS
-        return Kind.SAME if all(value in PLAIN for value in values) else Unclear(node)
+        return _same_or_unclear(values, node)
 
     def _sized(self, node: ast.Call) -> tuple[list[ast.expr], list[ast.expr]]:
         """What a call that fills a tensor is given as its sizes, and the limits of what it fills it with."""
@@ -1449,7 +1461,7 @@ class Samples:
         if inner in PLAIN and row.name in SPREADS:
             return Kind.ROWS if does is Does.SAMPLES else Unclear(node)
         if any(it not in (*PLAIN, Kind.COUNT, Kind.SHAPE) for it in sizes) and row.name not in SHAPES_LIKE:
-            return Unclear(node)
+            return _blamed(sizes, node)
         if inner in DEALT:
             return (
                 inner
@@ -1470,6 +1482,17 @@ def layer_does(program: Program, made: Made) -> Does | None:
     return does if does in (Does.NUMBERS, Does.SAMPLES) else None
 
 
+def _same_or_unclear(values: list[Value], place: ast.AST) -> Value:
+    """What is computed from what is the same in all processes; of anything else it is not known what comes."""
+    return Kind.SAME if all(value in PLAIN for value in values) else _blamed(values, place)
+
+
+def _blamed(values: list[Value], place: ast.AST) -> Unclear:
+    """A value that is not known because of one that it is computed from, or else by itself."""
+    leaves = (kinds.tensor(value, place) for value in values)
+    return next((leaf for leaf in leaves if isinstance(leaf, Unclear)), Unclear(place))
+
+
 def _tensor_of(value: Value) -> Value:
     return kinds.tensor(value, ast.Pass())
 
@@ -1479,19 +1502,11 @@ def _shape_of_some(place: ast.AST) -> Value:
     return Held(((0, Kind.TOTAL), (None, Unclear(place))))
 
 
-def mixed(place: ast.AST) -> Problem:
-    """What to say of a value that a loss is computed from, and that may look at several samples at once."""
-    return Problem(
-        f"the loss uses `{ast.unparse(place)}`, which may mix samples",
-        "compute the loss directly from the model's output",
-    )
-
-
 def picked(place: ast.AST) -> Problem:
     """What to say of a mean over as many elements as the data say."""
+    shown = ast.unparse(place)
     return Problem(
-        f"the loss is a mean over selected elements, `{ast.unparse(place)}`: their number differs across ranks",
-        "",
+        f"the loss is a mean over selected elements, `{shown}`: each rank selects another number", ""
     )
 
 

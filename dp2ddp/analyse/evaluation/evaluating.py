@@ -37,13 +37,40 @@ from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect
 from dp2ddp.source import Location
 
+# What to do about some reasons, by what they say.
+CURES = {
+    "forward hooks": "remove them",
+    "not set to eval()": "call `.eval()` right before the loop",
+    "draws random numbers": "draw none there",
+    "is random": "draw none there",
+    "free of side effects": "move it behind the loop",
+    "has side effects": "move them behind the loop",
+    "fit any batch size": "leave dimension 0 as it is",
+    "single sample": "leave dimension 0 as it is",
+    "one row per sample": "keep a row for each",
+    "combined over the ranks": "use it after the loop only",
+    "before the forward": "read it after that",
+    "batch index": "count samples instead",
+    "copy of the model": "use the model itself",
+    "batch size is 1": "choose a larger one",
+    "collate function": "use the default one",
+    "another batch": "set it anew for each batch",
+    "read only here": "use another name here",
+    "end at any batch": "go through all batches",
+    "needs gradients": "use `torch.no_grad()`",
+    "is not a tensor": "make it one",
+    "one rank alone": "have all ranks run it",
+    "exceptions": "catch none there",
+}
+
 
 class Whole(Exception):
-    """Why every process must evaluate everything."""
+    """Why every process must evaluate everything, and what to do about it."""
 
-    def __init__(self, node: ast.AST, reason: str) -> None:
+    def __init__(self, node: ast.AST, reason: str, cure: str = "") -> None:
         super().__init__(reason)
         self.node, self.reason = node, reason
+        self.cure = cure or next((it for words, it in CURES.items() if words in reason), "do that elsewhere")
 
 
 def is_dealt(context: Context, node: ast.AST) -> bool:
@@ -143,12 +170,14 @@ class EvaluationLoop:
             raise Whole(self.node, "the loop's header does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
-            raise Whole(self.node, "it may iterate over something other than a DataLoader")
+            raise Whole(self.node, "it isn't known to iterate over a DataLoader")
         around = self.node.iter
         while around is not draws[0]:
             call = self.program.call(around)
             if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
-                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may change the batches")
+                raise Whole(
+                    self.node, f"`{ast.unparse(self.node.iter)}` isn't known to leave the batches as they are"
+                )
             around = call.node.args[0]
         return draws[0]
 
@@ -186,7 +215,7 @@ class EvaluationLoop:
         while waiting:
             for around in self.program.ancestors(waiting.pop()):
                 if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
-                    raise Whole(around.test, f"only one rank may run it (`{ast.unparse(around.test)}`)")
+                    raise Whole(around.test, f"one rank alone runs it, `if {ast.unparse(around.test)}`")
                 if isinstance(around, ast.FunctionDef) and id(around) not in seen:
                     seen.add(id(around))
                     waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
@@ -305,7 +334,7 @@ class EvaluationLoop:
         """A method whose result nobody looks at is called for what else it does."""
         found = self.program.call(call)
         if found is None or not found.names or not all(map(_is_pure_name, found.names)):
-            raise Whole(call, f"`{ast.unparse(call.func)}` may have side effects")
+            raise Whole(call, f"`{ast.unparse(call.func)}` isn't known to be free of side effects")
 
     def _is_own(self, name: str) -> bool:
         """Whether a name is assigned in the loop, anew for each batch."""
@@ -404,7 +433,7 @@ class EvaluationLoop:
         elif isinstance(node, ast.With):
             for item in node.items:
                 if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
-                    raise Whole(node, f"`with {ast.unparse(item)}` may have side effects")
+                    raise Whole(node, f"`with {ast.unparse(item)}` isn't known to be free of side effects")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
             raise Whole(node, f"`{ast.unparse(node)}`")
 
@@ -414,7 +443,7 @@ class EvaluationLoop:
             raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
-            raise Whole(node, f"`{ast.unparse(node.func)}` may have side effects")
+            raise Whole(node, f"`{ast.unparse(node.func)}` isn't known to be free of side effects")
 
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
         if self._modules(call.callees) or (in_forward and self._is_layer(call)):
@@ -497,7 +526,7 @@ class EvaluationLoop:
         places = set(map(self.program.location, parts))
         effect = next((effect for place, effect in self.around.effects if place in places), None)
         if effect is not None:
-            raise Whole(self.node, f"it does something that only the main process may do: {effect.what}")
+            raise Whole(self.node, f"`{effect.what}` in it is for rank 0 alone")
 
     def _uses(self, name: str) -> Iterator[ast.Name]:
         scope = self.program.scope(self.node)

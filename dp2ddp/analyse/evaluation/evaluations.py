@@ -8,6 +8,7 @@ for each batch or sample. Where it does anything else, every process goes on eva
 from __future__ import annotations
 
 import ast
+import re
 import string
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -58,20 +59,22 @@ def _evaluation(around: Surroundings, loop: BatchLoop) -> Evaluation:
     try:
         return _InTurn(around, loop).fact()
     except Whole as whole:
-        reasons = [_said(around.context, whole, loop.node)]
+        first = _said(around.context, whole, loop.node)
     after = around.program.anchor(loop.node)
     try:
         draw, division = Divided(around, loop).fact()
     except Whole as whole:
-        reasons.append(_said(around.context, whole, loop.node))
-        reason = "; nor within batches: ".join(dict.fromkeys(reasons))
-        return Evaluation(**around.context.place(loop.source), after=after, whole=reason)
-    return Evaluation(**around.context.place(draw), after=after, whole=reasons[0], division=division)
+        # Either is enough: named is what a division of each batch needs, as that changes less.
+        reason = _said(around.context, whole, loop.node)
+        return Evaluation(**around.context.place(loop.source), after=after, whole=reason, cure=whole.cure)
+    return Evaluation(**around.context.place(draw), after=after, whole=first, division=division)
 
 
 def _said(context: Context, whole: Whole, loop: ast.AST) -> str:
-    where = "" if whole.node is loop else f" in {_place(context, whole.node, loop)}"
-    return whole.reason + where
+    """A reason with its place: behind the code that is named first, else at its end."""
+    where = "" if whole.node is loop else f" ({_place(context, whole.node, loop)})"
+    begin, code, rest = re.match(r"([^`]*)(`[^`]*`)?(.*)", whole.reason, re.DOTALL).groups("")  # type: ignore[union-attr]
+    return f"{begin}{code}{where}{rest}"
 
 
 def _place(context: Context, node: ast.AST, loop: ast.AST) -> str:
@@ -197,7 +200,7 @@ class _InTurn(EvaluationLoop):
     def _check_made(self, name: ast.Name) -> None:
         """What a name of the loop's own stands for was made in the loop, too: it is changed in place."""
         if self._is_older(name, set()):
-            raise Whole(name, f"`{name.id}` may exist before the loop")
+            raise Whole(name, f"`{name.id}` isn't known to be new in the loop")
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
@@ -209,7 +212,7 @@ class _InTurn(EvaluationLoop):
         elif any(isinstance(value, Inst) for value in self.program.values(holder)):
             added = meters.added(self.context, self.program.values(holder), method)
             if added is None:
-                raise Whole(call, f"`{ast.unparse(call.func)}` may do more than add up")
+                raise Whole(call, f"`{ast.unparse(call.func)}` isn't known to only add up")
             if added.is_meter and isinstance(holder, ast.Name):
                 self._keep(holder.id, "meter", holder, sums=added.sums)
             elif added.latest:
@@ -253,7 +256,7 @@ class _InTurn(EvaluationLoop):
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
         if isinstance(value, ast.IfExp) or self.around.samples.of(value) not in DEALT:
-            raise Whole(node, f"`{ast.unparse(value)}` may not have one entry per sample")
+            raise Whole(node, f"`{ast.unparse(value)}` isn't known to have one entry per sample")
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
@@ -308,12 +311,12 @@ class _InTurn(EvaluationLoop):
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-                raise Whole(node, f"`{name}` may be read elsewhere")
+                raise Whole(node, f"`{name}` isn't known to be read only here")
         begins = {it for use in uses for it in self.program.definitions(use)}
         begins = {it for it in begins if id(it) not in self.inside}
         values = [self._begin(it) for it in begins]
         if not begins or not all(value is not None and self._is_nothing(kept, value) for value in values):
-            raise Whole(uses[0], f"`{name}` may not be empty or zero right before the loop")
+            raise Whole(uses[0], f"`{name}` isn't known to be empty or zero before the loop")
         earlier = {id(it) for statement in self._before for it in ast.walk(statement)}
         for use in self._uses(name):
             if id(use) in earlier and begins & set(self.program.definitions(use)):
@@ -419,7 +422,7 @@ class _InTurn(EvaluationLoop):
                 elif defined and id(use) not in self.inside:
                     raise Whole(use, f"`{name}` of the last batch is used after the loop")
                 elif id(use) in self.inside and self._is_carried(use, defined):
-                    raise Whole(use, f"`{name}` may come from another batch")
+                    raise Whole(use, f"`{name}` isn't known to come from this batch")
 
     def _check_meter(self, name: str, use: ast.Name) -> None:
         """After the loop only a meter's sums are asked for, and its average."""
@@ -436,7 +439,7 @@ class _InTurn(EvaluationLoop):
                         if all(len(it) == 2 and self._is_of_sums(use, it[1], sums) for it in asked):
                             return
         if any(it in self.program.definitions(use) for it in self._begun(name)):
-            raise Whole(use, f"more of `{name}` than its sums and averages may be used")
+            raise Whole(use, f"`{name}` isn't known to be used for sums and averages only")
 
     def _is_of_sums(self, meter: ast.Name, attribute: str, sums: frozenset[str]) -> bool:
         return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)

@@ -129,8 +129,8 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
     if asks_the_clock(context, node):
         yield context.obstacle(
             node,
-            f"control flow depends on the clock here, `{ast.unparse(node.test)}`: ranks may diverge",
-            "",
+            f"control flow depends on the clock, `{ast.unparse(node.test)}`: ranks can diverge",
+            "nothing to do, unless the job stops here",
             NO_TIER,
             works=True,
         )
@@ -172,16 +172,16 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         if names == "KeyboardInterrupt":
             yield context.obstacle(
                 handler.body[0],
-                "on Ctrl-C every rank runs this handler, each at its own step, and is killed a few seconds later",
-                "",
+                "on Ctrl-C each rank runs this at its own step, and is killed seconds later",
+                "nothing to do, unless it needs all ranks",
                 NO_TIER,
                 works=True,
             )
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "if only some ranks raise an exception, only they run this handler; the job then stops with an error",
-                "",
+                "if some ranks alone raise an exception, they alone run this, and the job stops with an error",
+                "nothing to do, unless exceptions are part of the training",
                 NO_TIER,
                 works=True,
             )

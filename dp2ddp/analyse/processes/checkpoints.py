@@ -416,8 +416,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "this checkpoint holds the wrapped model; from now on it holds the bare model",
-                "code that loads it needs no `.module`",
+                "this saved the wrapped model, and saves the bare one from now on",
+                "remove `.module` where it is loaded",
                 NO_TIER,
                 works=True,
             )
@@ -447,7 +447,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if bypass and _trains(context, call, backwards):
             yield context.obstacle(
                 call.node,
-                "this call bypasses the DDP wrapper: gradients would not be averaged",
+                "this bypasses the wrapper: gradients would not be averaged",
                 "call the wrapped model",
                 SHARDED_ONLY,
             )

@@ -288,7 +288,8 @@ def _tests(
         if {id(it) for it in parent.body} <= spared:
             continue
         last = program.anchor(parent.body[-1])
-        yield _effect(context, "test", parent.test, _what(context, parent.body[0]), last=last)
+        what = _what(context, parent.body[0])
+        yield _effect(context, "test", parent.test, what, last=last, line=parent.body[0].lineno)
 
 
 def _only_asks(context: Context, test: ast.expr) -> bool:
@@ -510,8 +511,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             ):
                 yield context.obstacle(
                     node,
-                    f"`{ast.unparse(node)}` exists only on the main process",
-                    "if training uses it, share it with all ranks: ddp.from_main_process(…)",
+                    f"`{ast.unparse(node)}` exists on rank 0 only",
+                    "if training uses it: `ddp.from_main_process(…)`",
                     NO_TIER,
                 )
 
@@ -522,7 +523,7 @@ def _swept(context: Context) -> Iterator[Obstacle]:
         if any(map(is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() would run the training on the main process only",
+                f"{ast.unparse(call.node.func)}() runs the training on rank 0 only",
                 "start each sweep run as a separate program: `wandb agent …` on the command line",
             )
 

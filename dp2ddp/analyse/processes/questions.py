@@ -65,8 +65,8 @@ def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
 
 def _problem(path: str) -> Problem:
     return Problem(
-        f"ranks may diverge here: rank 0 creates `{path}`, and other ranks may already find it",
-        "",
+        f"ranks can diverge here: rank 0 makes `{path}`, and others can already find it",
+        "nothing to do, unless the job stops here",
         NO_TIER,
         works=True,
     )

@@ -44,9 +44,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         problem = Problem(
-            f"this expects checkpoint keys with `module.`; checkpoints that {names} saves from now on have no prefix"
-            + (": with `strict=False` it loads nothing, silently" if silent else ""),
-            f"if it loads those, convert {path.name}, too",
+            f"checkpoint keys with `module.` are expected here, but {names} now saves them without"
+            + (" (`strict=False`: it loads none)" if silent else ""),
+            "if this loads those, convert it, too",
             NO_TIER,
             works=True,
         )
@@ -59,9 +59,9 @@ def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> 
         place = context.program.anchor(node)
         if _folder(project, place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
-                f"`{ast.unparse(node)}` expects a wrapped model; "
-                f"{' and '.join(sorted(it.name for it in saving))} saves the bare model from now on",
-                "if it loads that, remove `.module`",
+                f"a wrapped model is expected here, but {' and '.join(sorted(it.name for it in saving))} "
+                "saves the bare one from now on",
+                "if this loads that, remove `.module`",
                 NO_TIER,
                 works=True,
             )

@@ -25,7 +25,7 @@ from dp2ddp.analyse.processes.writes import leaves_any_file, leaves_file, only_a
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.facts import Effect, Reread
 
-_WRITING = "a file that the main process may still be writing"
+_WRITING = "what rank 0 may still be writing"
 
 
 def collect(context: Context, whole: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
@@ -71,7 +71,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if not in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
-                    what = f"what follows {ast.unparse(call.node.func)}() may read {_WRITING}"
+                    what = f"the code after {_shown(context, call, statement)} reads {_WRITING}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
     reading: dict[int, tuple[Call, paths.File]] = {}
     for call in program.calls:
@@ -83,7 +83,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         writes |= {key for key, written in saved.items() if _is_reread(call, file, written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
-                what = f"{ast.unparse(call.node.func)}() reads {_WRITING}"
+                what = f"{_shown(context, call, statement)} reads {_WRITING}"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     guards = list(acts)
     common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
@@ -100,9 +100,19 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
                 and not _is_cached(context, statement, read)
                 and not _after_barrier(context, statement, read, found)
             ):
-                what = f"{ast.unparse(call.node.func)}() changes a file that other ranks may still be reading"
+                what = f"{_shown(context, call, statement)} changes what other ranks still read"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
+    """A call, with its place where that is not in the lines of the statement that waits."""
+    at, here = context.program.location(call.node), context.program.location(statement)
+    name = f"`{ast.unparse(call.node.func)}()`"
+    if at.path != here.path:
+        return f"{name} ({at.path.name}:{at.span.line})"
+    inside = here.span.line == at.span.line
+    return name if inside else f"{name} (line {at.span.line})"
 
 
 def _is_reread(call: Call, file: paths.File, written: paths.File) -> bool:

@@ -1,6 +1,6 @@
 """Decisions by what every process computes for itself, in evaluations that stay whole.
 
-GPUs may differ in the last bit, and then one process leaves a loop while the others wait for it, or learning rates
+GPUs can differ in the last bit, and then one process leaves a loop while the others wait for it, or learning rates
 part. So the way goes back from what steers the training, through values and the conditions under which these are
 made, to the forwards of such evaluations. Where a number comes out of one, all take the main process's.
 """
@@ -652,7 +652,7 @@ class _Steering:
 
 def _problem(what: str) -> Problem:
     return Problem(
-        f"control flow depends on `{what}`, which every rank evaluates itself: GPUs may differ in the last bit",
-        "let the main process decide: ddp.from_main_process(…)",
+        f"control flow depends on `{what}`, which every rank evaluates itself: GPUs can differ in the last bit",
+        "let rank 0 decide: `ddp.from_main_process(…)`",
         NO_TIER,
     )

@@ -923,17 +923,31 @@ class _Following:
 
     def _obstacle(self, node: ast.AST, asked: ast.AST, frame: Frame, found: Found) -> None:
         cause = self._cause(asked, frame, found)
-        what = "" if cause is None else ast.unparse(cause)
         unknown = None if cause is None else self._unknown(asked, cause, frame, found)
+        differs = "which differs across ranks" if unknown is None else "not known to be the same on all ranks"
         obstacle = self.context.obstacle(
             node,
-            f"control flow depends on `{what}`, which differs across ranks",
-            "decide by a value that all ranks share",
+            f"control flow depends on {self._shown(node, cause, found)}, {differs}",
+            "decide by a value that all ranks share" if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )
         follows = bool(self._how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))
+
+    def _shown(self, node: ast.AST, cause: ast.AST | None, found: Found) -> str:
+        """What a decision depends on, with where that gets its value."""
+        if cause is None:
+            return "a value"
+        made = [
+            it
+            for it in self.program.definitions(cause)
+            if id(it) in found.names and not isinstance(it, ast.arg)
+        ]
+        lines = sorted(
+            {self.program.location(it).span.line for it in made} - {self.program.location(node).span.line}
+        )
+        return f"`{ast.unparse(cause)}`" + (f" (line {lines[-1]})" if lines else "")
 
     def _unknown(self, asked: ast.AST, cause: ast.AST, frame: Frame, found: Found) -> ast.AST | None:
         """What may differ in an expression, and is not known to: None where some of it is.
@@ -959,7 +973,11 @@ class _Following:
             return None if isinstance(node, _PARTS) else node
         if isinstance(node, ast.Name) or isinstance(node, ast.Call) and ast.unparse(node.func) == "len":
             return node
-        children = (it for it in ast.iter_child_nodes(node) if isinstance(it, _PARTS))
+        children = (
+            it
+            for it in ast.iter_child_nodes(node)
+            if isinstance(it, _PARTS) and not _is_outside_name(self.program.values(it))
+        )
         return next((it for child in children if (it := self._cause(child, frame, found))), node)
 
 

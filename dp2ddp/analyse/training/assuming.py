@@ -25,7 +25,7 @@ from dp2ddp.analyse.dataflow.kinds import (
     Unclear,
     Value,
 )
-from dp2ddp.analyse.dataflow.samples import Frame
+from dp2ddp.analyse.dataflow.samples import Frame, Samples
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -50,7 +50,7 @@ class Trial:
 def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial | None:
     """What has to hold for the loss of a backward pass to be a mean over the samples; None where that is refuted."""
     loss = context.loss(backward)
-    scalars = _scalars(context, loss)
+    numbers = scalars(context, loss)
     found: dict[int, Assumption] = {}
     taken: dict[int, Value] = {}
     for _ in range(MOST + 1):
@@ -68,12 +68,12 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
         if id(place) not in context.program.file_of or id(place) in taken or len(found) == MOST:
             break
         node, frame = samples.surfaced.get(id(place), (loss, None))
-        if frame is None or (supposed := _supposed(samples, node, frame, scalars)) is None:
+        if frame is None or (wanted := supposed(samples, node, frame, numbers)) is None:
             return None
-        if supposed[0] is Kind.UNKNOWN:
+        if wanted[0] is Kind.UNKNOWN:
             break
-        taken[id(place)] = supposed[0]
-        found[id(place)] = context.assumption(place, supposed[1])
+        taken[id(place)] = wanted[0]
+        found[id(place)] = context.assumption(place, wanted[1])
     shown = _shown(loss)
     whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
     samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
@@ -100,17 +100,17 @@ def _uses(context: Context, loss: ast.expr) -> Iterator[ast.AST]:
                 yield node
 
 
-def _supposed(
-    samples: Gathering, node: ast.AST, frame: Frame, scalars: frozenset[int]
+def supposed(
+    samples: Samples, node: ast.AST, frame: Frame, numbers: frozenset[int]
 ) -> tuple[Value, str] | None:
     """What a value that is not known has to be, and that in words; None where it is refuted, UNKNOWN for no idea."""
     context, shown = samples.context, _shown(node)
     call = context.program.call(node)
-    given = [leaf for it in _given(context, node) for leaf in _leaves(samples.value_in(it, frame))]
+    given = [leaf for it in parts_of(context, node) for leaf in leaves(samples.value_in(it, frame))]
     if call is not None and losses.is_any_loss(context, call):
         return Kind.MEAN, f"the loss `{shown}` is a mean over the samples of the batch"
     rows = any(it in OF_SAMPLES for it in given) or (Kind.COUNT in given and isinstance(node, ast.Call))
-    if rows and id(node) in scalars:
+    if rows and id(node) in numbers:
         return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"
     if rows:
         around = context.program.parent(node)
@@ -123,7 +123,7 @@ def _supposed(
         if call is None or (call.names and all(it.startswith("torch.") for it in call.names)):
             return None  # a function of means that is known, and is no sum of them
         return Kind.MEAN, f"`{shown}` only adds up the means that it is given"
-    if id(node) in scalars and not all(it in NUMBERS for it in given):
+    if id(node) in numbers and not all(it in NUMBERS for it in given):
         return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"
     if isinstance(node, ast.Name | ast.Attribute | ast.Subscript | ast.Call):
         if given and not all(it in PLAIN for it in given):
@@ -134,17 +134,17 @@ def _supposed(
     return Kind.UNKNOWN, ""
 
 
-def _leaves(value: Value) -> list[Value]:
+def leaves(value: Value) -> list[Value]:
     """What a structure has in it."""
     match value:
         case Held(entries=entries):
-            return [leaf for _, entry in entries for leaf in _leaves(entry)]
+            return [leaf for _, entry in entries for leaf in leaves(entry)]
         case Every(element=inner):
-            return _leaves(inner)
+            return leaves(inner)
     return [value]
 
 
-def _given(context: Context, node: ast.AST) -> list[ast.expr]:
+def parts_of(context: Context, node: ast.AST) -> list[ast.expr]:
     """What an expression is made of; a name, what it is given."""
     if isinstance(node, ast.Name):
         made = [it for it in context.program.definitions(node) if not isinstance(it, ast.arg)]
@@ -157,7 +157,7 @@ def _given(context: Context, node: ast.AST) -> list[ast.expr]:
     return [it for it in ast.iter_child_nodes(node) if isinstance(it, ast.expr)]
 
 
-def _scalars(context: Context, loss: ast.expr) -> frozenset[int]:
+def scalars(context: Context, loss: ast.expr) -> frozenset[int]:
     """The expressions that are single numbers, as a loss is made of them."""
     program = context.program
     found: set[int] = set()

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
-from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_NAMES
+from dp2ddp.analyse.api.layers import CONTAINERS, HOLDS_PARAMETERS, MODULE_HOOKS, MODULE_NAMES
 from dp2ddp.analyse.api.losses import LOSS_CLASSES
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.context import Context, root_name
@@ -22,8 +23,23 @@ from dp2ddp.analyse.wrapping import models
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
-UNKNOWN = "and may not be part of a wrapped model: its gradients would not be averaged"
+UNFOLLOWED = "isn't known to be sample-wise"
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
+
+
+@dataclass(frozen=True)
+class Reason:
+    """Why a module can't be trained in parts, and where that comes from, if elsewhere.
+
+    ``known``: that is so, and not only not known to be otherwise.
+    """
+
+    text: str
+    cause: ast.AST | None = None
+    known: bool = False
+
+
+UNKNOWN = Reason("isn't known to be in a wrapped model")
 
 
 def find(context: Context) -> dict[ast.expr, Bare]:
@@ -48,7 +64,7 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
         "after": named is not None,
     }
     reason = _reason(context, samples, owner)
-    if reason:
+    if reason is not None:
         return Bare(**place, problem=_problem(context, owner, reason), syncs=reason != UNKNOWN)
     forwards = tuple(
         (program.anchor(call.func), program.anchor(call.func.value))  # type: ignore[attr-defined]
@@ -58,19 +74,18 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
     return Bare(**place, forwards=forwards)
 
 
-def _problem(context: Context, owner: ast.expr, reason: str) -> Problem:
+def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
     """Why a module can't be trained in parts, and what has to hold for it where that is not known."""
     shown = ast.unparse(owner)
-    text = ""
+    text = f"`{shown}` is sample-wise"
     if reason == UNKNOWN:
         text = f"the trained parameters of `{shown}` are in a wrapped model, or get the same gradients on all ranks"
-    elif "can't be analysed" in reason or "random numbers" in reason:
-        text = f"`{shown}` is sample-wise"
-    if "BatchNorm" in reason:
-        text = ""
-    assumed = (context.assumption(owner, text),) if text else ()
-    help = "wrap all trained modules as one"
-    return Problem(f"`{shown}` is trained, {reason}", help, SHARDED_ONLY, assumes=assumed)
+    assumed = () if reason.known else (context.assumption(owner, text),)
+    whole = root_name(owner)
+    help = f"wrap all of `{whole.id}`" if whole is not None and whole is not owner else "wrap it"
+    beside = "trained" if reason == UNKNOWN else "unwrapped"
+    message = f"the {beside} `{shown}` {reason.text}"
+    return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
 
 
 def _named(context: Context, statement: ast.stmt, owner: ast.expr) -> ast.stmt | None:
@@ -101,8 +116,8 @@ def _may_change(context: Context, owner: ast.expr, statement: ast.stmt) -> bool:
     return False
 
 
-def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
-    """Why a module can't be trained in parts beside the wrapped model; empty where it can."""
+def _reason(context: Context, samples: Samples, owner: ast.expr) -> Reason | None:
+    """Why a module can't be trained in parts beside the wrapped model; None where it can."""
     program = context.program
     values = program.values(owner)
     if not values or not all(map(context.module_class, values)) or not samples.is_followed(owner):
@@ -113,12 +128,12 @@ def _reason(context: Context, samples: Samples, owner: ast.expr) -> str:
         return UNKNOWN
     parts = _parts(context, samples, values)
     for part in parts:
-        if reason := _unfit(context, samples, part):
-            return f"not wrapped, and {reason}"
+        if (reason := _unfit(context, samples, part)) is not None:
+            return reason
     for call in _method_calls(context, _inner(context, parts)):
         if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
-            return f"not wrapped, and called as `{ast.unparse(call.func)}`, bypassing its forward"
-    return ""
+            return Reason(f"is called as `{ast.unparse(call.func)}` here, past its forward", call, known=True)
+    return None
 
 
 def _is_name(node: ast.expr) -> bool:
@@ -152,40 +167,49 @@ def _inner(context: Context, parts: Values) -> Values:
     )
 
 
-def _unfit(context: Context, samples: Samples, part: object) -> str:
+def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     """Why a module, or one that it holds, needs the whole batch or can't be analysed."""
     if part in samples.altered:
-        return "gets layers or hooks that can't be analysed"
+        place = samples.altered_at(part)  # type: ignore[arg-type]
+        what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
+        return Reason(f"{UNFOLLOWED}: it gets {what} here", place)
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
     if call is None or name in HOLDS_PARAMETERS:
-        return "" if name in HOLDS_PARAMETERS else f"holds {shown}, which can't be analysed"
+        return None if name in HOLDS_PARAMETERS else Reason(f"{UNFOLLOWED}: it holds {shown}")
     if name in CONTAINERS:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))
-        return "" if followed else f"holds a {shown} of layers that can't be analysed"
-    stateless = layer_does(context.program, part) is not None and name not in RANDOM  # type: ignore[arg-type]
-    if not stateless and name not in LOSS_CLASSES:
-        return f"holds a {shown}, which mixes samples or draws random numbers"
+        return None if followed else Reason(f"{UNFOLLOWED}: it holds the layers of this {shown}", call.node)
+    if name in RANDOM:
+        return Reason(f"holds a {shown}, which draws random numbers", call.node)
+    if layer_does(context.program, part) is None and name not in LOSS_CLASSES:  # type: ignore[arg-type]
+        if "BatchNorm" in name:
+            return Reason(f"holds a {shown}, which mixes samples", call.node, known=True)
+        return Reason(f"{UNFOLLOWED}: it holds a {shown}", call.node)
     sparse = call.argument("sparse")
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
-        return f"holds a {shown} with sparse gradients"
-    return ""
+        return Reason(f"holds a {shown} with sparse gradients", call.node, known=True)
+    return None
 
 
-def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
+def _method(call: ast.Call) -> str:
+    return call.func.attr if isinstance(call.func, ast.Attribute) else ""
+
+
+def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | None:
     program = context.program
     fields = list(program.fields(part))
     wraps = any(context.is_wrapped(values) for _, values in fields)
     for base in program.bases(part.cls):
         if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
-            return f"derives from `{full_name(base).removeprefix('torch.')}`"
+            return Reason(f"derives from `{full_name(base).removeprefix('torch.')}`", known=True)
     for name, values in fields:
         if wraps and any(full_name(value) in HOLDS_PARAMETERS for value in values):
-            return f"has its own parameter `{name}` beside a wrapped part"
+            return Reason(f"has its own parameter `{name}` beside a wrapped part", known=True)
         given = [
             it.value
             for target, it in context.attribute_assignments.get(name, ())
@@ -193,26 +217,27 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> str:
         ]
         known = values and all(_is_known(context, value) for value in values)
         if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
-            return f"calls `{name}`, which can't be analysed"
+            unseen = next((it for it in given if not samples.is_followed(it)), given[0] if given else None)
+            return Reason(f"{UNFOLLOWED}: it calls `{name}`", unseen)
     for scope in _run(context, part):
         own = scope.params[:1]
         for node in program.body(scope):
             if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
                 if getattr(root_name(node), "id", None) in own:
-                    return f"changes `{ast.unparse(node)}` in its forward"
+                    return Reason(f"changes `{ast.unparse(node)}` in its forward", node, known=True)
             if isinstance(node, ast.Call):
                 call = program.call(node)
-                method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+                method = _method(node)
                 if call is None:
-                    return f"calls `{ast.unparse(node.func)}`, which can't be analysed"
+                    return Reason(f"{UNFOLLOWED}: it calls `{ast.unparse(node.func)}`", node)
                 if alike.draws(call) or call.names & RANDOM:
-                    return f"draws random numbers in `{ast.unparse(node.func)}`"
+                    return Reason(f"draws random numbers in `{ast.unparse(node.func)}`", node)
                 if call.names & {FUNCTION}:
-                    return "calls data_parallel()"
+                    return Reason("calls data_parallel()", node, known=True)
                 in_place = method.endswith("_") and not method.endswith("__")
                 if in_place and getattr(root_name(node.func), "id", None) in own:
-                    return f"changes `{ast.unparse(node.func)}` in its forward"
-    return ""
+                    return Reason(f"changes `{ast.unparse(node.func)}` in its forward", node, known=True)
+    return None
 
 
 def _is_known(context: Context, value: object) -> bool:

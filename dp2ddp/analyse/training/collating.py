@@ -111,7 +111,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
         if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
             yield context.obstacle(
                 dataset,
-                "the data set makes a whole batch at once in `__getitems__`, which may not be sample-wise",
+                "the data set makes a whole batch at once in `__getitems__`, not known to be sample-wise",
                 "make single samples in `__getitem__`",
                 SHARDED_ONLY,
                 assumes="`__getitems__` of the data set is sample-wise",
@@ -119,17 +119,18 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
 
 
 def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
-    message = f"the collate function `{ast.unparse(given)}` may mix samples"
-    if place is not given and id(place) in context.program.file_of:
-        at = context.program.location(place)
-        shown = ast.unparse(place)
-        message += f", because of `{shown}` in {at.path.name}:{at.span.line}" if len(shown) < 80 else ""
+    cause = context.cause(place) if place is not given else None
+    shown = ast.unparse(given)
+    message = f"the collate function `{shown}` isn't known to be sample-wise"
+    if cause is not None and isinstance(place, ast.expr):
+        message = f"collating by `{ast.unparse(place)}` isn't known to be sample-wise"
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length and stack",
+        "pad to a fixed length",
         SHARDED_ONLY,
-        assumes=f"the collate function `{ast.unparse(given)}` is sample-wise (how far it pads changes nothing)",
+        assumes=f"the collate function `{shown}` is sample-wise (how far it pads changes nothing)",
+        cause=place if place is not given else None,
     )
 
 

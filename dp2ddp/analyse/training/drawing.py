@@ -73,10 +73,10 @@ class Drawing:
             shown = f"`{ast.unparse(call.node)}`"
             if self._is_for_samples(call):
                 if not self._is_global(call):
-                    message = "draws random numbers for the samples from a generator with the same state on all ranks"
-                    yield self.context.obstacle(call.node, f"{shown} {message}", "", SHARDED_ONLY)
+                    message = f"{shown} draws the same numbers on all ranks, for different samples"
+                    yield self.context.obstacle(call.node, message, "use torch's own generator", SHARDED_ONLY)
             elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
-                message = f"{shown} may draw random numbers for each sample"
+                message = f"{shown} isn't known to draw for the whole batch at once"
                 assumes = f"{shown} does not draw random numbers for single samples"
                 yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
 

@@ -31,8 +31,8 @@ def returned(context: Context) -> Iterator[Obstacle]:
         if inputs is not None and context.runs_in_training(call.node) and _are_parameters(context, inputs):
             yield context.obstacle(
                 call.node,
-                "autograd.grad() returns each rank's local gradients: only those of backward() are averaged",
-                "train with backward() and read .grad after it",
+                "this returns each rank's local gradients: only those of `backward()` are averaged",
+                "train with `backward()` and read `.grad` after it",
             )
 
 
@@ -90,8 +90,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         of_rows = method in TENSOR_HOOKS and owner in (*BY_SAMPLE, *AVERAGED)
         yield context.obstacle(
             call.node,
-            f"{shown} changes local gradients, before they are averaged over the ranks, and is not linear",
-            "change .grad between backward() and step(), where it is averaged",
+            f"{shown} isn't known to be linear in the gradients, of which each rank has its own",
+            "change `.grad` before `step()`",
             SHARDED_ONLY if of_rows else ANY_TIER,
             assumes="" if scopes or not of_rows else f"{shown} is linear in the gradients",
         )
@@ -111,8 +111,7 @@ def of_inputs(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             told.add(statement)
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` is larger by the factor world size: the loss is a mean over the "
-                "smaller local batch",
+                f"`{ast.unparse(node)}` is larger with smaller local batches, as the loss is a mean over them",
                 "use its sign, or normalise it per sample",
                 SHARDED_ONLY,
             )

@@ -322,9 +322,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
             yield context.obstacle(
                 run,
-                f"`{ast.unparse(run.func)}` runs in training mode without a step here: BatchNorm needs "
-                "the local batches of this loader",
-                "call `model.module` here if BatchNorm may see the global batch",
+                f"`{ast.unparse(run.func)}` runs in training mode here, without a step",
+                "call `model.module`",
                 SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)
@@ -342,8 +341,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
-                "batches of a training loader are taken outside a `for` loop, by next() or the like",
-                "iterate over it in one `for` loop",
+                "batches of a training loader are taken here, outside a `for` loop over it",
+                "use one `for` loop",
                 SHARDED_ONLY,
             )
 
@@ -453,28 +452,25 @@ def _is_only_shown(context: Context, made: ast.expr) -> bool:
 
 def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
-    help = "train in a `for … in loader` loop over a DataLoader of this project"
+    help = "put it into a `for` loop over one"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
-        message = f"this loop iterates over {name}, whose `__iter__` could not be traced to a DataLoader"
-        return source, message, "iterate over the DataLoader itself"
+        message = f"`__iter__` of {name} could not be traced to a DataLoader"
+        return source, message, "iterate over that itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
     for call in (it for it in taken if id(it) in runs):
         if _is_one_of_several(context, call):
-            message = (
-                "a batch is joined from batches of several loaders: their local batches would be "
-                "weighted differently"
-            )
+            message = "this joins batches of several loaders"
             return call, message, "use one loader with a batch sampler"
-        return call, "training batches are taken with next()", help
+        return call, "training batches are taken with `next()`", "use a `for` loop over the DataLoader"
     trained = (it for it in context.program.calls if context.runs_in_training(it.node))
     hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
     if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
-        message = "no DataLoader was found: the name of the module imported here is only known at run time"
+        message = "this module's name is only known at run time, and no DataLoader was found"
         return hidden[0], message, "import it by its name"
-    return backward, "no loop over a DataLoader was found around this backward()", help
+    return backward, "no loop over a DataLoader was found around this `backward()`", help
 
 
 def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
@@ -503,11 +499,10 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
     for number in numbers:
         in_place = number.kind == "rows" and number.call is None
         if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
-            wrong = "cover this rank's samples only" if number.kind == "left" else "count samples twice"
             yield context.obstacle(
                 loop.source,
-                f"one loop both trains and evaluates; in the evaluation `{number.what}` may {wrong}",
-                "write separate loops",
+                f"one loop trains and evaluates, `{number.what}` isn't known to be a mean",
+                "split the loop",
                 SHARDED_ONLY,
                 assumes=f"`{number.what}` is a mean over samples, or need not cover the whole data set",
             )

@@ -18,13 +18,13 @@ from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.forwards import Forwards
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Unclear
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples import Samples, right_side
-from dp2ddp.analyse.processes.conditions import assigned, is_rate
+from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.training import assuming
+from dp2ddp.analyse.training import assuming, causes
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
@@ -120,14 +120,9 @@ def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any
 def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[str, Problem | None]:
     """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
-    shown = ast.unparse(_said(context, loss))
-    unknown = f"the loss `{shown}` may not be a mean over the samples"
-    uneven = Problem(
-        f"the loss `{shown}` may weight local batches by size (a mean over samples) or equally (computed in the model)",
-        "compute the loss either in the model or outside it",
-        SHARDED_ONLY,
-        assumes=(context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch"),),
-    )
+    shown = causes.shown(context, loss)
+    whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
+    uneven = Problem(causes.unknown(context, loss, inside=True), "", SHARDED_ONLY, assumes=(whole,))
     given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
     is_number = loss in given or not given
     match samples.of(loss):
@@ -135,9 +130,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "", None
         case Kind.MEAN | Kind.OWN if samples.weighs_parameters:
             return "even", Problem(
-                f"the loss `{shown}` uses parameters outside a wrapped forward: uneven local batches "
-                "can't be weighted in their gradients",
-                "use them in the model's forward",
+                f"the loss `{shown}` uses parameters outside of the model's forward",
+                "use them in the forward",
                 SHARDED_ONLY,
             )
         case Kind.MEAN:
@@ -150,25 +144,10 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "even", uneven
         case Kind.TOTAL:
             return "", Problem(
-                f"the loss `{shown}` is a sum over the samples: the average over ranks is not the sum "
-                "over the global batch",
-                "use a mean (and scale the learning rate)",
+                f"the loss `{shown}` is a sum over the samples, not their mean",
+                "use a mean, and scale the learning rate",
             )
-        case Unclear(problem=Problem() as problem):
-            return "", problem
-        case Unclear(place=place) if ast.unparse(place) not in shown and id(place) in context.program.file_of:
-            at = context.program.location(place)
-            unknown += f", because of `{ast.unparse(place)}` in {at.path.name}:{at.span.line}"
-        case Unclear() if (unseen := samples.unseen(loss)) is not None:
-            at = context.program.location(unseen)
-            unknown += f": it is unknown what `{ast.unparse(unseen)}` calls in {at.path.name}:{at.span.line}"
-    return "", Problem(unknown, "use a mean-reduced torch.nn loss")
-
-
-def _said(context: Context, node: ast.expr) -> ast.expr:
-    """What a name was assigned, where that is one thing."""
-    held = assigned(context, node)
-    return held[0] if len(held) == 1 else node
+    return "", causes.of_loss(context, samples, backward)
 
 
 def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
@@ -178,7 +157,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if id(call.node) in training and call.names & PERMUTATIONS:
             yield context.obstacle(
                 call.node,
-                "samples of the batch are permuted: each rank would permute only its local batch",
+                f"`{ast.unparse(call.node)}` permutes the samples: each rank has only its local batch",
                 "",
                 SHARDED_ONLY,
             )
@@ -204,8 +183,8 @@ def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if written(place) and _has_rows(samples, node.value, several):
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` takes a sample by its index in the batch: each rank has only its local batch",
-                "take the first, `[0]`, which rank 0 has",
+                f"`{ast.unparse(node)}` takes a sample by its index: each rank has only its local batch",
+                "take `[0]`",
                 SHARDED_ONLY,
             )
 

@@ -18,8 +18,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if call.names & CONVERTS_NORMS:
             yield context.obstacle(
                 call.node,
-                "SyncBatchNorm had no effect in DataParallel's single process; now it averages over all ranks",
-                "remove it to keep the statistics of each local batch, as before",
+                "SyncBatchNorm does nothing in DataParallel; now it averages over all ranks",
+                "remove it to train as before",
                 NO_TIER,
                 works=_is_asked_for(context, call.node),
             )

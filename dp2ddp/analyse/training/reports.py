@@ -791,8 +791,8 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
     for given in reports.unmet:
         yield context.obstacle(
             given,
-            f"`{ast.unparse(given)}` comes from this rank's local batch, and is passed to code that may keep it",
-            "pass the batch as it comes from the loader",
+            f"`{ast.unparse(given)}` of the local batch goes to code that isn't known to forget it",
+            "pass the loader's own batch",
             SHARDED_ONLY,
             assumes=f"the code that `{ast.unparse(given)}` is passed to keeps nothing that the training depends on",
         )

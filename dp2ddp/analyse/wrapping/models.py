@@ -136,7 +136,7 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     if others and runs:
         return
     noted = bool(others) or runs
-    message = "no training script that runs this DataParallel() was found"
+    message = "no training script runs this DataParallel"
     help = "" if runs else "pass the script that you start, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
@@ -501,9 +501,7 @@ def _staying(context: Context, call: Call) -> Wrap:
     if condition is None or isinstance(condition, Problem):
         return replace(wrap, problem=condition)
     if condition.option or condition.alternative or condition.guard or not condition.whole:
-        return replace(
-            wrap, problem=_unclear("the model is wrapped under a condition", "wrap it unconditionally")
-        )
+        return replace(wrap, problem=_unclear("the model is wrapped under a condition", "wrap it always"))
     return replace(wrap, condition=condition)
 
 
@@ -821,8 +819,8 @@ def _deciding(
     inside: ast.AST = statement
     if (past := _led_past(context, statement, module)) is not None:
         return _unclear(
-            f"if `{ast.unparse(past.test)}`, the model is returned without being wrapped",
-            "wrap it always, or `if torch.cuda.device_count() > 1`",
+            f"if `{ast.unparse(past.test)}` (line {past.lineno}), the model is returned without being wrapped",
+            "wrap it always",
         )
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
@@ -850,8 +848,8 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which may differ across ranks",
-                "wrap it always, or `if torch.cuda.device_count() > 1`",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which can differ across ranks",
+                "wrap it always",
             )
     used = next(_bare(context, call), None)
     plain = all(
@@ -859,14 +857,16 @@ def _deciding(
     )
     if used is not None and not plain:
         return _unclear(
-            f"the model is wrapped only in some cases, and `{ast.unparse(used)}` needs the bare model",
-            f"always wrap the model, and use `.module.{used.attr}`",
+            f"`{ast.unparse(used)}` needs the bare model, which is wrapped only in some cases",
+            f"wrap it always, and use `.module.{used.attr}`",
+            context.cause(used),
         )
     given = None if plain else _given_bare(context, call)
     if given is not None:
         return _unclear(
-            f"the model is wrapped only in some cases, and `{ast.unparse(given)}` gets the bare model",
-            "always wrap the model, and pass its `.module` here",
+            f"this gets the bare model, `{ast.unparse(given)}`, which is wrapped only in some cases",
+            "wrap it always, and pass its `.module`",
+            context.cause(given),
         )
     if _stays(context, ifs, statement):
         return Problem(
@@ -1008,9 +1008,16 @@ def _contradicts(context: Context, answers: Answers, node: ast.AST, said: Litera
     return bool(calls) and all(_contradicts(context, answers, it, said, depth + 1) for it in calls)
 
 
-def _unclear(message: str, help: str) -> Problem:
+def _unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
     """Whether the model is wrapped can't be told: it stays where it is, and a model that is not wrapped is one, too."""
-    return _Unsettled(message, help, SHARDED_ONLY)
+    return _Unsettled(message, help, SHARDED_ONLY, cause=cause)
+
+
+def _used_inside(context: Context, use: ast.AST) -> Problem:
+    """The wrapped model is used where it may not be wrapped after all."""
+    return _unclear(
+        "this uses the wrapped model inside the `if` that wraps it", "move it after that", context.cause(use)
+    )
 
 
 def _made_anew(block: list[ast.stmt], inside: ast.stmt, module: ast.expr) -> bool:
@@ -1061,16 +1068,17 @@ def _nested(
     target = _key(statement.targets[0])
     plain = all(asks_for_gpus(context, condition.test, flags=False) for condition, _ in ifs)
     if not plain or any(condition.orelse for condition, _ in ifs):
+        lines = " and ".join(str(condition.lineno) for condition, _ in reversed(ifs))
         return _unclear(
-            "the model is wrapped under several conditions", "keep one, `if torch.cuda.device_count() > 1`"
+            f"the model is wrapped under the conditions of lines {lines}",
+            "keep `if torch.cuda.device_count() > 1` alone",
         )
     moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
         later = condition.body[condition.body.index(branch) + 1 :]
-        if any(_uses(other, target) for other in later if other not in moves):
-            return _unclear(
-                "the wrapped model is used inside the `if` that wraps it", "use it after the `if`"
-            )
+        for other in later:
+            if other not in moves and _uses(other, target):
+                return _used_inside(context, other)
     return Condition(
         at=program.anchor(ifs[-1][0]),
         statement=program.anchor(statement),
@@ -1117,10 +1125,9 @@ def _beside(
         if around is outermost:
             break
         later = block[block.index(around) + 1 :] if around in block else []
-        if any(_uses(it, name) and not _only_moves(context, it, name) for it in later):
-            return _unclear(
-                "the wrapped model is used inside the `if` that wraps it", "use it after the `if`"
-            )
+        for it in later:
+            if _uses(it, name) and not _only_moves(context, it, name):
+                return _used_inside(context, it)
     return Condition(
         at=context.program.anchor(outermost),
         statement=context.program.anchor(statement),
@@ -1172,8 +1179,9 @@ def _movable(
     block = program.block(statement)
     other_block = condition.orelse if block is condition.body else condition.body
     rest = [other for other in block if other is not statement and other not in moves]
-    if any(_uses(later, target) for later in rest[block.index(statement) :]):
-        return _unclear("the wrapped model is used inside the `if` that wraps it", "use it after the `if`")
+    for later in rest[block.index(statement) :]:
+        if _uses(later, target):
+            return _used_inside(context, later)
     otherwise = [other for other in other_block if not _only_moves(context, other, target)]
     if any(_uses(other, target) for other in otherwise):
         return _unclear(
@@ -1183,8 +1191,8 @@ def _movable(
     option = not asks and decides_device(context, condition.test)
     if (condition.orelse or option) and _key(module) != target:
         return _unclear(
-            "the wrapped model is assigned to a different variable than the bare one",
-            "assign it to the variable that is used later",
+            f"the wrapped model has another name, `{target}`, than the bare one, `{_key(module)}`",
+            "use one name",
         )
     return Condition(
         at=program.anchor(condition),

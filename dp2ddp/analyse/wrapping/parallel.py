@@ -54,7 +54,7 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     others = _own(context, call)
     if WRAP in call.names and not all(map(_is_other, others)):
         return Problem(
-            "this may be nn.DataParallel itself or a class that derives from it",
+            "it isn't known if this is nn.DataParallel itself or a class that derives from it",
             "write two calls, one for each",
         )
     if WRAP not in call.names:
@@ -67,8 +67,8 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     elif any(isinstance(it, Ext) for it in others):
         names = sorted(full_name(it).rpartition(".")[2] for it in others if isinstance(it, Ext))
         message, help = (
-            f"{names[0]} may split batches differently than nn.DataParallel",
-            "use nn.DataParallel itself",
+            f"{names[0]} isn't known to split batches as nn.DataParallel does",
+            "use nn.DataParallel",
         )
     else:
         dim = context.wrappers.argument(call, "dim", 3)
@@ -182,11 +182,11 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
 
 
 def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obstacle:
-    where = f" (and in {more} more places)" if more > 1 else ""
+    where = f" (also in {more} more places)" if more > 1 else ""
     return context.obstacle(
         node,
-        f"{name}{where} waits for other replicas in its process: with DDP there is one replica per process",
-        "use a torch layer instead (torch.nn.SyncBatchNorm for BatchNorm), then convert",
+        f"{name}{where} waits for replicas in its process, which has none with DDP",
+        "use torch's layers (torch.nn.SyncBatchNorm), then convert",
     )
 
 
@@ -194,9 +194,8 @@ def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
     """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
     return context.obstacle(
         node,
-        f"if {name} is chosen here, training stops: it waits for other replicas in its process, and with "
-        "DDP there are none",
-        "choose another layer (torch.nn.SyncBatchNorm for BatchNorm)",
+        f"if {name} is chosen here, training stops: it waits for replicas that DDP has not",
+        "choose torch's (torch.nn.SyncBatchNorm)",
         NO_TIER,
         works=True,
     )
@@ -262,22 +261,26 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
     functions = [it for it in program.scopes if it.owner == cls]
     changed = [
-        it.node.name  # type: ignore[attr-defined]
+        it.node
         for it in functions
         if getattr(it.node, "name", "") in OVERRIDES
         and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
     ]
     if changed:
         return Problem(
-            f"{name} overrides {_listed(changed)}",
-            "move that to the data set or the training loop",
+            f"{name} overrides {_listed([it.name for it in changed])}",  # type: ignore[attr-defined]
+            "use nn.DataParallel, and do that in the training loop",
             SHARDED_ONLY,
+            cause=context.cause(changed[0]),
         )
     for function in functions:
         for node in program.body(function):
             if isinstance(node, ast.Assign) and _holds_layers(context, node, function.params[:1]):
                 return Problem(
-                    f"{name} has its own layers or parameters", "move them into the model", SHARDED_ONLY
+                    f"{name} has its own layers or parameters",
+                    "move them into the model",
+                    SHARDED_ONLY,
+                    cause=context.cause(node),
                 )
     return None
 

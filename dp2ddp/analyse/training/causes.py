@@ -1,0 +1,134 @@
+"""Why a loss is not known to be a mean over the samples: what is said of it, where, and what a person can do.
+
+What is said stands at the cause: the first expression behind the loss that is not known, or is known to mix samples.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.api.layers import GRAD
+from dp2ddp.analyse.api.tensors import FILLS
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.forwards import Forwards
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, NUMBERS, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.training import assuming
+from dp2ddp.analyse.training.assuming import leaves, parts_of
+from dp2ddp.facts import SHARDED_ONLY, Problem
+
+GATHERED = "compute the loss in one function of outputs and targets"
+"""What a loss that looks at the whole batch needs: then it is given the rows of all ranks."""
+WANTED = {Kind.MEAN: "a mean over samples", Kind.SAME: "the same on all ranks"}
+OF_NUMBERS = (Kind.COUNT, Kind.TOTAL, Kind.SHAPE)
+
+
+def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
+    """What is said of a loss that is not known to be a mean over the samples."""
+    loss = context.loss(backward)
+    value = samples.of(loss)
+    place = value.place if isinstance(value, Unclear) else None
+    unseen = samples.unseen(loss) if isinstance(value, Unclear) else None
+    if isinstance(value, Unclear) and value.problem is not None:
+        problem = value.problem
+    elif unseen is not None and (place is None or _written(place) in shown(context, loss)):
+        place, problem = unseen, Problem(
+            f"the loss uses `{ast.unparse(unseen)}`, not known what that calls", ""
+        )
+    elif (
+        isinstance(value, Unclear)
+        and isinstance(place, ast.expr | ast.arg)
+        and _is_behind(context, place, loss)
+    ):
+        message, help = next(_said(context, samples, value, place, backward))
+        problem = Problem(message, help)
+    else:
+        place, problem = None, Problem(unknown(context, loss), "")
+    return Problem(problem.message, problem.help, SHARDED_ONLY, cause=context.cause(place))
+
+
+def unknown(context: Context, loss: ast.expr, inside: bool = False) -> str:
+    """What is said of a loss of which no more is known; ``inside``: the model computes it."""
+    whose = "the model's loss" if inside else "the loss"
+    return f"{whose} `{shown(context, loss)}` isn't known to be a mean over samples"
+
+
+def shown(context: Context, loss: ast.expr) -> str:
+    """A loss as it is computed, where one expression does that."""
+    held = assigned(context, loss)
+    return ast.unparse(held[0] if len(held) == 1 else loss)
+
+
+def _is_behind(context: Context, place: ast.AST, loss: ast.expr) -> bool:
+    """Whether a place is in the project, and is not the loss itself, as it is written or assigned."""
+    whole = [loss, *assigned(context, loss)]
+    return id(place) in context.program.file_of and not any(place is it for it in whole)
+
+
+def _said(
+    context: Context, samples: Forwards, value: Unclear, place: ast.AST, backward: ast.Call
+) -> Iterator[tuple[str, str]]:
+    """What can be said of a place, and what to do: what says the most first."""
+    program, code, loss = context.program, f"`{_written(place)}`", context.loss(backward)
+    call = program.call(place) if isinstance(place, ast.Call) else None
+    names = call.names if call is not None else frozenset()
+    _, frame = samples.surfaced.get(id(place), (place, OPEN))
+    parts = parts_of(context, place)
+    given = [leaf for it in parts for leaf in leaves(samples.value_in(it, frame))]
+    here = program.scope(place) is program.scope(backward)
+    around = program.parent(place)
+    if _decides(around, place):
+        yield f"the loss depends on `if {_written(place)}`, which differs across ranks", "use torch.where there"
+    loops = isinstance(around, ast.For | ast.comprehension) and around.iter is place
+    if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
+        yield f"the loss loops over single samples, {code}", GATHERED if here else ""
+    if GRAD in names or any(it.arg == "create_graph" for it in getattr(place, "keywords", ())):
+        yield f"the loss uses the gradient {code}, not known to be sample-wise", ""
+    if names & FILLS and any(it in OF_NUMBERS for it in given):
+        yield f"the loss uses {code}, which has the batch in another dimension than 0", "make it dimension 0"
+    if isinstance(place, ast.Subscript) and _selects(samples, place, given):
+        yield f"the loss uses {code}, which selects samples or elements by data", GATHERED if here else ""
+    if any(it in OF_NUMBERS for it in given) and all(it in (*NUMBERS, Kind.SHAPE) for it in given):
+        yield f"the loss uses {code}, which counts samples: ranks have different numbers", "count steps instead"
+    if value.refuted and given and all(it in NUMBERS for it in given):
+        yield f"the loss uses {code}, whose mean over ranks isn't the global batch's", (
+            GATHERED if here else ""
+        )
+    if value.refuted:
+        yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
+    if kinds.tensor(samples.value_in(place, frame), place) is Kind.MOVED:
+        yield f"the loss uses {code}, not known to be one row per sample", ""
+    yield f"the loss uses {code}, not known to be {_wanted(samples, place, frame, loss)}", ""
+
+
+def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> str:
+    """What a value that is not known would have to be."""
+    supposed = assuming.supposed(samples, place, frame, assuming.scalars(samples.context, loss))
+    given = [leaf for it in parts_of(samples.context, place) for leaf in leaves(samples.value_in(it, frame))]
+    if isinstance(place, ast.Subscript) and samples.value_in(place.value, frame) in BY_SAMPLE:
+        return "sample-wise"
+    if not any(it in assuming.OF_SAMPLES or isinstance(it, Unclear) for it in given):
+        return WANTED[Kind.SAME]
+    kind = supposed[0] if supposed is not None else Kind.ROWS
+    return WANTED.get(kind, "sample-wise") if isinstance(kind, Kind) else "sample-wise"
+
+
+def _decides(around: ast.AST | None, place: ast.AST) -> bool:
+    """Whether a place is a condition."""
+    return isinstance(around, ast.If | ast.While | ast.IfExp) and around.test is place
+
+
+def _selects(samples: Forwards, place: ast.Subscript, given: list[Value]) -> bool:
+    """Whether an index takes some of the samples, or of their numbers."""
+    held, *index = [samples.value_in(it, OPEN) for it in (place.value, place.slice)]
+    return held in (*BY_SAMPLE, Kind.PICKED) and any(
+        it in (*BY_SAMPLE, Kind.PICKED, Kind.PLACES) for it in index
+    )
+
+
+def _written(place: ast.AST) -> str:
+    """A piece of code in one line; of a parameter, its name."""
+    return place.arg if isinstance(place, ast.arg) else " ".join(ast.unparse(place).split())
