@@ -39,8 +39,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             holes = {"ddp": squeeze.ddp, "values": squeeze.values}
             yield finding(
                 squeeze.at,
-                f"`{squeeze.what}` removes the batch dimension where a rank has one sample; `ddp.squeeze` keeps it",
-                "",
+                f"`{squeeze.what}` loses the batch dimension where a rank has one sample",
+                "`ddp.squeeze` keeps it",
                 (
                     runtime_import(squeeze.path, squeeze.ddp),
                     Replace(squeeze.at, "{ddp}.squeeze({values})", holes),
