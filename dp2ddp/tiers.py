@@ -158,7 +158,7 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
         first = next(
             (it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted), fact
         )
-        begin = f"mend {_place(first.cause, fact.cause)}, then use"
+        return f"to shard: mend {_place(first.cause, fact.cause)} first"
     return f"to shard: {begin} --sharded if it is"
 
 

@@ -156,7 +156,7 @@ WHOLE_BATCH = {
     "batches handed out by a class": case(
         "DDP503",
         28,
-        "over Ahead, whose `__iter__`",
+        "`__iter__` of Ahead",
         (
             LOADER,
             LOADER + """
