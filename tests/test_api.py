@@ -290,6 +290,11 @@ def test_paths_have_their_place(name: str) -> None:
     assert parameters[place] == keyword or parameters[place] == "args"
 
 
+def test_what_loads_reads_its_own_format() -> None:
+    assert files.WRITTEN_BY.keys() == files.LOADS
+    assert all(f"{name.partition('.')[0]}." in begins for name, begins in files.WRITTEN_BY.items())
+
+
 @pytest.mark.parametrize("name", ["torch.save", *sorted(files.PICKLES_TO_FILES), "json.dump"])
 def test_what_writes_to_its_second_argument(name: str, tmp_path: Path) -> None:
     if (write := resolve(name)) is None:

@@ -110,6 +110,12 @@ STAGES = {
         'Path("lines.txt").write_text("1 2")',
         READING.replace("READ", "print(Path(FILE).read_text())"),
     ),
+    "one that is not known, of its format": (
+        'np.savez(args.name + "_1.npz", np.ones(2))',
+        READING.replace(
+            "READ", 'print(np.load(sorted(os.listdir("."), key=lambda it: "_1.np" not in it)[0])["arr_0"])'
+        ),
+    ),
     "before processes that do the rest": (
         SAVE,
         """\
@@ -165,7 +171,7 @@ AGAIN = {
 
 def files(save: str, stage: str) -> dict[str, str]:
     train = TRAIN.replace("SAVE", save).replace(
-        "import argparse\n", "import argparse\nfrom pathlib import Path\n"
+        "import argparse\n", "import argparse\nfrom pathlib import Path\n\nimport numpy as np\n"
     )
     return {"late.py": LATE, "train.py": train, "stage.py": stage, "run.py": RUN}
 
@@ -221,6 +227,7 @@ def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, g
         "another file": (LINES, 'open("other.txt").read()'),
         "another one of its kind": (LINES, 'open(args.name + ".txt").read()'),
         "one that is not known": (LINES, "open(args.name).read()"),
+        "one that is not known of another format": (SAVE, "np.load(args.name)"),
         "a temporary one": (
             "import tempfile\n    with open(os.path.join(tempfile.mkdtemp(), 'a.txt'), 'w') as file:\n"
             "        file.write('1')",

@@ -108,6 +108,16 @@ READ_PATHS = {
     "torch.export.load": ("f", 0),
 }
 LOADS = frozenset(LOADED_PATHS)
+# What may have written a file that they can read, by the beginning of its name; what copies and fetches aside.
+WRITTEN_BY = {
+    "torch.load": ("torch.", "dp2ddp."),
+    "numpy.load": ("numpy.", "pickle.", "cPickle."),
+    "numpy.loadtxt": ("numpy.", "pandas."),
+    "pickle.load": ("pickle.", "cPickle.", "dill.", "cloudpickle.", "pandas.", "joblib."),
+    "json.load": ("json.", "pandas."),
+    "joblib.load": ("joblib.", "pickle.", "cPickle.", "numpy."),
+    "yaml.safe_load": ("yaml.", "json."),
+}
 READS = frozenset(READ_PATHS) | {"pathlib.Path.read_text", "pathlib.Path.read_bytes"}
 
 # Writing

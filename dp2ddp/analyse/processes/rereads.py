@@ -6,7 +6,7 @@ import ast
 from collections.abc import Container, Iterator, Set
 
 from dp2ddp.analyse.api.downloads import UNPACKS
-from dp2ddp.analyse.api.files import LOADS, REMOVES
+from dp2ddp.analyse.api.files import LOADS, REMOVES, WRITTEN_BY
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.answers import is_options
@@ -78,9 +78,10 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if reads_file(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
             reading[id(call.node)] = call, paths.read(context, call)
+    saving = {id(it.node): it for it in program.calls if id(it.node) in saved}
     for call, file in reading.values():
         writes = {key for key, written in opened.items() if paths.are_same(file, written)}
-        writes |= {key for key, written in saved.items() if _is_reread(call, file, written)}
+        writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
         for statement in _places(context, call.node, writes, set()):
             if id(statement) not in found and not _after_barrier(context, statement, writes, found):
                 what = f"{_shown(context, call, statement)} reads {_WRITING}"
@@ -115,9 +116,17 @@ def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
     return name if inside else f"{name} (line {at.span.line})"
 
 
-def _is_reread(call: Call, file: paths.File, written: paths.File) -> bool:
-    """Whether a call may read what is saved all at once: one that loads such files reads what is not known, too."""
-    return paths.are_same(file, written) or (bool(call.names & LOADS) and paths.may_be_same(file, written))
+def _is_reread(call: Call, file: paths.File, writing: Call, written: paths.File) -> bool:
+    """Whether a call may read what another saves: one that loads what that writes reads what is not known, too."""
+    loads = paths.may_be_same(file, written) and any(_can_read(it, writing) for it in call.names & LOADS)
+    return loads or paths.are_same(file, written)
+
+
+def _can_read(name: str, writing: Call) -> bool:
+    """Whether a function can read what a call writes: its own format, and what is only copied or fetched there."""
+    formats = (it for names in WRITTEN_BY.values() for it in names)
+    known = all(it.startswith(tuple(formats)) for it in writing.names)
+    return not known or any(it.startswith(WRITTEN_BY[name]) for it in writing.names)
 
 
 def _meetings(context: Context) -> set[int]:
