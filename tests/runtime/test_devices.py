@@ -280,6 +280,27 @@ say(ddp.get_rank(), ddp.get_world_size(), current, weight, linear.device_ids, dd
     assert trained(job(tmp_path, body)) == ["0 1 [] cpu [] cuda:0 1"]
 
 
+@pytest.mark.parametrize(("count", "moved"), [(1, ["0 []"]), (2, ["0 ['cuda:0']", "1 ['cuda:1']"])])
+def test_a_model_on_the_cpu_stays_there_where_one_process_trains(
+    tmp_path: Path, count: int, moved: list[str]
+) -> None:
+    """A program that chooses the CPU on a machine with GPUs leaves its batches there, too."""
+    body = f"""
+moved = []
+class Net(torch.nn.Linear):
+    def to(self, device):
+        moved.append(str(device))
+        raise SystemExit(say(ddp.get_rank(), moved))
+ddp.init()
+ddp.use_devices({count})
+ddp.device()
+ddp.DataParallel(Net(2, 2))(torch.ones(2, 2)).sum().backward()
+say(ddp.get_rank(), moved)
+"""
+    result = job(tmp_path, body)
+    assert sorted(result.out.split("\n"))[1:] == moved, result.err
+
+
 # Four GPUs, and a driver that looks at CUDA_VISIBLE_DEVICES once: when it is asked for the first time, by whatever uses
 # a GPU. NVML and `device_count`, before that, read the variable each time.
 DRIVER = """
