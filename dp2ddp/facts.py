@@ -330,7 +330,8 @@ class Device(Fact):
     ``kind``: "device" (the expression becomes this rank's device), "either" (the statement only chooses which device
     ``operand`` becomes), "name" (a ``"cuda:0"`` kept as a string), "number" (one kept as a number), "cuda"
     (``x.cuda(…)``), "load" (``torch.load`` without ``map_location``), "type" (``at`` asks whether ``operand`` is a GPU
-    by its number), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``).
+    by its number), "current" (``torch.cuda.set_device``), "count" (``torch.cuda.device_count()``),
+    "any" (``at`` asks by that whether there is a GPU: ``operand`` is the function that is called there).
     ``number`` is that of ``.cuda(number)``. ``beside``: ranks of the program's own come by, and keep what is named.
     """
 

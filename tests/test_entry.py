@@ -860,3 +860,19 @@ def test_each_of_several_ways_chooses_the_devices(name: str) -> None:
     chosen = [line for _, line in places(text, "ddp.use_devices")]
     assert len(chosen) == count and len(set(chosen)) == 1
     assert ".gpus if " in chosen[0]
+
+
+@pytest.mark.parametrize(
+    "counted", ["torch.cuda.device_count()", "0 if args.no_cuda else torch.cuda.device_count()"]
+)
+def test_a_number_of_gpus_that_decides_is_that_of_the_ranks(counted: str) -> None:
+    """Also under an option; and what asks for a GPU by it asks for that."""
+    tail = (
+        f"args = parse()\ncount = {counted}\ndevice = torch.device('cuda' if count > 0 else 'cpu')\n"
+        "model = nn.Linear(8, 8).to(device)\nif count > 1:\n    model = nn.DataParallel(model)\n"
+        "print(16 * max(1, count))\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    expected = counted.replace("torch.cuda.device_count", "ddp.get_world_size")
+    assert f"count = {expected}\n" in text
+    assert "device = torch.device('cuda' if torch.cuda.device_count() > 0 else 'cpu')\n" in text

@@ -1,7 +1,8 @@
 """The number of GPUs stands for the number of model replicas.
 
 nn.DataParallel has one replica per GPU of one machine; now there is one per rank, on all machines:
-``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning.
+``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning. Whether there is a GPU at
+all is still asked of torch.
 """
 
 from collections.abc import Iterator
@@ -43,3 +44,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 "now the world size",
                 edits,
             )
+        elif device.kind == "any" and device.operand is not None:
+            edit = Replace(device.at, "{count}() > 0", {"count": device.operand})
+            said = "this asks for a GPU; the number of replicas is 1 where there is none"
+            yield finding(device.at, said, "", (edit,))

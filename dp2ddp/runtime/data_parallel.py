@@ -83,7 +83,7 @@ class DataParallel(torch.nn.DataParallel):
 
     It may be made before the process group exists, and before the module is moved: what needs them is made at the
     first forward. A module that is on the CPU then, where the rank has a GPU, goes there. In a plain process or a
-    group of one a call is one of the module, with the inputs moved to its GPU.
+    group of one a call is one of the module, where that is, with the inputs moved to its GPU.
 
     A class that derives from it may have a ``scatter`` and a ``gather`` of its own, with what nn.DataParallel gives
     them: ``scatter`` gets the whole batch, on every rank, and ``device_ids`` of as many entries as there are ranks, all
@@ -179,11 +179,11 @@ class DataParallel(torch.nn.DataParallel):
     # A call
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
-        if not self._has_come:
-            self._come_to_device()
         alone = ranks.is_alone(_FORWARD)
-        if alone:
+        if alone:  # the model stays where the program has put it: on the CPU, if that is chosen
             unstarted.report()
+        elif not self._has_come:
+            self._come_to_device()
         if self._has_own_steps() and self.device_ids:
             return self._forward_by_steps(inputs, kwargs, alone)
         if alone or evaluation.is_running():

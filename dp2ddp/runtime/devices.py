@@ -14,9 +14,7 @@ import torch
 
 from . import lines, output, ranks, rendezvous
 from .messages import say
-from .options import Devices, Options
-
-VISIBLE = "CUDA_VISIBLE_DEVICES"
+from .options import VISIBLE, Devices, Options
 
 _wanted = Options()
 _visible: str | None = None  # CUDA_VISIBLE_DEVICES when `init` began
@@ -41,7 +39,8 @@ def use_devices(devices: Devices | str) -> None:
     starts ranks of its own.
 
     Args:
-        devices: as in ``launch``; a text like ``"0,2"`` names several, too.
+        devices: as in ``launch``; a text like ``"0,2"`` names several, too. Numbers beyond the visible GPUs, all of
+            which CUDA_VISIBLE_DEVICES names, are the machine's.
 
     Raises:
         RuntimeError: it is settled already who trains, and more ranks than these devices do.
@@ -112,6 +111,10 @@ def _choose_at_once() -> None:
     elif ranks.get_local_world_size() > 1:
         torch.cuda.set_device(ranks.device())
 
+
+# `torch.cuda.is_available()` asks NVML, then, and the driver not before a GPU is used: programs ask it, and set
+# CUDA_VISIBLE_DEVICES after that, which the driver would not look at any more.
+os.environ.setdefault("PYTORCH_NVML_BASED_CUDA_CHECK", "1")
 
 # CUDA calls this when it comes into use, ahead of the seeds that wait for that.
 torch.cuda._lazy_call(_choose_at_once)

@@ -13,6 +13,7 @@ import torch.distributed as dist
 
 Devices = int | Sequence[int | str | torch.device] | None
 
+VISIBLE = "CUDA_VISIBLE_DEVICES"
 PATIENCE = timedelta(minutes=15)  # torchrun's, for machines that are started one after the other
 
 
@@ -31,7 +32,7 @@ class Options:
     def gpus(self) -> list[int]:
         """The indices of the chosen GPUs, as they are visible now; none without CUDA."""
         visible = torch.cuda.device_count()
-        return chosen(self.devices, visible) if visible else []
+        return chosen(self.devices, visible, _named()) if visible else []
 
     def on_cpu(self) -> bool:
         """Whether no GPU is chosen, of those that are visible: 0, an empty list, ``[-1]``."""
@@ -126,8 +127,17 @@ def _backend(name: str | None) -> str | None:
     return name
 
 
-def chosen(devices: Devices, visible: int) -> list[int]:
+def _named() -> list[int]:
+    """The machine's numbers of the visible GPUs, in their order, where CUDA_VISIBLE_DEVICES names them so."""
+    names = [name.strip() for name in os.environ.get(VISIBLE, "").split(",")]
+    return [int(name) for name in names] if all(name.isdigit() for name in names) else []
+
+
+def chosen(devices: Devices, visible: int, named: Sequence[int] = ()) -> list[int]:
     """The indices that ``devices`` means, of ``visible`` GPUs.
+
+    A program may set CUDA_VISIBLE_DEVICES to ``"2,3"`` when CUDA has seen all GPUs already, and go on to name GPUs 2
+    and 3. So numbers beyond those that are visible are the machine's, if it has ``named`` them all.
 
     Raises:
         ValueError: there is no such GPU.
@@ -142,6 +152,8 @@ def chosen(devices: Devices, visible: int) -> list[int]:
     if not any(index >= 0 for index in indices):
         return [0]
     if not all(0 <= index < visible for index in indices):
+        if set(indices) <= set(named[:visible]):
+            return [named.index(index) for index in indices]
         raise ValueError(f"devices={devices!r}, but the visible GPUs are 0 to {visible - 1}")
     return indices
 

@@ -7,6 +7,8 @@ from pathlib import Path
 import pytest
 from jobs import TORCHRUN, Result, run, write
 
+from dp2ddp.runtime import options
+
 PRETEND = """
 def visible():
     return [name for name in os.environ["CUDA_VISIBLE_DEVICES"].split(",") if name]
@@ -276,3 +278,98 @@ weight = linear(torch.ones(1, 2)).device.type
 say(ddp.get_rank(), ddp.get_world_size(), current, weight, linear.device_ids, ddp.device(), ddp.sum(1))
 """
     assert trained(job(tmp_path, body)) == ["0 1 [] cpu [] cuda:0 1"]
+
+
+@pytest.mark.parametrize(("count", "moved"), [(1, ["0 []"]), (2, ["0 ['cuda:0']", "1 ['cuda:1']"])])
+def test_a_model_on_the_cpu_stays_there_where_one_process_trains(
+    tmp_path: Path, count: int, moved: list[str]
+) -> None:
+    """A program that chooses the CPU on a machine with GPUs leaves its batches there, too."""
+    body = f"""
+moved = []
+class Net(torch.nn.Linear):
+    def to(self, device):
+        moved.append(str(device))
+        raise SystemExit(say(ddp.get_rank(), moved))
+ddp.init()
+ddp.use_devices({count})
+ddp.device()
+ddp.DataParallel(Net(2, 2))(torch.ones(2, 2)).sum().backward()
+say(ddp.get_rank(), moved)
+"""
+    result = job(tmp_path, body)
+    assert sorted(result.out.split("\n"))[1:] == moved, result.err
+
+
+# Four GPUs, and a driver that looks at CUDA_VISIBLE_DEVICES once: when it is asked for the first time, by whatever uses
+# a GPU. NVML and `device_count`, before that, read the variable each time.
+DRIVER = """
+import torch.cuda
+torch.cuda.is_available, torch.cuda.device_count = AVAILABLE, COUNTED
+torch.cuda._is_compiled = lambda: True
+seen = []
+def named():
+    return [int(name) for name in os.environ.get("CUDA_VISIBLE_DEVICES", "0,1,2,3").split(",")]
+def driver():
+    if not seen:
+        seen.append(named())
+    return seen[0]
+torch.cuda._device_count_nvml = lambda: len(named())
+torch._C._cuda_getDeviceCount = lambda: len(driver())
+used = []
+torch.cuda.set_device = lambda device: used.append(driver()[torch.device(device).index])
+"""
+REAL = "AVAILABLE, COUNTED = torch.cuda.is_available, torch.cuda.device_count\n"
+
+
+@pytest.mark.parametrize(
+    ("start", "visible", "chosen", "said"),
+    [
+        ("ddp.init()", "2", "pass", ["2"]),
+        ("ddp.init()", "2,3", "ddp.use_devices([2, 3])", ["2", "3"]),
+        ("ddp.init()", "1,2", "ddp.use_devices([1, 2])", ["1", "2"]),
+        ("ddp.init(devices=[0, 3])", "2,3", "ddp.use_devices([2, 3])", ["2", "3"]),
+        ("ddp.init(devices=[2, 3])", "2,3", "pass", ["2", "3"]),
+    ],
+)
+def test_visible_gpus_that_are_set_after_cuda_was_asked_for_are_those_that_train(
+    tmp_path: Path, start: str, visible: str, chosen: str, said: list[str]
+) -> None:
+    """And numbers that are named so are the machine's, where they are no others."""
+    body = f"""{REAL}{PRETEND}{DRIVER}
+assert torch.cuda.is_available()
+{start}
+assert torch.cuda.is_available()
+os.environ["CUDA_VISIBLE_DEVICES"] = "{visible}"
+{chosen}
+ddp.device()
+say(used[-1])
+"""
+    write(tmp_path, body)
+    result = run(["train.py"], tmp_path, processes=None, DP2DDP_BACKEND="gloo")
+    assert trained(result) == said
+
+
+@pytest.mark.parametrize(
+    ("devices", "named", "indices"),
+    [
+        ([2], [2], [0]),
+        (["cuda:3", "cuda:2"], [2, 3], [1, 0]),
+        ([1, 0], [1, 0], [1, 0]),
+        ([0, 2], [4, 6, 7], [0, 2]),
+        ([1, 2], [1, 2], [0, 1]),
+        (2, [4, 6, 7], [0, 1]),
+        ([2, 4], [2, 3], None),
+        ([2, 3], [], None),
+        ([-1], [2, 3], [0]),
+    ],
+)
+def test_numbers_beyond_the_visible_gpus_are_those_that_are_named(
+    devices: object, named: list[int], indices: list[int] | None
+) -> None:
+    visible = len(named) or 2
+    if indices is not None:
+        assert options.chosen(devices, visible, named) == indices
+    else:
+        with pytest.raises(ValueError, match="the visible GPUs are 0 to 1"):
+            options.chosen(devices, visible, named)

@@ -287,6 +287,7 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
     elif COUNT in call.names:
         if _counts_replicas(context, node):
             yield node, _device(context, node, "count")
+            yield from ((it, _device(context, it, "any", node.func)) for it in _asking_for_any(context, node))
     elif "torch.load" in call.names:
         if call.argument("map_location", 1) is None:
             if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
@@ -490,7 +491,10 @@ def _own_method(context: Context, call: Call) -> bool:
 
 def _counts_replicas(context: Context, node: ast.Call) -> bool:
     """Not where the question is whether there is a GPU at all, nor where GPUs are listed, or the machine is judged."""
+    inside: ast.AST = node
     parent = context.program.parent(node)
+    while isinstance(parent, ast.IfExp) and inside is not parent.test:
+        inside, parent = parent, context.program.parent(parent)
     if isinstance(parent, ast.Assign):
         uses = [use for name in _names_of(context, node) for use in _uses(context, name)]
         tests = [context.program.parent(use) for use in uses]
@@ -507,6 +511,27 @@ def _counts_replicas(context: Context, node: ast.Call) -> bool:
     if isinstance(parent, ast.Call) and is_call_of(context, parent, "builtins.range"):
         return False
     return not isinstance(parent, ast.If | ast.BoolOp | ast.UnaryOp | ast.IfExp)
+
+
+def _asking_for_any(context: Context, count: ast.Call) -> Iterator[ast.Compare]:
+    """Where a name for the number of GPUs chooses the GPU or the CPU: ``"cuda" if n_gpu > 0 else "cpu"``.
+
+    There is a rank where there is no GPU, too.
+    """
+    program = context.program
+    for use in (use for name in _names_of(context, count) for use in _uses(context, name)):
+        match program.parent(use):
+            case ast.Compare(left=left, ops=[ast.Gt()], comparators=[ast.Constant(value=0)]) as test if (
+                left is use
+            ):
+                around: ast.AST | None = program.parent(test)
+                while isinstance(around, ast.BoolOp):
+                    around = program.parent(around)
+                chooses = isinstance(around, ast.IfExp) and any(
+                    map(is_cuda_string, (around.body, around.orelse))
+                )
+                if chooses and program.file(test) is program.file(count):
+                    yield test
 
 
 def _only_tells(context: Context, test: ast.expr) -> bool:

@@ -652,7 +652,7 @@ def _changes(context: Context, held: ast.Name | ast.Attribute, runs: set[int]) -
 def _objects(context: Context, node: ast.expr) -> Values:
     """What an expression may be that has contents which can change."""
     known = context.program.values(node) if id(node) in context.program.nodes else frozenset()
-    return frozenset(value for value in known if isinstance(value, Coll | Inst | Made))
+    return frozenset(value for value in known if isinstance(value, Coll | Made))
 
 
 def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
