@@ -263,6 +263,11 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         Args:
             new: whether they are to be made the same on all ranks, which is a collective.
         """
+        # Before the training there may be an evaluation without any graphs, nor what finds the gradients' places
+        with torch.inference_mode(False) if torch.is_inference_mode_enabled() else nullcontext():
+            self._arrange_with_graphs(new)
+
+    def _arrange_with_graphs(self, new: bool) -> None:
         index = cuda_index(self.module)
         if new and not self._alone:
             watch.agree()

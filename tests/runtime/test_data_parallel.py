@@ -569,3 +569,26 @@ def test_arguments_are_cut_as_torch_cuts_them(monkeypatch, rows):
             assert repr(found) == repr(list(zip(positional, named, strict=True)) or [((), {})])
     # torch would call without the tensors here
     assert len(scatter((x,), {"flag": None}, 4, lambda tensor: tensor.chunk(4))) == len(x.chunk(4))
+
+
+@pytest.mark.parametrize("wrap", ["DataParallel", "DistributedDataParallel"])
+def test_an_evaluation_in_inference_mode_may_come_first(lab, tmp_path, wrap):
+    """What finds the gradients is made in the first forward, and has to be there when it is trained after that."""
+    body = f"""
+ddp.init()
+torch.manual_seed(0)
+model = ddp.{wrap}(torch.nn.Linear(3, 2))
+model.eval()
+with torch.inference_mode():
+    model(torch.ones(4, 3))
+model.train()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for step in range(3):
+    loss = model(torch.full((4, 3), 1.0 + ddp.get_rank() * step)).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+weights = ddp.gather(model.module.weight.detach())
+ddp.print(all(torch.equal(weights[0], it) for it in weights))
+"""
+    assert lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().printed == "True\n"
