@@ -584,7 +584,7 @@ with torch.inference_mode():
 model.train()
 optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
 for step in range(3):
-    loss = model(torch.full((4, 3), 1.0 + ddp.get_rank() * step)).mean()
+    loss = model(torch.full((4, 3), 1.0 + step)).mean()
     optimizer.zero_grad()
     loss.backward()
     optimizer.step()
