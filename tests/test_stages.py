@@ -209,6 +209,15 @@ def test_a_barrier_above_a_block_settles_nothing_in_it(
     lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
+def test_all_wait_once_for_what_they_read_twice(tmp_path: Path) -> None:
+    stage = STAGE + "\n\ndef again(args):\n    use(args)\n"
+    texts = files(SAVE, stage)
+    texts["run.py"] = RUN.replace("import use", "import again, use").replace(
+        "    use(args)", "    for _ in range(2):\n        again(args)\n        use(args)\n        train(args)"
+    )
+    assert converted(tmp_path, texts).read_text().count("ddp.barrier()") == 1
+
+
 @pytest.mark.parametrize("given", [[], ["--use"]])
 def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, given: list[str]) -> None:
     texts = files(SAVE, STAGE)

@@ -78,14 +78,20 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         # What runs in `main_process_first()` waits there, and nowhere inside.
         if reads_file(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
             reading[id(call.node)] = call, paths.read(context, call)
+    needed: dict[int, tuple[ast.stmt, Call, set[int]]] = {}
     saving = {id(it.node): it for it in program.calls if id(it.node) in saved}
     for call, file in reading.values():
         writes = {key for key, written in opened.items() if paths.are_same(file, written)}
         writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
         for statement in _places(context, call.node, writes, set()):
-            if id(statement) not in found and not _after_barrier(context, statement, writes, found):
-                what = f"{_shown(context, call, statement)} reads {_WRITING}"
-                found[id(statement)] = Reread(**context.place(statement), what=what)
+            place = needed.setdefault(id(statement), (statement, call, set()))
+            place[2].update(writes)
+    # From above: where all have waited, they need not again below.
+    for key in sorted(needed, key=lambda key: program.order[key]):
+        statement, call, writes = needed[key]
+        if key not in found and not _after_barrier(context, statement, writes, found):
+            what = f"{_shown(context, call, statement)} reads {_WRITING}"
+            found[key] = Reread(**context.place(statement), what=what)
     guards = list(acts)
     common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
     meetings = _meetings(context)
