@@ -167,7 +167,7 @@ data = Centred(*data.tensors)
 """
 TOGETHER = "collat"
 NUMBER = "takes a sample by its index"
-GRADIENT = "larger by the factor world size"
+GRADIENT = "larger with smaller local batches"
 ATTACK = """\
         inputs.requires_grad_()
         criterion(model(inputs), targets).backward()
@@ -213,8 +213,8 @@ CASES = {
         TOGETHER,
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
-    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "may "),
-    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "may "),
+    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "not known"),
+    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "not known"),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
     "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),
     "a schedule by the sampler": Case(

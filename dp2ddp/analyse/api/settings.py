@@ -12,4 +12,6 @@ OPTIONAL = frozenset({"?", "*"})
 # Methods that set the entries of configurations.
 CONFIGURES = frozenset("merge_from_file merge_from_list merge_from_other_cfg merge_with set_defaults".split())
 # Methods that change what a list, a dict or a configuration holds, whatever is done with what they return.
-FILLS = CHANGES | LIST_CHANGES | CONFIGURES | frozenset("read read_dict read_file read_string".split())
+FILLS_SETTINGS = (
+    CHANGES | LIST_CHANGES | CONFIGURES | frozenset("read read_dict read_file read_string".split())
+)

@@ -273,9 +273,12 @@ class Dimensions:
                 call = self.program.call(node)
                 if call is None:
                     return False
-                of_torch = {it.rpartition(".")[2] for it in call.names if it.startswith("torch.")}
+                of_torch = {it for it in call.names if it.startswith("torch.")}
                 if of_torch:
-                    return not of_torch & NO_TENSORS
+                    return not any(
+                        it.startswith("torch.utils.") or it.rpartition(".")[2] in NO_TENSORS
+                        for it in of_torch
+                    )
                 if any(map(self.context.module_class, self.program.values(node.func))):
                     return True
                 returned = self._returned(node)

@@ -17,7 +17,7 @@ from dp2ddp.analyse.api.files import PATH_WRITES
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
-from dp2ddp.analyse.api.settings import CONFIGURES, FILLS
+from dp2ddp.analyse.api.settings import CONFIGURES, FILLS_SETTINGS
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import compared, is_options
@@ -671,7 +671,7 @@ def _are_same(context: Context, one: ast.expr, other: ast.expr) -> bool:
 def _changed_in_place(context: Context, node: ast.AST) -> ast.expr | None:
     """The object that a piece of code changes; what a method of the project changes is found in the method."""
     match node:
-        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in FILLS or _is_ordered(
+        case ast.Call(func=ast.Attribute(attr=name, value=changed)) if name in FILLS_SETTINGS or _is_ordered(
             context, node
         ):
             return _root(changed)
