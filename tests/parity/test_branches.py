@@ -133,9 +133,17 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         (tmp_path / f"{name}.py").write_text(text.replace("distributed = False", "distributed = True"))
         launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", f"{name}.py"]
         env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
-        run = subprocess.run(
-            [sys.executable, *launched], cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120
-        )
+        for _ in range(3):
+            run = subprocess.run(
+                [sys.executable, *launched],
+                cwd=tmp_path,
+                env=env,
+                capture_output=True,
+                text=True,
+                timeout=120,
+            )
+            if "terminate called without an active exception" not in run.stderr:
+                break  # else gloo's threads have outlived the interpreter, which happens to any such program
         assert run.returncode == 0, run.stderr
         printed.append(sorted(run.stdout.splitlines()))
     assert printed[0] == printed[1] and len(printed[0]) == 2
