@@ -20,7 +20,7 @@ from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import check
 from dp2ddp.source import Location, Project, SourceFile, Span
 from dp2ddp.tiers import decide
-from dp2ddp.transactions import Transaction, is_mend, needed
+from dp2ddp.transactions import Transaction, needed
 
 _OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
 REPORT = "this is a bug in dp2ddp; nothing is changed: please report it with the lines around this one"
@@ -61,7 +61,7 @@ class Request:
             tuple(
                 it
                 for it in self.plan.findings
-                if id(it) in chosen or (is_mend(it) and it.location.path in edited)
+                if id(it) in chosen or (it.is_mend and it.location.path in edited)
             )
         )
 

@@ -40,7 +40,7 @@ from dp2ddp.source import (
     read,
 )
 from dp2ddp.tiers import decide
-from dp2ddp.transactions import Transaction, divided, is_mend, needed, placed
+from dp2ddp.transactions import Transaction, divided, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
@@ -321,7 +321,7 @@ def _honest(
     refused = frozenset().union(*(it.scripts for it in groups if it not in carried.groups))
     for finding in findings:
         is_left = bool(finding.edits and finding.scripts) and finding.scripts <= refused
-        yield replace(finding, help=NOT_DONE) if is_left and not is_mend(finding) else finding
+        yield replace(finding, help=NOT_DONE) if is_left and not finding.is_mend else finding
 
 
 def _script(

@@ -107,11 +107,11 @@ class Script(Fact):
 
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
-    ``imports`` what it needs; ``late`` says where it does so later, on
-    each of several ways that it may go. ``enabled`` is the condition under which ranks
-    start, where the program may start others by itself; ``aside`` says where that is known later. ``tier`` is decided
-    last, and ``reasons`` are the facts that keep the program from being sharded. ``assumptions``: what has to hold for
-    it to be sharded, where nothing else is in the way of that; what was taken as true where it is.
+    ``imports`` what it needs; ``late`` says where it does so later, on each of several ways that it may go. ``enabled``
+    is the condition under which ranks start, where the program may start others by itself; ``aside`` says where that is
+    known later. ``tier`` is decided last, and ``reasons`` are the facts that keep the program from being sharded.
+    ``assumptions``: what has to hold for it to be sharded, where nothing else is in the way of that; what was taken as
+    true where it is.
     """
 
     form: str

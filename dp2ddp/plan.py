@@ -191,6 +191,11 @@ class Finding:
         """Whether something is left to a person here."""
         return not self.edits and self.severity is not Severity.NOTE
 
+    @property
+    def is_mend(self) -> bool:
+        """Whether all that is done is what has the file run today. A file is mended wholly."""
+        return bool(self.edits) and all(isinstance(edit, Respell) for edit in self.edits)
+
 
 @dataclass(frozen=True)
 class Rule:

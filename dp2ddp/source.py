@@ -468,16 +468,8 @@ class _Reader:
 
     def _beside(self, home: Path) -> Iterator[SourceFile]:
         """The files in a folder, and below it, that load something by the names that a wrap gives."""
-        for place in islice(_scripts_below(home), _MOST_BESIDE):
-            if place not in self.files and place not in self.unreadable:
-                try:
-                    data = place.read_bytes()
-                except OSError:
-                    continue
-                if b"load" in data and any(word in data for word in _OF_WRAPS):
-                    file = load(place, data)
-                    if isinstance(file, SourceFile):
-                        yield file
+        known = self.files.keys() | self.unreadable.keys()
+        return _below(home, known, lambda data: b"load" in data and any(it in data for it in _OF_WRAPS))
 
     def _discover(self, folder: Path) -> Iterator[Path]:
         def failed(error: OSError) -> None:
@@ -899,6 +891,19 @@ def _scripts_below(folder: Path) -> Iterator[Path]:
         yield from (Path(os.path.realpath(here / name)) for name in sorted(names) if name.endswith(".py"))
 
 
+def _below(folder: Path, known: Set[Path], fits: Callable[[bytes], bool]) -> Iterator[SourceFile]:
+    """The files in a folder, and below it, that are not ``known`` yet, and whose bytes fit."""
+    for place in islice(_scripts_below(folder), _MOST_BESIDE):
+        if place not in known:
+            try:
+                data = place.read_bytes()
+            except OSError:
+                continue
+            file = load(place, data) if fits(data) else None
+            if isinstance(file, SourceFile):
+                yield file
+
+
 def _does_something(file: SourceFile) -> bool:
     """Whether a file is more than a module that others import."""
     return "__main__" in file.text or any(
@@ -912,18 +917,11 @@ def programs_beside(project: Project, changed: Iterable[Path]) -> tuple[Path, ..
     """The programs in the folders of a project, beside those asked for, that import any of the ``changed`` files."""
     wanted = frozenset(changed) - set(project.asked)
     words = {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in wanted}
-    found: dict[Path, SourceFile] = {}
-    for home in dict.fromkeys(project.homes.values()) if wanted else ():
-        for place in islice(_scripts_below(home), _MOST_BESIDE):
-            if place in project.files:
-                continue
-            try:
-                data = place.read_bytes()
-            except OSError:
-                continue
-            file = load(place, data) if any(word in data for word in words) else None
-            if isinstance(file, SourceFile) and _does_something(file):
-                found[place] = file
+    homes = dict.fromkeys(project.homes.values()) if wanted else ()
+    using = (
+        _below(it, project.files.keys(), lambda data: any(word in data for word in words)) for it in homes
+    )
+    found = {file.path: file for files in using for file in files if _does_something(file)}
     whole = replace(project, files={**project.files, **found})
     return tuple(sorted(path for path in found if whole.reaches(path) & wanted))
 

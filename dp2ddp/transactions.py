@@ -21,7 +21,6 @@ from dp2ddp.plan import (
     Finding,
     Mark,
     Plan,
-    Respell,
     Severity,
 )
 from dp2ddp.source import Location, Span
@@ -49,13 +48,8 @@ def needed(findings: Iterable[Finding], facts: Facts) -> tuple[Finding, ...]:
     """The findings without mends of files that no training program uses, and in which nothing else is done."""
     findings = tuple(findings)
     used = {path for script in facts.scripts for path in script.reaches}
-    used |= {it.location.path for it in findings if it.edits and not is_mend(it)}
-    return tuple(it for it in findings if it.location.path in used or not is_mend(it))
-
-
-def is_mend(finding: Finding) -> bool:
-    """Whether all that is done is what has the file run today. A file is mended wholly."""
-    return bool(finding.edits) and all(isinstance(edit, Respell) for edit in finding.edits)
+    used |= {it.location.path for it in findings if it.edits and not it.is_mend}
+    return tuple(it for it in findings if it.location.path in used or not it.is_mend)
 
 
 def placed(findings: Iterable[Finding], facts: Facts) -> Plan:
@@ -64,7 +58,7 @@ def placed(findings: Iterable[Finding], facts: Facts) -> Plan:
     for finding in findings:
         places = [finding.location, *map(_place, _inside(finding.edits))]
         scripts = finding.scripts.union(*(facts.running(place) for place in places))
-        if is_mend(finding) or not scripts:
+        if finding.is_mend or not scripts:
             scripts |= facts.reaching(finding.location.path)
         made.append(replace(finding, scripts=scripts))
     return Plan(tuple(made))

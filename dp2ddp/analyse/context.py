@@ -47,9 +47,8 @@ if TYPE_CHECKING:
 LOOPS = (ast.For, ast.AsyncFor, ast.While)
 # A part of a wrapped model by its name in a checkpoint.
 PREFIXED = re.compile(r"module\.\w[\w.]*")
-_Answer = TypeVar("_Answer")
-
 COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+_Answer = TypeVar("_Answer")
 
 
 def is_main_guard(test: ast.expr) -> bool:

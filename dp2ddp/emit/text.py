@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from dp2ddp.changes import Conversion, Idle, Script
-from dp2ddp.plan import Finding, Respell, Severity
+from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
 NEEDED = (
@@ -119,8 +119,7 @@ def shown(path: Path) -> str:
 
 def is_shown(finding: Finding) -> bool:
     """Whether a person is told of a finding: notes of what is changed are in the diff, but for mends of old code."""
-    is_mend = any(isinstance(edit, Respell) for edit in finding.edits)
-    return not finding.edits or is_mend or finding.severity is not Severity.NOTE
+    return not finding.edits or finding.is_mend or finding.severity is not Severity.NOTE
 
 
 def grouped(findings: Iterable[Finding]) -> list[tuple[Finding, list[Location]]]:

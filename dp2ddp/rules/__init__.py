@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from dp2ddp.facts import Facts
@@ -50,7 +50,7 @@ def check(facts: Facts) -> Plan:
     return Plan(tuple(_once(ordered)))
 
 
-def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
+def _once(findings: Iterable[Finding]) -> list[Finding]:
     """Findings without those that only say again what is said of a line."""
     told: dict[object, int] = {}
     kept: list[Finding] = []
@@ -63,4 +63,4 @@ def _once(findings: Iterable[Finding]) -> Iterator[Finding]:
         else:
             before = kept[told[same]]
             kept[told[same]] = replace(before, scripts=before.scripts | finding.scripts)
-    return iter(kept)
+    return kept

@@ -23,7 +23,7 @@ from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runti
 from dp2ddp.tiers import UNSHARDED
 
 TIES = False
-DONE = "now divided, and the results combined"
+DIVIDED = "now divided, and the results combined"
 
 EXAMPLES = (
     """\
@@ -88,7 +88,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if evaluation.division is not None:
             edits = tuple(_divided(evaluation, evaluation.division))
-            yield finding(evaluation.at, "every rank evaluates the whole data set", DONE, edits)
+            yield finding(evaluation.at, "every rank evaluates the whole data set", DIVIDED, edits)
         elif evaluation.whole:
             yield finding(
                 evaluation.at,
@@ -97,7 +97,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
         else:
             yield finding(
-                evaluation.at, "every rank evaluates the whole data set", DONE, tuple(_edits(evaluation))
+                evaluation.at, "every rank evaluates the whole data set", DIVIDED, tuple(_edits(evaluation))
             )
 
 

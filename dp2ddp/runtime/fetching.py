@@ -143,9 +143,7 @@ class _SentApart:
 
     def __call__(self, worker: int) -> None:
         info = get_worker_info()
-        if not isinstance(
-            info.dataset, IterableDataset
-        ):  # one that divides what it has by them gets its part already
+        if not isinstance(info.dataset, IterableDataset):  # which may divide its part among them
             object.__setattr__(info, "id", self.rank * info.num_workers + info.id)
             object.__setattr__(info, "num_workers", self.world * info.num_workers)
         if self.begin is not None:

@@ -16,6 +16,7 @@ from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origi
 from dp2ddp.analyse.processes.entry import given
 from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.signature import bind
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 
@@ -149,12 +150,10 @@ def _stored(context: Context) -> set[int]:
 def _handed_on(context: Context, call: Call) -> Iterator[ast.expr]:
     """What calls of the function round it give a call first: ``save(state, path)``, which is ``torch.save(*args)``."""
     scope = context.program.scope(call.node)
-    match call.node.args[:1], scope.node:
-        case [ast.Starred(value=ast.Name(id=name))], ast.FunctionDef(args=taken) if taken.vararg is not None:
-            place = len(taken.posonlyargs) + len(taken.args)
-            if taken.vararg.arg == name:
-                calls = context.callers.get(scope.index, ())
-                yield from (it.args[place] for it in calls if len(it.args) > place)
+    match call.node.args[:1], scope.signature.rest:
+        case [ast.Starred(value=ast.Name(id=name))], ast.arg(arg=rest) if name == rest:
+            for it in context.callers.get(scope.index, ()):
+                yield from (value for _, value in bind(it, scope.signature).rest[:1])
 
 
 def _is_in_display(context: Context, node: ast.AST, whole: ast.expr) -> bool:

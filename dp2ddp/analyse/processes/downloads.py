@@ -101,7 +101,7 @@ def _runs_at_top(context: Context, node: ast.AST, depth: int = 0) -> bool:
 
 
 def _prepares(context: Context, call: Call) -> bool:
-    """Whether a call writes a file that is only written where it, or its folder, is not there, before any loop."""
+    """Whether a call writes a file only where it, or its folder, is not there, and in no loop that trains."""
     written = paths.given(call) if leaves_any_file(context, call) else []
     questions = _questions(context, call.node) if written and context.runs_in_training(call.node) else []
     if not questions or _is_continued(context, call):
@@ -120,6 +120,7 @@ def _prepares(context: Context, call: Call) -> bool:
     )
 
 
+@once
 def _folders_made(context: Context, question: ast.expr) -> list[ast.expr]:
     """The folders that are made where something is asked: the files written beside may lie in others."""
     runs = context.runs(context.program.statement(question))

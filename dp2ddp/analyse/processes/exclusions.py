@@ -8,8 +8,9 @@ from collections.abc import Iterable
 from dp2ddp.analyse.api.devices import MOVES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
+from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Cls
 
 Condition = tuple[ast.expr, bool]
@@ -65,8 +66,7 @@ def _given(context: Context, name: ast.Name, scope: Scope, node: ast.Call, bound
     (parameter,) = definitions
     if parameter not in scope.signature.named or (bound and parameter in scope.signature.places[:1]):
         return None
-    written = bind(node, scope.takes(bound)).given
-    return next((it for taken, it in written if taken is parameter), scope.signature.default(parameter))
+    return signature.given(node, scope.takes(bound), parameter)
 
 
 def _is_object(context: Context, node: ast.expr, depth: int = 0) -> bool:

@@ -8,11 +8,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
+from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.signature import bind, is_spread
+from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import Bound, Cls, Func, Inst, Value
 
@@ -46,13 +47,11 @@ class Callers:
         scope = self.tree.scope(parameter)
         if scope.index in self.store.unseen:
             return []
-        default = scope.signature.default(parameter)
         found: list[ast.expr | None] = []
         for call, bound in self.callers.get(scope.index, ()):
             if is_spread(call.node) or (bound and parameter in scope.signature.places[:1]):
                 return []  # not seen; or the object whose method it is
-            written = bind(call.node, scope.takes(bound)).given
-            found.append(next((value for it, value in written if it is parameter), default))
+            found.append(signature.given(call.node, scope.takes(bound), parameter))
         return list(dict.fromkeys(it for it in found if it is not None))
 
     @cached_property

@@ -110,6 +110,12 @@ def bind(call: ast.Call, taken: Signature, before: Sequence[ast.expr] = ()) -> B
     return replace(taken.bind(places, names), spread=tuple(spread))
 
 
+def given(call: ast.Call, taken: Signature, parameter: ast.arg) -> ast.expr | None:
+    """What a call gives a parameter, its default included; ``taken`` as in ``bind``."""
+    written = bind(call, taken).given
+    return next((value for it, value in written if it is parameter), taken.default(parameter))
+
+
 def is_spread(call: ast.Call) -> bool:
     """Whether a call has ``*x`` or ``**x`` among its arguments, so that what it gives cannot be seen."""
     return any(isinstance(it, ast.Starred) for it in call.args) or any(not it.arg for it in call.keywords)
