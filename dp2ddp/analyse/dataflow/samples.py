@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.layers import (
     MODULE_HOOKS,
     PARAMETERS,
     SCALES_LOSS,
+    SEQUENTIAL,
 )
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
@@ -49,6 +50,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
@@ -946,7 +948,7 @@ class Samples:
             if self._is_list(node.args[0]) or self.context.made(self.program.values(node.args[0]), LOADER):
                 return Kind.SAME
             part = node.args[0]
-            if value is Kind.BATCH and (self._is_moved_part(part) or self._is_only_counted(part)):
+            if value is Kind.BATCH and (self._is_tensor(part) or self._is_only_counted(part)):
                 return Kind.COUNT
             counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
@@ -965,6 +967,10 @@ class Samples:
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
             return _same_or_unclear(values, node)
         return Unclear(node)
+
+    def _is_tensor(self, node: ast.expr) -> bool:
+        shown = isinstance(node, ast.Name) and is_tensor(self.context, node)
+        return shown or self._is_moved_part(node)
 
     def _is_moved_part(self, node: ast.expr) -> bool:
         """Whether a name is a tensor that was taken out of a batch: moved as one is, never asked for a key."""
@@ -1079,7 +1085,7 @@ class Samples:
         """What a layer does to rows, or several in order; None where it may look at several samples."""
         if not isinstance(value, Made) or value in self.altered:
             return None
-        if value.name != "torch.nn.Sequential":
+        if value.name != SEQUENTIAL:
             return layer_does(self.program, value)
         held = self.held(value)
         behind = asked | {value}
@@ -1101,11 +1107,7 @@ class Samples:
         call = self.program.call(self.program.node(made.site))
         if call is None or call.node.keywords or made in self.altered:
             return None
-        given = (
-            call.node.args
-            if made.name == "torch.nn.Sequential"
-            else [ast.Starred(it) for it in call.node.args]
-        )
+        given = call.node.args if made.name == SEQUENTIAL else [ast.Starred(it) for it in call.node.args]
         return self._elements(given)
 
     @cached_property
