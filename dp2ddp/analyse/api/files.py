@@ -32,9 +32,9 @@ class Mode:
 
 
 # What makes an object that writes where its mode says so, beside Python's own: files, and stores of values by keys.
-STORES = {
+KEY_STORES = {
     "shelve.open": Mode("flag", writes="cnw", default="c"),
-    **dict.fromkeys(("dbm.open", "dbm.gnu.open", "dbm.ndbm.open"), Mode("flag", writes="cnw")),
+    "dbm.open": Mode("flag", writes="cnw"),
     "dbm.dumb.open": Mode("flag", writes="cnw", default="c"),
 }
 MODES = {
@@ -42,11 +42,11 @@ MODES = {
         ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"),
         Mode(),
     ),
-    **STORES,
+    **KEY_STORES,
 }
 FILE_MODE = Mode()
 # What puts something under a key of a store.
-STORES_BY_KEY = frozenset({"update", "setdefault", "pop", "popitem", "clear"})
+CHANGES_STORE = frozenset({"update", "setdefault", "pop", "popitem", "clear"})
 # Databases in a file, by the beginning of the names; what of a connection or cursor runs statements, or ends them.
 MAKES_DATABASES = frozenset({"sqlite3.connect"})
 DATABASES = tuple(f"{name}." for name in MAKES_DATABASES)
@@ -59,7 +59,7 @@ OPENED_PATHS = {
     **dict.fromkeys(("codecs.open", "gzip.open", "bz2.open", "lzma.open"), ("filename", 0)),
     "h5py.File": ("name", 0),
     "tarfile.open": ("name", 0),
-    **{name: ("filename" if name == "shelve.open" else "file", 0) for name in STORES},
+    **{name: ("filename" if name == "shelve.open" else "file", 0) for name in KEY_STORES},
     "sqlite3.connect": ("database", 0),
 }
 # What leads nowhere, as it is written.

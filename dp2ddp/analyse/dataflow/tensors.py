@@ -7,26 +7,40 @@ of the views or entries of anything else.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.layers import LAYER_HOME, SEQUENTIAL, TAKE_ANYTHING
 from dp2ddp.analyse.api.losses import LOSS_CLASSES, LOSS_FUNCTIONS
+from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.tensors import FUNCTION_HOMES, SHOW_TENSORS, TAKE_LISTS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.calls import Call
-from dp2ddp.analyse.program.values import Ext, Made, Value, closure
+from dp2ddp.analyse.program.values import Ext, Inst, Made, Value, closure
 
 DEPTH = 6
 
 
+@dataclass(frozen=True)
+class _Asked:
+    """The parameters that a question has come through, and of which object each function's method was called."""
+
+    parameters: frozenset[int] = frozenset()
+    owners: tuple[tuple[int, Value], ...] = ()
+
+    def after(self, parameter: ast.arg, scope: int, owner: Value | None) -> _Asked:
+        owners = self.owners if owner is None else ((scope, owner), *self.owners)
+        return _Asked(self.parameters | {id(parameter)}, owners)
+
+
 def is_tensor(context: Context, name: ast.Name) -> bool:
     """Whether whatever a name holds in a place is a tensor: of each, something is done that only a tensor bears."""
-    return _is_shown(context, context.program.definitions(name), frozenset())
+    return _is_shown(context, context.program.definitions(name), _Asked())
 
 
-def _is_shown(context: Context, definitions: list[ast.AST], asked: frozenset[int]) -> bool:
+def _is_shown(context: Context, definitions: list[ast.AST], asked: _Asked) -> bool:
     return bool(definitions) and all(
         any(_shows(context, use, asked) for use in _uses(context, definition)) for definition in definitions
     )
@@ -41,7 +55,7 @@ def _uses(context: Context, definition: ast.AST) -> Iterator[ast.Name]:
             yield node
 
 
-def _shows(context: Context, use: ast.Name, asked: frozenset[int]) -> bool:
+def _shows(context: Context, use: ast.Name, asked: _Asked) -> bool:
     """Whether a use is one that lists, dictionaries and strings don't bear."""
     match context.program.parent(use):
         case ast.Attribute(attr=attribute):
@@ -55,19 +69,28 @@ def _shows(context: Context, use: ast.Name, asked: frozenset[int]) -> bool:
     return False
 
 
-def _takes_tensor(context: Context, node: ast.Call, use: ast.Name, asked: frozenset[int]) -> bool:
+def _takes_tensor(context: Context, node: ast.Call, use: ast.Name, asked: _Asked) -> bool:
     """Whether a call is given a tensor: one of torch's functions and layers, or what hands it on to such."""
     call = context.program.call(node)
-    callees = call.callees if call is not None else ()
+    callees = (call.callees or _held(context, node.func, asked)) if call is not None else ()
     return bool(callees) and all(_needs_tensor(context, call, it, use, asked) for it in callees)
 
 
-def _needs_tensor(context: Context, call: Call, callee: Value, use: ast.Name, asked: frozenset[int]) -> bool:
+def _held(context: Context, func: ast.expr, asked: _Asked) -> Iterable[Value]:
+    """What a model's forward calls of its own, ``self.layers``: that is not linked where nn.DataParallel calls it."""
+    program = context.program
+    match func:
+        case ast.Attribute(value=ast.Name(id=me), attr=name) if program.scope(func).params[:1] == [me]:
+            owner = dict(asked.owners).get(program.scope(func).index)
+            return dict(program.fields(owner)).get(name, ()) if isinstance(owner, Inst) else ()
+    return ()
+
+
+def _needs_tensor(context: Context, call: Call, callee: Value, use: ast.Name, asked: _Asked) -> bool:
     if isinstance(callee, Ext):
         return use in call.node.args[: _places(callee.name)]
-    held = [
-        it for it in closure(frozenset([callee]), context.inside) if not context.is_wrapped(frozenset([it]))
-    ]
+    every = closure(frozenset([callee]), context.inside)
+    held = [it for it in every if not (isinstance(it, Made) and it.name == WRAP)]
     return bool(held) and all(_hands_on(context, call, it, use, asked) for it in held)
 
 
@@ -81,7 +104,7 @@ def _places(name: str) -> int:
     return int(home in FUNCTION_HOMES and operations.operation(name) is not None and last not in TAKE_LISTS)
 
 
-def _hands_on(context: Context, call: Call, value: Value, use: ast.Name, asked: frozenset[int]) -> bool:
+def _hands_on(context: Context, call: Call, value: Value, use: ast.Name, asked: _Asked) -> bool:
     """Whether a layer of torch is called, or a function or model of the project that does so with its parameter."""
     program = context.program
     if isinstance(value, Made) and value.name == SEQUENTIAL:
@@ -99,13 +122,13 @@ def _is_used_so(
     call: Call,
     use: ast.Name,
     index: int,
-    owner: object,
+    owner: Value | None,
     bound: bool,
-    asked: frozenset[int],
+    asked: _Asked,
 ) -> bool:
     """Whether a function does with the parameter that takes an argument what only a tensor bears."""
     given = signature.bind(call.node, context.program.scopes[index].takes(bound)).given
     parameter = next((it for it, value in given if value is use), None)
-    if parameter is None or id(parameter) in asked or len(asked) > DEPTH:
+    if parameter is None or id(parameter) in asked.parameters or len(asked.parameters) > DEPTH:
         return False
-    return _is_shown(context, [parameter], asked | {id(parameter)})
+    return _is_shown(context, [parameter], asked.after(parameter, index, owner))

@@ -9,9 +9,11 @@ from dataclasses import replace
 from dp2ddp.analyse.api.downloads import SHELL_FETCHES, UNPACKS
 from dp2ddp.analyse.api.files import (
     BUILTIN_OPENERS,
+    CHANGES_STORE,
     DATABASES,
     FILE_MODE,
     JOINS_PATHS_AS,
+    KEY_STORES,
     LEAVES_FILES,
     LOADS,
     MAKES_DATABASES,
@@ -26,8 +28,6 @@ from dp2ddp.analyse.api.files import (
     READS_ROWS,
     SAVES,
     STATEMENTS,
-    STORES,
-    STORES_BY_KEY,
     TRACKERS,
     VERBS,
     WRITERS,
@@ -89,7 +89,7 @@ def is_writer(context: Context, call: Call) -> bool:
         return not in_own_folder(context, call)
     if not call.names & MODES.keys() or not opens_for_writing(call) or in_own_folder(context, call):
         return False
-    return not call.names <= STORES.keys() or _is_stored_into(context, call)
+    return not call.names <= KEY_STORES.keys() or _is_stored_into(context, call)
 
 
 def _is_stored_into(context: Context, call: Call) -> bool:
@@ -98,7 +98,7 @@ def _is_stored_into(context: Context, call: Call) -> bool:
         match node:
             case ast.Subscript(ctx=ast.Store() | ast.Del(), value=store):
                 pass
-            case ast.Call(func=ast.Attribute(value=store, attr=method)) if method in STORES_BY_KEY:
+            case ast.Call(func=ast.Attribute(value=store, attr=method)) if method in CHANGES_STORE:
                 pass
             case _:
                 continue
