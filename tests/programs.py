@@ -737,18 +737,18 @@ NOT_BARE = {
             "layers = [nn.Linear(2, 2)]\nfill(layers)\nhead = nn.Sequential(*layers).cuda()",
             more="def fill(layers):\n    layers.append(nn.BatchNorm1d(2))\n\n\n",
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "layers that are added later": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.append(nn.BatchNorm1d(2).cuda())"),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a layer that is set from outside": (
         headed(
             "head = Head().cuda()\nsetattr(head, 'ydob'[::-1], nn.BatchNorm1d(2).cuda())",
             more=module("return self.body(x)"),
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "random numbers": (
         headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
@@ -787,7 +787,7 @@ NOT_BARE = {
             "head = Head().cuda()",
             more="import json\n\n\n" + module("return self.body(x)", "self.body = json.loads('1')"),
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a method beside its forward": (
         headed(
@@ -819,14 +819,14 @@ NOT_BARE = {
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a parameter in a group": (
         headed("head = nn.Linear(2, 2).cuda()").replace(
             "[*model.parameters(), *head.parameters()]",
             "[{'params': model.parameters()}, {'params': head.weight}]",
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a group that is added": (
         headed("head = nn.BatchNorm1d(2).cuda()").replace(

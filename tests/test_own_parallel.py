@@ -252,7 +252,7 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     text = with_class(WAITING, WRAP, "from queue import Queue")
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     (error,) = converted(text).errors
-    assert "SyncNorm waits for replicas" in error.message and "SyncBatchNorm" in error.help
+    assert "this project's SyncNorm hangs" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
 
 
@@ -283,4 +283,4 @@ def test_of_several_layers_one_that_waits_is_no_reason_to_refuse() -> None:
     assert any("encoding.nn.BatchNorm1d is chosen here" in it.message for it in result.findings)
     always = text.replace("return nn.BatchNorm1d", "return BatchNorm1d")
     (error,) = converted(always.replace("nn.Linear(8, 2).cuda()", layers)).errors
-    assert "waits for replicas" in error.message
+    assert "hangs with DDP" in error.message

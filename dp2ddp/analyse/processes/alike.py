@@ -180,8 +180,8 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "if some ranks alone raise an exception, they alone run this, and the job stops with an error",
-                "nothing to do, unless exceptions are part of the training",
+                "if only some ranks raise an exception and come here, the job stops with an error",
+                "nothing to do if none does; out of memory: use smaller batches",
                 NO_TIER,
                 works=True,
             )

@@ -461,7 +461,12 @@ def _wrap(context: Context, call: Call) -> Wrap:
         return replace(wrap, problem=Problem("the arguments are passed by `*` or `**`", "write them out"))
     if dim is not None:
         return replace(
-            wrap, problem=Problem("batches are split along a dimension other than 0", "", SHARDED_ONLY)
+            wrap,
+            problem=Problem(
+                "batches are split along a dimension other than 0",
+                "put the batch in dimension 0",
+                SHARDED_ONLY,
+            ),
         )
     statement = program.statement(call.node)
     if context.branches is not None and anchor in context.branches.mixed:
@@ -1016,7 +1021,9 @@ def _unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
 def _used_inside(context: Context, use: ast.AST) -> Problem:
     """The wrapped model is used where it may not be wrapped after all."""
     return _unclear(
-        "this uses the wrapped model inside the `if` that wraps it", "move it after that", context.cause(use)
+        "this uses the wrapped model inside the `if` that wraps it",
+        "move it after the `if`",
+        context.cause(use),
     )
 
 
