@@ -16,11 +16,7 @@ from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 ASKED = "--exact was given"
 UNSHARDED = "not sharded (correct, no speedup)"
 """What is said first of all that keeps the batches whole."""
-DOUBTS = {
-    "known to be": "it is",
-    "may mix samples": "it doesn't",
-    "may differ across ranks": "it doesn't",
-}
+DOUBTS = {"known to be": "it is", " may ": "it doesn't"}
 """How a message says that something is not known, and when ``--sharded`` may take it as true."""
 
 

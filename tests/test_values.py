@@ -394,7 +394,7 @@ def test_readers_in_other_folders_of_the_project_are_named(
     done = converted(tmp_path, {**program, **readers, **marks}, "src/train.py")
     said = {it.location.path.name: it.message for it in done.findings if "are expected here" in it.message}
     assert set(said) == {"wrapped.py", "loose.py", "only.py"}
-    assert [name for name in said if "it loads none" in said[name]] == ["loose.py"]
+    assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
 
 
 TRAINS = """

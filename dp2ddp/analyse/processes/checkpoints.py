@@ -406,7 +406,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if context.program.file(node).path not in kept:
             yield context.obstacle(
                 node,
-                "this key has the prefix `module.`, which checkpoints saved from now on do not have",
+                "this key has the prefix `module.`, which keys of new checkpoints don't have",
                 "remove the prefix",
                 NO_TIER,
             )
@@ -436,8 +436,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
-                        "these keys have the prefix `module.`, which checkpoints saved from now on do not have",
-                        "to compare with a checkpoint: model.module.state_dict(), ddp.strip_module_prefix(checkpoint)",
+                        "these keys begin with `module.`, those of new checkpoints don't",
+                        "compare model.module.state_dict() with ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
