@@ -64,7 +64,7 @@ for epoch in range(2):
 def check(facts: Facts) -> Iterator[Finding]:
     for read in facts.rereads:
         edits = (Insert(read.at, "{ddp}.barrier()", {"ddp": read.ddp}), runtime_import(read.path, read.ddp))
-        yield finding(read.at, read.what, "`barrier()` added: all ranks wait for it here", edits)
+        yield finding(read.at, read.what, "`barrier()` added: all ranks wait here", edits)
     for question in facts.questions:
         if question.problem:
             yield from trouble(facts, question)

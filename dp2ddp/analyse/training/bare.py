@@ -182,7 +182,7 @@ def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     if part in samples.altered:
         place = samples.altered_at(part)  # type: ignore[arg-type]
         what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
-        return Reason(f"{UNFOLLOWED} in {what} added here", place)
+        return Reason(f"{UNFOLLOWED} in {what} set here", place)
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]

@@ -271,7 +271,7 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
         whose = "its" if len(names) == 1 else "their"
         return Problem(
             f"{name} overrides {_listed(names)}",
-            f"use nn.DataParallel, and move {whose} code into the training loop",
+            f"use nn.DataParallel, with {whose} code in the training loop",
             SHARDED_ONLY,
             cause=context.cause(changed[0]),
         )
