@@ -153,7 +153,7 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
     holds = next((it for words, it in DOUBTS.items() if words in problem.message), "")
     if not problem.assumes or not holds:
         return f"to shard: {problem.help}" if problem.help else DONE
-    begin = f"{problem.help}, or use" if problem.help else "convert with"
+    begin = f"{problem.help}, or use" if problem.help else "use"
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
         refuted = [it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted]

@@ -570,7 +570,9 @@ BEFORE = {
     "as many classes as there are labels": before(
         "hot = F.one_hot(targets)", "hot.shape", "fit a smaller batch"
     ),
-    "as many rows as are written": before("wide = targets.expand(3, -1)", "wide.shape", "fit a smaller batch"),
+    "as many rows as are written": before(
+        "wide = targets.expand(3, -1)", "wide.shape", "fit a smaller batch"
+    ),
     "the first sample": before(
         "inputs = inputs[0][None]", "1", "`inputs[0]` isn't known to be more than a single sample"
     ),

@@ -91,7 +91,7 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
         (
             "    model = Parallel(model)",
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
-            "under a condition",
+            "wrapped under `if ",
         ),
         ("torch.cuda.device_count() > 1", "args.parallel", "can differ across ranks"),
         ("Parallel(model)", "Parallel(*[model])", "not visible"),
@@ -254,6 +254,10 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     (error,) = converted(text).errors
     assert "this project's SyncNorm hangs" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
+    several = text.replace("SyncNorm(2)", "SyncNorm(2),\n    Other(2)")
+    several = several.replace("model =", "class Other(SyncNorm):\n    pass\n\n\nmodel =", 1)
+    found = {it.message.split(" hangs")[0] for it in converted(several).errors}
+    assert "this project's Other" in found, "each by its own name"
 
 
 def test_layers_that_are_called_back_are_not() -> None:

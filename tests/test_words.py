@@ -87,7 +87,7 @@ def test_the_value_that_is_not_known_is_named_and_not_what_is_made_of_it() -> No
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss))
     assert "the loss uses `count(inputs)`, which may mix samples" in finding and "arange" not in finding
-    assert finding.endswith("to shard: convert with --sharded if it doesn't")
+    assert finding.endswith("to shard: use --sharded if it doesn't")
 
 
 def test_of_a_refused_program_nothing_is_said_to_be_done() -> None:
@@ -112,9 +112,7 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     loss = "    criterion(hidden(outputs), targets.cuda()).backward()"
     text = PROGRAM.format(before="from elsewhere import hidden\n", loss=loss)
     (alone,) = said(text)
-    assert alone.endswith(
-        "`hidden(outputs)`, which may mix samples; to shard: convert with --sharded if it doesn't"
-    )
+    assert alone.endswith("`hidden(outputs)`, which may mix samples; to shard: use --sharded if it doesn't")
     mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
     _, consequence = said(mended)
     assert consequence.endswith("which may mix samples; to shard: first do what is said of line 6")
@@ -152,7 +150,9 @@ def test_a_layer_that_is_taken_away_is_not_what_mixes_samples() -> None:
         "sharded"
     ]
     found = said(text.format(top="model.top = nn.BatchNorm1d(8).cuda()\n"))
-    mixing = "`model`, partly unwrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
+    mixing = (
+        "`model`, partly unwrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
+    )
     assert found[-1].endswith(mixing)
 
 

@@ -124,10 +124,11 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     message = f"the collate function `{shown}` may mix samples"
     if cause is not None and isinstance(place, ast.expr):
         message = f"collating by `{ast.unparse(place)}` may mix samples"
+    pads = any(word in ast.unparse(place) for word in ("pad", "max"))
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length",
+        "pad to a fixed length" if pads else "let it treat each sample alone",
         SHARDED_ONLY,
         assumes=f"the collate function `{shown}` does not mix samples (how far it pads changes nothing)",
         cause=place if place is not given else None,

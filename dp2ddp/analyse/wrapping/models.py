@@ -506,7 +506,9 @@ def _staying(context: Context, call: Call) -> Wrap:
     if condition is None or isinstance(condition, Problem):
         return replace(wrap, problem=condition)
     if condition.option or condition.alternative or condition.guard or not condition.whole:
-        return replace(wrap, problem=_unclear("the model is wrapped under a condition", "wrap it always"))
+        tests = (it.test for it in context.program.ancestors(call.node) if isinstance(it, ast.If | ast.IfExp))
+        under = "".join(f" `if {ast.unparse(it)}`" for it in [*tests][:1]) or " a condition"
+        return replace(wrap, problem=_unclear(f"this is only wrapped under{under}", "wrap it always"))
     return replace(wrap, condition=condition)
 
 

@@ -113,9 +113,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     makers = {call.scope.owner for call in program.calls if call.names & WAITS}
     for cls in sorted((it for it in makers if it is not None), key=lambda it: it.scope):
         if context.module_class(Inst(cls, 0)) and not called_back & set(program.bases(cls)):
-            name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
-            named = _names_in_training(context, cls)
-            yield from (_waiting(context, it, f"this project's {name}") for it in named)
+            for named in _names_in_training(context, cls):
+                name = ast.unparse(named).rpartition(".")[2]
+                yield _waiting(context, named, f"this project's {name}")
     for call in program.calls:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
@@ -170,7 +170,8 @@ def _names_in_training(context: Context, cls: Cls) -> list[ast.expr]:
         and context.runs_in_training(node)
     ]
     own = program.scopes[cls.scope].file
-    return [it for it in found if program.file(it) is not own] or found[:1]
+    called = [it for it in found if getattr(program.parent(it), "func", None) is it]
+    return [it for it in found if program.file(it) is not own] or called or found[:1]
 
 
 def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
