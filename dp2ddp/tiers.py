@@ -160,7 +160,7 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
         first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
         if first is not None:
             return f"{DONE}: {_place(first.cause, fact.cause)} rules out sharding"
-        return f"to shard: first do what is said of {_place((refuted or [fact])[0].cause, fact.cause)}"
+        return f"to shard: first do as said at {_place((refuted or [fact])[0].cause, fact.cause)}"
     return f"to shard: {begin} --sharded if {holds}"
 
 

@@ -115,7 +115,7 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     assert alone.endswith("`hidden(outputs)`, which may mix samples; to shard: use --sharded if it doesn't")
     mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
     _, consequence = said(mended)
-    assert consequence.endswith("which may mix samples; to shard: first do what is said of line 6")
+    assert consequence.endswith("which may mix samples; to shard: first do as said at line 6")
     settled = text.replace(
         "    outputs = model", "    inputs = inputs[torch.randperm(16)]\n    outputs = model"
     )

@@ -137,7 +137,7 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
         return
     noted = bool(others) or runs
     message = "no training script runs this DataParallel"
-    help = "" if runs else "pass the script that you start, too"
+    help = "" if runs else "if another script does, convert that one, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
 
