@@ -257,7 +257,9 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     several = text.replace("SyncNorm(2)", "SyncNorm(2),\n    Other(2)")
     several = several.replace("model =", "class Other(SyncNorm):\n    pass\n\n\nmodel =", 1)
     found = {it.message.split(" hangs")[0] for it in converted(several).errors}
-    assert "this project's Other" in found, "each by its own name"
+    assert found == {"this project's SyncNorm", "this project's Other"}, "each by its own name"
+    asking = several + "print([it for it in model.modules() if isinstance(it, (SyncNorm, Other))])\n"
+    assert len(converted(asking).errors) == 2, "what is asked for does not hang"
 
 
 def test_layers_that_are_called_back_are_not() -> None:

@@ -39,7 +39,7 @@ from dp2ddp.source import Location
 
 # What to do about some reasons, by what they say.
 CURES = {
-    "loader's name": "name one DataLoader in the loop's header",
+    "not name its loader": "name one DataLoader in the loop's header",
     "which DataLoader": "name one DataLoader in the loop's header",
     "over a DataLoader": "loop over the DataLoader itself",
     "leave the batches": "loop over the DataLoader itself",
@@ -187,7 +187,7 @@ class EvaluationLoop:
         """The loader in the loop's header."""
         draws = self.loop.draws
         if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
-            raise Whole(self.node, "the loop's header does not have its loader's name")
+            raise Whole(self.node, "the loop's header does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
             raise Whole(self.node, "it isn't known to iterate over a DataLoader")

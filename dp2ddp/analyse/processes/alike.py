@@ -173,7 +173,7 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
             yield context.obstacle(
                 handler.body[0],
                 "on Ctrl-C each rank runs this at its own step, and is killed seconds later",
-                "nothing to do, unless it needs all ranks",
+                "nothing to do, unless this line needs all ranks",
                 NO_TIER,
                 works=True,
             )

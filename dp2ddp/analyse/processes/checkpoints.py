@@ -415,8 +415,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "this saved the wrapped model, and saves the bare one from now on",
-                "remove `.module` where it is loaded",
+                "this now saves the bare model, not the wrapped one",
+                "where it is loaded, remove `.module`",
                 NO_TIER,
                 works=True,
             )

@@ -179,6 +179,8 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
     root = root_name(node)
     named = context.program.definitions(root) if root is not None else []
     around = context.program.parent(node)
+    if isinstance(around, ast.Tuple | ast.List):  # one of several that are asked for
+        around = context.program.parent(around)
     checks = isinstance(around, ast.Call) and ast.unparse(around.func) in ASKS_CLASS_AS
     return not checks and bool(named) and all(isinstance(it, ast.alias | ast.ClassDef) for it in named)
 
