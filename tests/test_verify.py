@@ -551,7 +551,9 @@ def test_the_command_converts_what_has_no_after(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.startswith("MATCH over 6 steps")
     # The numbers of steps are shown from the third second on: a quick machine is done before.
-    assert "the converted program on 2 processes" in done.stderr and "the original on 2 replicas" in done.stderr
+    assert (
+        "the converted program on 2 processes" in done.stderr and "the original on 2 replicas" in done.stderr
+    )
     assert "ddp.DistributedDataParallel" in (folder / "out.html").read_text()
     assert (folder / "train.py").read_text() == begin + text
     assert "ddp" not in wrapping.read_text()

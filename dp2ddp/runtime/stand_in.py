@@ -30,18 +30,29 @@ def on_main_process(make: Any) -> Any:
         return make
     if isinstance(make, type) and issubclass(make, logging.Handler):
         return _StandInHandler  # logging compares their levels
-    opens = f"{getattr(make, '__module__', '')}.{getattr(make, '__qualname__', '')}" in _OPENING
+    opens = _full_name(make) in _OPENING
     return (_Opening if opens else StandIn)(getattr(make, "__name__", type(make).__name__), make)
+
+
+def _full_name(made: Any) -> str:
+    return f"{getattr(made, '__module__', '')}.{getattr(made, '__qualname__', '')}"
 
 
 # What Python asks of an object that a class of the program's may inherit.
 _PROTOCOLS = ("__enter__", "__exit__", "__call__", "__iter__", "__len__", "__getitem__", "__setitem__")
 
 
-# What opens files by a mode, which may say that they are read.
-_OPENING = frozenset("""
-    bz2.open codecs.open gzip.open h5py._hl.files.File lzma.open tarfile.TarFile.open zipfile.ZipFile
-    """.split())
+# What opens files by a mode, which may say that they are read: its keyword, and what it is where none is given.
+_OPENING = {
+    **dict.fromkeys(
+        """
+        bz2.open codecs.open gzip.open h5py._hl.files.File lzma.open tarfile.TarFile.open zipfile.ZipFile
+        """.split(),
+        ("mode", "r"),
+    ),
+    **dict.fromkeys(("shelve.open", "dbm.dumb.open"), ("flag", "c")),
+    "dbm.open": ("flag", "r"),
+}
 
 
 class StandIn:
@@ -164,10 +175,11 @@ class _Opening(StandIn):
         return getattr(StandIn(self._stands_in_for), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
+        keyword, default = _OPENING[_full_name(self._made)]
+        mode = kwargs.get(keyword, args[1] if len(args) > 1 else default)
         if mode == "r+":  # what is there is read; h5py has no other mode with a plus
             args, kwargs = (*args[:1], *args[2:]), {**kwargs, "mode": "r"}
-        elif not isinstance(mode, str) or set(mode) & set("wax+"):
+        elif not isinstance(mode, str) or set(mode) & set("waxnc+"):
             return StandIn(self._stands_in_for)
         return self._made(*args, **kwargs)
 

@@ -362,6 +362,40 @@ for epoch in range(1, settings["epochs"] + 1):
         seen += inputs.shape[0]
         print("%d %.6f %.6f" % (i * len(inputs), loss.item() / len(inputs), correct / seen))
 """,
+    "samples of tensors that are never moved": """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(nn.Linear(8, 6), nn.ReLU(), nn.Linear(6, 4))
+
+    def forward(self, rows):
+        return self.layers(rows)
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = Net()
+
+    def forward(self, inputs):
+        return self.net(inputs)
+
+
+model = nn.DataParallel(Model())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for epoch in range(2):
+    total = correct = count = 0
+    for inputs, targets in loader:
+        outputs = model(inputs)
+        loss = criterion(outputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        total += loss.item() * len(inputs)
+        correct += (outputs.argmax(1) == targets).sum().item()
+        count += len(targets)
+    print("%.6f %.6f %d" % (total / len(loader.dataset), correct / count, count))
+""",
     "entries of batches by name": """\
 rows = [{"x": torch.randn(8), "y": torch.randint(4, ())} for _ in range(50)]
 for epoch in range(2):
@@ -523,6 +557,17 @@ def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
             convert(Project.of({PATH: moved.replace("model(inputs)", f"model({given})")})).changes[0].after
         )
         assert after.count(counted) == sums
+
+
+@pytest.mark.parametrize(
+    "use", ["model(torch.cat(views))", "sum(model(it) for it in views)", "model(views[0])"]
+)
+def test_the_length_of_what_may_be_a_list_is_not_that_of_the_batch(use: str) -> None:
+    """Two views of each image: ``len`` of them is 2, on all ranks."""
+    text = SETUP + "for views, targets in loader:\n    loss = criterion(USE[: len(targets)], targets)\n"
+    text += "    loss.backward()\n    optimizer.step()\n    print(len(views))\n"
+    after = convert(Project.of({PATH: text.replace("USE", use)})).changes[0].after
+    assert "print(len(views))" in after
 
 
 def test_a_number_of_all_that_the_model_hands_out(lab: Lab) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import dataclass
 
 # Opening
 
@@ -18,22 +19,48 @@ REMOVES = frozenset("""
     pathlib.Path.unlink pathlib.Path.rename pathlib.Path.replace pathlib.Path.rmdir
     """.split())
 OPENERS = OPENERS_BY_PATH | PATH_OPENERS
-# What makes an object that writes where its mode says so, beside Python's own: the mode's place.
-MODES = {
-    "codecs.open": 1,
-    "gzip.open": 1,
-    "bz2.open": 1,
-    "lzma.open": 1,
-    "h5py.File": 1,
-    "zipfile.ZipFile": 1,
-    "tarfile.open": 1,
+
+
+@dataclass(frozen=True)
+class Mode:
+    """Where a call is told whether it writes: the letters of a mode that say so, and what holds where none is given."""
+
+    keyword: str = "mode"
+    place: int = 1
+    writes: str = "wax+"
+    default: str = "r"
+
+
+# What makes an object that writes where its mode says so, beside Python's own: files, and stores of values by keys.
+KEY_STORES = {
+    "shelve.open": Mode("flag", writes="cnw", default="c"),
+    "dbm.open": Mode("flag", writes="cnw"),
+    "dbm.dumb.open": Mode("flag", writes="cnw", default="c"),
 }
+MODES = {
+    **dict.fromkeys(
+        ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"),
+        Mode(),
+    ),
+    **KEY_STORES,
+}
+FILE_MODE = Mode()
+# What puts something under a key of a store.
+CHANGES_STORE = frozenset({"update", "setdefault", "pop", "popitem", "clear"})
+# Databases in a file, by the beginning of the names; what of a connection or cursor runs statements, or ends them.
+MAKES_DATABASES = frozenset({"sqlite3.connect"})
+DATABASES = tuple(f"{name}." for name in MAKES_DATABASES)
+STATEMENTS = frozenset({"execute", "executemany", "executescript", "commit"})
+# The statements that only read.
+READS_ROWS = re.compile(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN|ATTACH|VALUES)\b", re.IGNORECASE)
 # Where those and Python's own are given the path.
 OPENED_PATHS = {
     **dict.fromkeys(BUILTIN_OPENERS | {"dp2ddp.runtime.open", "zipfile.ZipFile"}, ("file", 0)),
     **dict.fromkeys(("codecs.open", "gzip.open", "bz2.open", "lzma.open"), ("filename", 0)),
     "h5py.File": ("name", 0),
     "tarfile.open": ("name", 0),
+    **{name: ("filename" if name == "shelve.open" else "file", 0) for name in KEY_STORES},
+    "sqlite3.connect": ("database", 0),
 }
 # What leads nowhere, as it is written.
 NOWHERE = frozenset({"os.devnull", "'/dev/null'"})

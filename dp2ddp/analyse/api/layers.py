@@ -14,7 +14,8 @@ PARAMETERS = frozenset({"torch.nn.Parameter", "torch.nn.parameter.Parameter"})
 # Those, and lists of them.
 HOLDS_PARAMETERS = PARAMETERS | {"torch.nn.ParameterList"}
 # Containers of layers, and the methods that add to them.
-CONTAINERS = frozenset(f"torch.nn.{name}" for name in ("Sequential", "ModuleList", "ModuleDict"))
+SEQUENTIAL = "torch.nn.Sequential"
+CONTAINERS = frozenset({SEQUENTIAL, "torch.nn.ModuleList", "torch.nn.ModuleDict"})
 CONTAINER_ADDS = frozenset("append extend insert add_module update __setitem__ register_module".split())
 # What is set where layers are initialised.
 INITIALISED = frozenset({"data", "requires_grad", "inplace"})
@@ -22,6 +23,11 @@ INITIALISED = frozenset({"data", "requires_grad", "inplace"})
 HANDS_OUT_PARAMETERS = frozenset({"parameters", "named_parameters"})
 # How the names begin of layers, and of libraries of models.
 LAYER_HOMES = ("torch.nn.", "torchvision.models.")
+# The module that has torch's layers; those that may be given something else than a tensor.
+LAYER_HOME = "torch.nn"
+TAKE_ANYTHING = CONTAINERS | frozenset(
+    f"torch.nn.{name}" for name in ("Module", "Identity", "DataParallel", "RNN", "LSTM", "GRU")
+)
 # How the names begin of functions of layers; of those, and of recurrent layers' helpers.
 FUNCTIONS = "torch.nn.functional."
 PURE_FUNCTIONS = (FUNCTIONS, "torch.nn.utils.rnn.")

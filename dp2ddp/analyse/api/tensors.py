@@ -180,6 +180,16 @@ OF_TENSORS_ALONE = frozenset("""
     cuda cpu detach contiguous view expand expand_as unsqueeze float double half long eq ne gt ge lt le t topk norm
     logsumexp requires_grad_ backward
     """.split())
+# Those of them that batches of other kinds don't have, with what arrays have, too.
+SHOW_TENSORS = (OF_TENSORS_ALONE | LEAVES_TORCH | {"size", "shape", "dim", "reshape", "mean"}) - {
+    "cuda",
+    "cpu",
+}
+# Modules whose functions take tensors first; those that take a list of them, or whatever they are given.
+FUNCTION_HOMES = frozenset({"torch", "torch.nn.functional"})
+TAKE_LISTS = frozenset("""
+    cat concat concatenate stack vstack hstack dstack column_stack row_stack tensor as_tensor is_tensor
+    """.split())
 # How the names begin of what makes tensors, where methods are called of it.
 TENSOR_HOMES = (
     "torch.Tensor.",

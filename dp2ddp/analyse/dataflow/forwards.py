@@ -7,6 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
+from dp2ddp.analyse.api.layers import SEQUENTIAL
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -167,7 +168,7 @@ def is_layer(program: Program, value: object, asked: frozenset[object] = frozens
     if not isinstance(value, Made) or not value.name.startswith("torch.nn."):
         return False
     call = program.call(program.node(value.site))
-    if value.name == "torch.nn.Sequential" and call is not None and call.node.args:
+    if value.name == SEQUENTIAL and call is not None and call.node.args:
         last = program.values(call.node.args[-1])
         behind = asked | {value}
         return bool(last) and all(is_layer(program, it, behind) for it in last if it not in asked)

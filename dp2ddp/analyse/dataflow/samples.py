@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.layers import (
     MODULE_HOOKS,
     PARAMETERS,
     SCALES_LOSS,
+    SEQUENTIAL,
 )
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import HANDS_TENSOR_ON, OF_ONE, OF_SEVERAL
@@ -49,6 +50,7 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
@@ -738,8 +740,14 @@ class Samples:
                 if _hands_on(statement.value, node):  # type: ignore[attr-defined]
                     continue
                 new = self._value(statement.value, frame)  # type: ignore[attr-defined]
-                if value in BY_SAMPLE:
-                    index = node.slice  # type: ignore[attr-defined]
+                index = node.slice  # type: ignore[attr-defined]
+                if value not in BY_SAMPLE and (blamed := self._chosen_by(index, frame)) is not None:
+                    return blamed
+                if isinstance(statement, ast.AugAssign):
+                    repeated = self._repeated(statement, name, new, frame)
+                    if self._under(self._tests(statement, name), repeated, frame) in (*PLAIN, Kind.WHOLE):
+                        continue
+                elif value in BY_SAMPLE:
                     at = [self._value(it, frame) for it in getattr(index, "elts", [index])[:1]]
                     fine = self._keeps_all(index) or at[0] in (*BY_SAMPLE, Kind.EACH)
                     if new not in (*PLAIN, *BY_SAMPLE, Kind.EACH) or not fine:
@@ -753,6 +761,13 @@ class Samples:
             before = [] if value == Held(()) else [kinds.element(value, name)]
             return Every(kinds.join(before + added, name))
         return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
+
+    def _chosen_by(self, index: ast.expr, frame: Frame) -> Unclear | None:
+        """The place of an index that samples choose, ``counts[label]``: each part stores something else there."""
+        parts = index.elts if isinstance(index, ast.Tuple) else [index]
+        values = [kinds.tensor(self._value(it, frame), it) for it in parts if not isinstance(it, ast.Slice)]
+        chosen = (it for it in values if it not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN))
+        return next((it if isinstance(it, Unclear) else Unclear(index) for it in chosen), None)
 
     def _written_into(self, call: ast.Call, name: ast.expr, value: Value, frame: Frame) -> Value:
         """A tensor with what a method like ``sub_`` writes into it: as many rows, each of them by itself."""
@@ -784,7 +799,7 @@ class Samples:
                     if adds or _writes(node.func.attr):
                         found.setdefault(ast.unparse(node.func.value), []).append(node)
                 elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
-                    if isinstance(self.program.parent(node), ast.Assign):
+                    if isinstance(self.program.parent(node), ast.Assign | ast.AugAssign):
                         found.setdefault(ast.unparse(node.value), []).append(node)
             self._stored[scope.index] = found
         return self._stored[scope.index]
@@ -946,7 +961,7 @@ class Samples:
             if self._is_list(node.args[0]) or self.context.made(self.program.values(node.args[0]), LOADER):
                 return Kind.SAME
             part = node.args[0]
-            if value is Kind.BATCH and (self._is_moved_part(part) or self._is_only_counted(part)):
+            if value is Kind.BATCH and (self._holds_tensor(part) or self._is_only_counted(part)):
                 return Kind.COUNT
             counted = {Kind.ROWS: Kind.COUNT, Kind.PLACES: Kind.TOTAL, Kind.PICKED: Kind.TOTAL}
             return counted[value] if value in counted else Unclear(node)
@@ -965,6 +980,10 @@ class Samples:
             values = [kinds.tensor(value, node) for value in self._all(node.args, frame)]
             return _same_or_unclear(values, node)
         return Unclear(node)
+
+    def _holds_tensor(self, node: ast.expr) -> bool:
+        shown = isinstance(node, ast.Name) and is_tensor(self.context, node)
+        return shown or self._is_moved_part(node)
 
     def _is_moved_part(self, node: ast.expr) -> bool:
         """Whether a name is a tensor that was taken out of a batch: moved as one is, never asked for a key."""
@@ -1079,7 +1098,7 @@ class Samples:
         """What a layer does to rows, or several in order; None where it may look at several samples."""
         if not isinstance(value, Made) or value in self.altered:
             return None
-        if value.name != "torch.nn.Sequential":
+        if value.name != SEQUENTIAL:
             return layer_does(self.program, value)
         held = self.held(value)
         behind = asked | {value}
@@ -1101,11 +1120,7 @@ class Samples:
         call = self.program.call(self.program.node(made.site))
         if call is None or call.node.keywords or made in self.altered:
             return None
-        given = (
-            call.node.args
-            if made.name == "torch.nn.Sequential"
-            else [ast.Starred(it) for it in call.node.args]
-        )
+        given = call.node.args if made.name == SEQUENTIAL else [ast.Starred(it) for it in call.node.args]
         return self._elements(given)
 
     @cached_property

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 import ast
 import re
+from dataclasses import replace
 
 from dp2ddp.analyse.api.downloads import SHELL_FETCHES, UNPACKS
 from dp2ddp.analyse.api.files import (
     BUILTIN_OPENERS,
+    CHANGES_STORE,
+    DATABASES,
+    FILE_MODE,
     JOINS_PATHS_AS,
+    KEY_STORES,
     LEAVES_FILES,
     LOADS,
+    MAKES_DATABASES,
     MODES,
     NOWHERE,
     ONLY_ANSWERS,
@@ -19,7 +25,9 @@ from dp2ddp.analyse.api.files import (
     PATH_CONTENTS,
     PATH_OPENERS,
     READS,
+    READS_ROWS,
     SAVES,
+    STATEMENTS,
     TRACKERS,
     VERBS,
     WRITERS,
@@ -28,11 +36,12 @@ from dp2ddp.analyse.api.files import (
     WRITING_DATA,
     WRITING_METHODS,
     WRITTEN_PATHS,
+    Mode,
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.folders import in_own_folder
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.values import Bound, Func, Made
+from dp2ddp.analyse.program.values import Bound, Const, Func, Made
 
 
 def is_write(name: str) -> bool:
@@ -64,8 +73,8 @@ def opens_for_writing(call: Call) -> bool:
         return False
     if call.names & OPENERS:
         place = 0 if any(name.startswith("pathlib.") for name in call.names) else 1
-        return _may_write(call.argument("mode", place))
-    return any(_may_write(call.argument("mode", MODES[name])) for name in call.names & MODES.keys())
+        return _writes_by_mode(call, replace(FILE_MODE, place=place))
+    return any(_writes_by_mode(call, MODES[name]) for name in call.names & MODES.keys())
 
 
 def _is_nowhere(call: Call) -> bool:
@@ -78,14 +87,32 @@ def is_writer(context: Context, call: Call) -> bool:
     """Whether a call makes something that writes whenever it is used, if not by Python's own ``open``."""
     if call.names & WRITERS:
         return not in_own_folder(context, call)
-    return bool(call.names & MODES.keys()) and opens_for_writing(call) and not in_own_folder(context, call)
+    if not call.names & MODES.keys() or not opens_for_writing(call) or in_own_folder(context, call):
+        return False
+    return not call.names <= KEY_STORES.keys() or _is_stored_into(context, call)
 
 
-def _may_write(mode: ast.expr | None) -> bool:
-    """Whether a file is opened for writing by its mode: one that is not known counts."""
-    if isinstance(mode, ast.Constant) and isinstance(mode.value, str):
-        return any(letter in mode.value for letter in "wax+")
-    return mode is not None
+def _is_stored_into(context: Context, call: Call) -> bool:
+    """Whether the program puts something into a store that it opens, ``shelve.open(path)``, and not only reads it."""
+    for node in context.program.nodes.values():
+        match node:
+            case ast.Subscript(ctx=ast.Store() | ast.Del(), value=store):
+                pass
+            case ast.Call(func=ast.Attribute(value=store, attr=method)) if method in CHANGES_STORE:
+                pass
+            case _:
+                continue
+        if any(isinstance(it, Made) and it.site == id(call.node) for it in context.program.values(store)):
+            return True
+    return False
+
+
+def _writes_by_mode(call: Call, mode: Mode) -> bool:
+    """Whether a call opens for writing, as its mode says: one that is not known counts."""
+    given = call.argument(mode.keyword, mode.place)
+    if isinstance(given, ast.Constant) and isinstance(given.value, str):
+        return bool(set(mode.writes) & set(given.value))
+    return given is not None or bool(set(mode.writes) & set(mode.default))
 
 
 def is_open(context: Context, call: Call) -> bool:
@@ -101,6 +128,8 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
         return False
     if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
         return not _is_own(call)
+    if call.names and all(name.startswith(DATABASES) for name in call.names):
+        return _changes_rows(context, call)
     if call.names == {"logging.basicConfig"}:
         return call.argument("filename", 0) is not None
     if (
@@ -112,6 +141,16 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
         return False
     written = any(is_plain_write(name) for name in call.names)
     return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
+
+
+def _changes_rows(context: Context, call: Call) -> bool:
+    """``connection.execute("INSERT …")``: a statement whose answer nobody asks for, and that is known to do more."""
+    method = next(iter(call.names)).rpartition(".")[2]
+    if method not in STATEMENTS or not isinstance(context.program.parent(call.node), ast.Expr):
+        return False
+    texts = context.program.values(call.node.args[0]) if call.node.args else frozenset()
+    read = [not isinstance(it, Const) or bool(READS_ROWS.match(str(it.value))) for it in texts]
+    return not any(read) and (bool(read) or not call.node.args)
 
 
 def _hands_text_back(context: Context, call: Call) -> bool:
@@ -175,7 +214,8 @@ def leaves_file(context: Context, call: Call, by_opening: bool) -> bool:
     """Whether a call writes a file: all at once; or one that it opens for that, or is told by name."""
     if by_opening:
         named = bool(call.names & PATH_CONTENTS) or _writes_to_given(call)
-        return (named or opens_for_writing(call)) and not in_own_folder(context, call)
+        opens = opens_for_writing(call) or bool(call.names & MAKES_DATABASES)
+        return (named or opens) and not in_own_folder(context, call)
     saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
     return bool(saves) and not in_own_folder(context, call)
 

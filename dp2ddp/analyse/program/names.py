@@ -145,6 +145,8 @@ class Lookup:
                     if scope is self.tree.scope(name):
                         return self.reaching.reached(self._sorted((scope.index, name.id)), name)
                     return [self.store.definition_nodes[key] for key in entries]
+                if (parameter := scope.signature.parameter(name.id)) is not None:
+                    return [parameter]  # no call gives it anything that is known
                 scope = scope.parent
         if isinstance(name, ast.Attribute):
             found = []

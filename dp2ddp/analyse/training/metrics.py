@@ -238,7 +238,7 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
         follow.known |= names
         follow.spread(scope)
         for node in program.body(scope):
-            if isinstance(node, ast.Call) and (what := follow.given(node)):
+            if isinstance(node, ast.Call) and (what := follow.given(node) or follow.shown(node)):
                 if reporters.has(node):
                     statement = program.statement(node)
                     found.setdefault(
@@ -394,10 +394,12 @@ class _Followed:
                         self.counted |= self._bound([node.target])
                     elif self._is_chosen(node):
                         self.counted |= self._bound([node.target])
-                    elif self._is_each(node) or self._keeps(node.value):
+                    elif self._is_each(node) or self._is_of_part(node.value):
                         self.known |= self._bound([node.target])
                 if isinstance(node, ast.For) and self._is_by_sample(node.iter):
                     self.rows |= self._bound([self._taken(node)])
+                if isinstance(node, ast.For) and self.mentioned(node.iter):
+                    self.known |= self._bound([self._taken(node)])
                 if isinstance(node, ast.Call) and _method(node) in RECORDS_VALUES and self.given(node):
                     self.known |= self._held(node.func.value)  # type: ignore[attr-defined]
                 if (
@@ -435,6 +437,12 @@ class _Followed:
         """Whether what is collected are samples of a part, or something of them: names, labels that are no tensor."""
         value = kinds.tensor(self._values.of(node), node) if self._uses(node, self.rows) else Kind.SAME
         return value in (*DEALT, Kind.EACH)
+
+    def _is_of_part(self, node: ast.expr) -> bool:
+        """Whether an expression is made of samples, and another in each part."""
+        if not self._uses(node, self.rows) or self.whole(node):
+            return False
+        return kinds.tensor(self._values.of(node), node) not in (*PLAIN, Kind.WHOLE)
 
     def _is_chosen(self, statement: ast.AST) -> bool:
         """Whether a condition that each rank answers by its part decides if something is counted."""
@@ -476,6 +484,28 @@ class _Followed:
         """The first measured name that a call is given."""
         given = handed(node)
         return next((found for part in given if (found := self.mentioned(part))), "")
+
+    def shown(self, node: ast.Call) -> str:
+        """What of a call's arguments, and of the texts that it formats, is made of the samples of a part."""
+        waiting = list(handed(node))
+        if isinstance(node.func, ast.Attribute):
+            waiting.append(node.func.value)
+        while waiting:
+            part = waiting.pop(0)
+            match part:
+                case ast.JoinedStr(values=parts) | ast.Tuple(elts=parts) | ast.List(elts=parts):
+                    waiting += parts
+                case ast.Dict(values=parts):
+                    waiting += parts
+                case ast.FormattedValue(value=inner) | ast.Starred(value=inner):
+                    waiting.append(inner)
+                case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=inner):
+                    waiting.append(inner)
+                case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()))):
+                    waiting += handed(part)
+                case _ if self._is_of_part(part):
+                    return ast.unparse(part)
+        return ""
 
     def receivers(self, scope: int, returned: ast.expr) -> Iterator[tuple[Scope, set[int]]]:
         """Where callers put measured return values."""
