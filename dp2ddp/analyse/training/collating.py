@@ -124,7 +124,8 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     message = f"the collate function `{shown}` may mix samples"
     if cause is not None and isinstance(place, ast.expr):
         message = f"collating by `{ast.unparse(place)}` may mix samples"
-    pads = any(word in ast.unparse(place) for word in ("pad", "max"))
+    code = ast.unparse(place)
+    pads = "pad" in code or "max" in code
     return context.obstacle(
         given,
         message,
