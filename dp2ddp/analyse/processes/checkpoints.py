@@ -439,7 +439,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if context.program.file(node).path not in kept:
             yield context.obstacle(
                 node,
-                "this key has the prefix `module.`, which checkpoints saved from now on do not have",
+                "this key has the prefix `module.`, which keys of new checkpoints don't have",
                 "remove the prefix",
                 NO_TIER,
             )
@@ -448,8 +448,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "this saved the wrapped model, and saves the bare one from now on",
-                "remove `.module` where it is loaded",
+                "this now saves the bare model, not the wrapped one",
+                "where it is loaded, remove `.module`",
                 NO_TIER,
                 works=True,
             )
@@ -469,8 +469,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
-                        "these keys have the prefix `module.`, which checkpoints saved from now on do not have",
-                        "to compare with a checkpoint: model.module.state_dict(), ddp.strip_module_prefix(checkpoint)",
+                        "these keys begin with `module.`, those of new checkpoints don't",
+                        "compare model.module.state_dict() with ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
