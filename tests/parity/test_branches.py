@@ -131,7 +131,9 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
     printed = []
     for name, text in (("own", SETTING), ("converted", change.after)):
         (tmp_path / f"{name}.py").write_text(text.replace("distributed = False", "distributed = True"))
-        launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", f"{name}.py"]
+        # A file for each rank's output: in a common one their lines may run into each other.
+        logs = ["--redirects", "3", "--log-dir", name]
+        launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *logs, f"{name}.py"]
         env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
         for _ in range(3):
             run = subprocess.run(
@@ -145,8 +147,8 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
             if "terminate called without an active exception" not in run.stderr:
                 break  # else gloo's threads have outlived the interpreter, which happens to any such program
         assert run.returncode == 0, run.stderr
-        printed.append(sorted(run.stdout.splitlines()))
-    assert printed[0] == printed[1] and len(printed[0]) == 2
+        printed.append(sorted(it.read_text() for it in (tmp_path / name).rglob("stdout.log")))
+    assert printed[0] == printed[1] and len(list(filter(str.strip, printed[0]))) == 2
 
 
 APEX_STEPS = {

@@ -53,6 +53,7 @@ LOADER_ARGUMENTS = {
     "num_workers": 5,
     "collate_fn": 6,
     "drop_last": 8,
+    "generator": 12,
 }
 # Those that change nothing of the order; those that are functions; those that are samplers.
 ORDERLESS_ARGUMENTS = frozenset({"num_workers", "collate_fn"})

@@ -363,6 +363,9 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
         for value in given_for(context, call, name):
             if not _is_none(context, value):
                 return f"it already has a {name}"
+    shuffled = [it for it in given_for(context, call, "shuffle") if not _is_off(it)]
+    if shuffled and any(not _is_none(context, it) for it in given_for(context, call, "generator")):
+        return "a generator of its own shuffles it"
     displays = _displays(context, call)
     if displays is None:
         return "its arguments come from a collection that can't be analysed"
@@ -379,6 +382,10 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
         if isinstance(around, ast.stmt):
             break
     return "an IterableDataset takes no sampler" if _is_stream(context, dataset) else ""
+
+
+def _is_off(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and not node.value
 
 
 def _is_stream(context: Context, dataset: ast.expr | None) -> bool:

@@ -616,8 +616,8 @@ def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], si
     if not variable:
         problem = "the epoch loop has no counter for sampler.set_epoch()"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
-    if _is_repeated(context, loop, site):
-        problem = "the epoch loop is run again with the same sampler, and counts from its beginning"
+    if _is_repeated(context, loop):
+        problem = "the epoch loop is run again, and counts from its beginning"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     sampler = _sampler(context, loop, sampled, site)
     if not sampler:
@@ -626,22 +626,27 @@ def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], si
     return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
 
 
-def _is_repeated(context: Context, loop: ast.AST, site: int, depth: int = 0) -> bool:
-    """Whether a loop over epochs is come to again after its loader was made: in another loop, or by several calls."""
+def _apart(context: Context, calls: list[ast.Call]) -> list[ast.Call]:
+    """Those of some calls of a function that stand in no other choice of the same call: ``super().train()``."""
+    others = {id(it) for it in calls}
+    scopes = [context.program.scope(it).index for it in calls]
+    return [
+        it
+        for it, scope in zip(calls, scopes, strict=True)
+        if not any(id(call) in others - {id(it)} for call in context.callers.get(scope, ()))
+    ]
+
+
+def _is_repeated(context: Context, loop: ast.AST, depth: int = 0) -> bool:
+    """Whether a loop over epochs is come to again: in another loop, or by several calls. It begins with 0 each time."""
     program = context.program
-    made = program.node(site)
     for around in program.ancestors(loop):
-        runs = context.runs(around) if isinstance(around, LOOPS) else frozenset()
         if isinstance(around, LOOPS):
-            if id(made) not in runs:
-                return True
-            return False  # each round has a loader of its own
+            return True
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             scope = program.by_node[id(around)]
-            if program.scope(made) is scope or depth > 6:
-                return False
-            calls = list(filter(context.runs_in_training, context.callers.get(scope.index, ())))
-            return len(calls) > 1 or any(_is_repeated(context, it, site, depth + 1) for it in calls)
+            calls = _apart(context, list(filter(context.runs_in_training, context.callers.get(scope.index, ()))))
+            return len(calls) > 1 or (depth < 6 and any(_is_repeated(context, it, depth + 1) for it in calls))
     return False
 
 
