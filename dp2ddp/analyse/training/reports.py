@@ -28,11 +28,12 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
-from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, Samples, right_side
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import Update, updated
+from dp2ddp.analyse.training import kept
 from dp2ddp.analyse.training.gathering import ADDITIVE, Gathering, compared
 from dp2ddp.analyse.training.loops import BatchLoop, drawn, training_loaders
 from dp2ddp.analyse.training.metrics import Reporters, deciding, given_to
@@ -48,7 +49,7 @@ class Combined:
     """An expression that is of this process's part, and how it becomes the whole batch's.
 
     ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
-    the number of samples in the batch.
+    the number of samples in the batch. ``before``: the loop over samples before which rows get a name for it.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Combined:
     call: ast.Call | None = None
     average: str = ""
     size: bool = False
+    before: ast.For | None = None
 
 
 @dataclass(frozen=True)
@@ -169,6 +171,22 @@ class _Finder(Gathering):
                 self.whole.discard(key)
                 del self.combined[key]
             self._known.clear()
+        self._keep_rows([node for part in nodes for node in part])
+
+    def _keep_rows(self, nodes: list[ast.AST]) -> None:
+        """Have what is made of samples one by one, or kept of them, made of those of the whole batch."""
+        reports = [it.node for it in self.program.calls if self._reporters.has(it.node)]
+        for statement in kept.candidates(self.context, self, nodes, reports):
+            found = kept.rows(self.context, self, statement)
+            combined, whole = dict(self.combined), set(self.whole)
+            for it in found:
+                kind = "sum" if self._of(it.node) is Kind.COUNT else "rows"
+                self.combined[id(it.node)] = Combined(kind, it.node, before=it.before)
+                self.whole.add(id(it.node))
+            self._known.clear()
+            if found and not kept.is_settled(self, statement):
+                self.combined, self.whole = combined, whole
+                self._known.clear()
 
     def _meets_others(self, it: Combined) -> bool:
         """Whether rows of the whole batch meet something of a part in one computation."""
@@ -224,7 +242,7 @@ class _Finder(Gathering):
                                 waiting.append(statement.value)
         return found
 
-    def _is_trained(self, node: ast.AST) -> bool:
+    def is_trained(self, node: ast.AST) -> bool:
         return isinstance(node, ast.Name) and any(
             id(it) in self._trained for it in (node, *self.program.definitions(node))
         )
@@ -238,7 +256,7 @@ class _Finder(Gathering):
             for it in filter(None, map(updated, nodes))
             if isinstance(it.op, ast.Add | ast.Sub)
             and id(it.statement) not in self._summed
-            and not self._is_trained(it.target)
+            and not self.is_trained(it.target)
         ]
         while waiting:
             targets = {ast.unparse(it.target) for it in waiting}
@@ -252,7 +270,7 @@ class _Finder(Gathering):
         """What is given to a meter or a list."""
         match node:
             case ast.Call(func=ast.Attribute(attr=method, value=holder)) if method in FEEDS:
-                if self._is_trained(holder):
+                if self.is_trained(holder):
                     return
                 for given in handed(node):
                     if method == "update" or self._peeled(given) is not given or not self._is_tensor(given):
@@ -313,7 +331,7 @@ class _Finder(Gathering):
             self._combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
             self._combine("rows", base)
-        elif not self._is_trained(base) and not self._gather(base):
+        elif not self.is_trained(base) and not self._gather(base):
             for part in self._parts(base):
                 self._visit(part)
 
@@ -468,8 +486,10 @@ class _Finder(Gathering):
                 self._combine("sum", part)
 
     def _is_settled(self, test: ast.expr, frame: Frame) -> bool:
+        there = NUMBERS if _asks_for_none(test) else PLAIN  # a number is one on every rank, or none yet
         return all(
-            self._is_number_of_all(part) or self._value(part, frame) in PLAIN for part in compared(test)
+            self._is_number_of_all(part) or self._value(part, frame) in (*there, Kind.WHOLE)
+            for part in compared(test)
         )
 
     def _is_number_of_all(self, node: ast.expr) -> bool:
@@ -484,14 +504,16 @@ class _Finder(Gathering):
     def _is_looped(self, node: ast.expr) -> bool:
         """Whether a comprehension, or a loop over samples, stands round a place, within the loop over batches."""
         batches = {id(loop.node) for loop in self._loops}
+        inside: ast.AST = node
         for around in self.program.ancestors(node):
+            inside, before = around, inside
             if isinstance(
                 around, ast.comprehension | ast.ListComp | ast.GeneratorExp | ast.DictComp | ast.SetComp
             ):
                 return True
             if id(around) in batches:
                 return False
-            if isinstance(around, ast.For):
+            if isinstance(around, ast.For) and before is not around.iter:
                 drawn = self._drawn(around.iter, OPEN)
                 if kinds.tensor(drawn, around.iter) is Kind.EACH or (
                     isinstance(drawn, Unclear) and not self._is_loader(around.iter)
@@ -518,7 +540,7 @@ class _Finder(Gathering):
             loop = around.pop() if len(around) == 1 else None
             if (
                 loop is None
-                or self._is_trained(updates[0].target)
+                or self.is_trained(updates[0].target)
                 or not self._is_for_after(updates, loop)
                 or not all(self._is_alike(it.value, OPEN) for it in updates)  # type: ignore[arg-type]
             ):
@@ -593,7 +615,7 @@ class _Finder(Gathering):
 
     def _is_averaged(self, node: ast.expr) -> bool:
         """Whether an expression is a loss of this process's part."""
-        return self._of(node) in AVERAGED or (self._of(node) is Kind.HANDED and self._is_trained(node))
+        return self._of(node) in AVERAGED or (self._of(node) is Kind.HANDED and self.is_trained(node))
 
     def _peeled(self, node: ast.expr) -> ast.expr:
         """The tensor that a number, or a tensor without graph, is made of."""
@@ -764,6 +786,14 @@ def _only_divides(branch: ast.If) -> bool:
     )
 
 
+def _asks_for_none(test: ast.expr) -> bool:
+    """``average is None``, and ``average is not None``."""
+    match test:
+        case ast.Compare(ops=[ast.Is() | ast.IsNot()], comparators=[ast.Constant(value=None)]):
+            return True
+    return False
+
+
 def _mentioned(node: ast.AST) -> set[str]:
     """The names and attributes of an expression."""
     return {ast.unparse(it) for it in ast.walk(node) if isinstance(it, ast.Name | ast.Attribute)}
@@ -817,6 +847,8 @@ def _same(context: Context, it: Combined) -> object:
     program = context.program
     names = [node for node in ast.walk(it.node) if isinstance(node, ast.Name)]
     held = frozenset(id(definition) for name in names for definition in program.definitions(name))
+    if it.before is not None:
+        return id(it.before), ast.unparse(it.node), held
     if it.kind == "rows":
         return id(it.node)
     return program.scope(it.node).index, it.kind, ast.unparse(it.node), held
@@ -825,6 +857,12 @@ def _same(context: Context, it: Combined) -> object:
 def _placed(context: Context, group: list[Combined], effects: tuple[Effect, ...]) -> Iterator[Number]:
     program = context.program
     first, start = group[0], program.statement(group[0].node)
+    if first.before is not None:
+        name, place = _called(context, first), program.anchor(first.before)
+        yield from (
+            _number(context, it, name=name, before=None if it is not first else place) for it in group
+        )
+        return
     block = program.block(start)
     later = {id(statement) for statement in block[block.index(start) :]}
     shared = first.kind != "rows" and all(

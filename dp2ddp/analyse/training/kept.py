@@ -1,0 +1,255 @@
+"""Numbers that the training loop makes of samples one by one, or of outputs that it keeps: of all samples' rows.
+
+A confusion matrix, counts by class, a list of outputs: parts of them do not add up to those of the whole batch by any
+rule that could be proven for all of them. Made of the rows of all ranks, each is what it was.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Protocol
+
+from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.naming import LOADER
+from dp2ddp.analyse.api.tensors import LEAVES_TORCH, TO_HOST
+from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Value
+from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.updates import updated
+
+SETTLED = (*PLAIN, Kind.WHOLE)
+STEPS = 2000
+"""How many expressions one question may lead to."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows to be gathered where they stand; or before a loop over samples, in which their name stands repeatedly."""
+
+    node: ast.expr
+    before: ast.For | None = None
+
+
+class Values(Protocol):
+    """What is known of the values of the training loop: ``reports``."""
+
+    def of(self, node: ast.AST) -> Value: ...
+    def drawn(self, source: ast.expr) -> Value: ...
+    def meets(self, node: ast.expr) -> bool: ...
+    def is_settled(self, test: ast.expr) -> bool: ...
+    def is_trained(self, node: ast.AST) -> bool: ...
+
+
+def candidates(
+    context: Context, values: Values, nodes: list[ast.AST], reports: list[ast.Call]
+) -> Iterator[ast.stmt]:
+    """The statements of a training loop that make what is reported of samples, as far as they are not settled."""
+    needed = _Needed(context)
+    needed.statements |= {id(context.program.statement(it)) for it in reports}
+    needed.follow([given for it in reports for given in handed(it)])
+    loops = [it for it in nodes if isinstance(it, ast.For) and _is_over_samples(context, values, it)]
+    inside = {id(part) for loop in loops for part in ast.walk(loop) if part is not loop}
+    for node in nodes:
+        if not isinstance(node, ast.stmt) or id(node) in inside:
+            continue
+        parts = ast.walk(node) if node in loops else [node]
+        if any(id(it) in needed.statements for it in parts) and not _trains(context, values, node):
+            if not is_settled(values, node):
+                yield node
+
+
+def _trains(context: Context, values: Values, statement: ast.stmt) -> bool:
+    """Whether a statement is a part of the training itself."""
+    backwards = {id(it) for it in context.backwards}
+    for node in ast.walk(statement):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and values.is_trained(node):
+            return True
+        if isinstance(node, ast.Call):
+            fed = isinstance(node.func, ast.Attribute) and values.is_trained(node.func.value)
+            wrapped = context.is_wrapped(context.program.values(node.func))
+            if id(node) in backwards or wrapped or (fed and node.func.attr in FEEDS):  # type: ignore[attr-defined]
+                return True
+    return False
+
+
+def rows(context: Context, values: Values, statement: ast.stmt) -> list[Rows]:
+    """What of a statement is to be gathered; none where that does not help, or can't be done there."""
+    found = list(_rows_of(context, values, statement))
+    once = [it for it in found if it.before is None]
+    fine = all(values.meets(it.node) for it in once) and all(
+        values.meets(it.before.iter if isinstance(it.before, ast.For) else it.node)
+        for it in found
+        if it.before is not None
+    )
+    return found if fine else []
+
+
+def is_settled(values: Values, statement: ast.stmt) -> bool:
+    """Whether what a statement keeps is the same on all ranks."""
+    match statement:
+        case ast.For():
+            drawn = values.drawn(statement.iter)
+            if kinds.tensor(drawn, statement.iter) not in (*SETTLED, Kind.UNKNOWN) and not _is_plain(drawn):
+                return False
+            return all(
+                is_settled(values, it)
+                for it in ast.walk(statement)
+                if isinstance(it, ast.stmt) and it is not statement
+            )
+        case ast.If() | ast.While():
+            return values.is_settled(statement.test)
+        case ast.Assign(targets=[ast.Name()], value=value) if values.of(value) in BY_SAMPLE:
+            return True  # rows under another name: what is made of them counts
+        case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
+            targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            places = [part for it in targets for part in _indices(it)]
+            given = [] if statement.value is None else [statement.value]
+            return all(_is_settled(values, it) for it in (*given, *places))
+        case ast.Expr(value=ast.Call() as call):
+            return all(_is_settled(values, it) for it in handed(call))
+    return True
+
+
+def _is_settled(values: Values, node: ast.expr) -> bool:
+    return kinds.tensor(values.of(node), node) in SETTLED
+
+
+def _is_plain(value: Value) -> bool:
+    """Whether all entries of what a loop draws are the same on all ranks: those of ``zip`` and ``enumerate``."""
+    entries = getattr(value, "entries", None)
+    return bool(entries) and all(it in SETTLED or _is_plain(it) for _, it in entries)
+
+
+def _indices(target: ast.expr) -> Iterator[ast.expr]:
+    """``label`` and ``0`` of ``counts[label][0]``, as far as they are expressions of their own."""
+    while isinstance(target, ast.Subscript):
+        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
+        yield from (it for it in parts if not isinstance(it, ast.Slice))
+        target = target.value
+
+
+def _is_over_samples(context: Context, values: Values, loop: ast.For) -> bool:
+    if context.made(context.iterated(context.program.values(loop.iter)), LOADER):
+        return False
+    drawn = values.drawn(loop.iter)
+    return not _is_plain(drawn) and kinds.tensor(drawn, loop.iter) not in SETTLED
+
+
+def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[Rows]:
+    match statement:
+        case ast.For():
+            yield from _within(values, statement.iter)
+            for part in statement.body:
+                for it in _names(context, values, part, statement):
+                    yield Rows(it, statement)
+        case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
+            yield from _within(values, value)
+
+
+def _within(values: Values, node: ast.expr) -> Iterator[Rows]:
+    """The largest tensors of rows in an expression that is evaluated once."""
+    value = values.of(node)
+    match node:
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in LEAVES_TORCH | TO_HOST:
+            yield from _within(values, inner)
+        case _ if kinds.tensor(value, node) in SETTLED:
+            return
+        case _ if value in DEALT or value is Kind.COUNT:
+            yield Rows(node)
+        case ast.Lambda() | ast.Starred():
+            return
+        case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
+            yield from _within(values, node.generators[0].iter)
+        case _:
+            for child in ast.iter_child_nodes(node):
+                if isinstance(child, ast.expr):
+                    yield from _within(values, child)
+                elif isinstance(child, ast.keyword):
+                    yield from _within(values, child.value)
+
+
+def _names(context: Context, values: Values, part: ast.AST, loop: ast.For) -> Iterator[ast.expr]:
+    """The names of rows that stand in a loop over samples, and are given their value before it."""
+    inside = {id(it) for it in ast.walk(loop)}
+    for node in ast.walk(part):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and values.of(node) in DEALT:
+            if not any(id(it) in inside for it in context.program.definitions(node)):
+                yield node
+
+
+class _Needed:
+    """What a reported number is made of, followed back to the statements that make it."""
+
+    def __init__(self, context: Context) -> None:
+        self.program = context.program
+        self.statements: set[int] = set()
+        self._seen: set[int] = set()
+        self._steps = STEPS
+        self._kept: dict[int, dict[str, list[tuple[ast.stmt, list[ast.expr]]]]] = {}
+
+    def follow(self, reported: list[ast.expr]) -> None:
+        waiting: list[ast.AST] = list(reported)
+        while waiting and self._steps > 0:
+            node = waiting.pop()
+            if id(node) in self._seen:
+                continue
+            self._seen.add(id(node))
+            self._steps -= 1
+            for part in ast.walk(node):
+                if isinstance(part, ast.Name | ast.Attribute):
+                    waiting += self._made_of(part)
+                elif isinstance(part, ast.Call):
+                    waiting += self._returned(part)
+
+    def _made_of(self, name: ast.Name | ast.Attribute) -> Iterator[ast.AST]:
+        text = ast.unparse(name)
+        scopes = {self.program.scope(name).index}
+        for definition in self.program.definitions(name):
+            if isinstance(definition, ast.arg):
+                yield from self.program.given(definition)
+                continue
+            statement = self.program.statement(definition)
+            scopes.add(self.program.scope(definition).index)
+            yield from self._enter(statement)
+        everywhere = isinstance(name, ast.Attribute)  # other methods may put something into it
+        for index in range(len(self.program.scopes)) if everywhere else scopes:
+            for statement, given in self._stores(index).get(text, ()):
+                self.statements.add(id(statement))
+                yield from given
+
+    def _enter(self, statement: ast.stmt) -> Iterator[ast.AST]:
+        self.statements.add(id(statement))
+        if isinstance(statement, ast.For):
+            yield statement.iter
+        elif isinstance(value := getattr(statement, "value", None), ast.expr):
+            yield value
+
+    def _returned(self, call: ast.Call) -> Iterator[ast.AST]:
+        for index in self.program.called_scopes(call):
+            for node in self.program.body(self.program.scopes[index]):
+                if isinstance(node, ast.Return) and node.value is not None:
+                    yield node.value
+
+    def _stores(self, index: int) -> dict[str, list[tuple[ast.stmt, list[ast.expr]]]]:
+        """Where a function puts something into a collection, or adds to a number, by its name."""
+        if index not in self._kept:
+            found: dict[str, list[tuple[ast.stmt, list[ast.expr]]]] = {}
+            for node in self.program.body(self.program.scopes[index]):
+                match node:
+                    case ast.Call(func=ast.Attribute(value=holder, attr=method)) if method in FEEDS:
+                        given = handed(node)
+                    case ast.Subscript(ctx=ast.Store(), value=holder):
+                        value = getattr(self.program.statement(node), "value", None)
+                        given = [node.slice, *([value] if value is not None else [])]
+                    case _ if (update := updated(node)) is not None:
+                        holder, given = update.target, [update.value]
+                    case _:
+                        continue
+                while isinstance(holder, ast.Subscript):
+                    holder = holder.value
+                found.setdefault(ast.unparse(holder), []).append((self.program.statement(node), given))
+            self._kept[index] = found
+        return self._kept[index]
