@@ -14,6 +14,8 @@ class Program:
     files: Mapping[str, str]
     chosen: Mapping[str, str]
     start: str = "train.py"
+    runs: int = 1
+    """How often it is run, one time after the other in the same folder."""
 
 
 @dataclass

@@ -45,37 +45,39 @@ def judged(program: Program, lab: Lab, processes: int) -> tuple[str, str, str]:
         return "refused", "", str(conversion.errors[0])
     form = "sharded" if any(it.tier.startswith("sharded") for it in conversion.scripts) else "whole"
     said = [f"{it.rule} {it.location}: {it.message}" for it in conversion.findings if it.is_left]
-    before = _run(lab, "before", program.files, program.start, replicas=processes)
-    if before.code:
-        return "broken before", form, before.errors[-900:]
-    after = _run(lab, "after", changed(program, conversion), program.start, processes=processes)
-    if after.code:
-        return "crash", form, "\n".join([after.errors[-1500:], *said])
+    before = _run(lab, "before", program.files, program, replicas=processes)
+    if before[-1].code:
+        return "broken before", form, before[-1].errors[-900:]
+    after = _run(lab, "after", changed(program, conversion), program, processes=processes)
+    if after[-1].code:
+        return "crash", form, "\n".join([after[-1].errors[-1500:], *said])
     differing = list(_differing(before, after))
     if not differing:
         return "same", form, "; ".join(said)
     return "said" if said else "SILENT", form, "\n".join([*differing[:8], *said])
 
 
-def _run(lab: Lab, name: str, files: Mapping[str, str], start: str, **options: int) -> Run:
+def _run(lab: Lab, name: str, files: Mapping[str, str], program: Program, **options: int) -> list[Run]:
     place = lab.place(name)
     for path, text in files.items():
         (place / path).parent.mkdir(parents=True, exist_ok=True)
         (place / path).write_text(text)
-    return lab.run(place / start, folder=place, timeout=60, **options)
+    runs: list[Run] = []
+    while len(runs) < program.runs and not any(it.code for it in runs):
+        runs.append(lab.run(place / program.start, folder=place, timeout=60, **options))
+    return runs
 
 
-def _differing(before: Run, after: Run) -> Iterator[str]:
-    for one, other in zip_longest(
-        before.printed.splitlines(), after.printed.splitlines(), fillvalue="(nothing)"
-    ):
+def _differing(before: list[Run], after: list[Run]) -> Iterator[str]:
+    printed = ([line for run in runs for line in run.printed.splitlines()] for runs in (before, after))
+    for one, other in zip_longest(*printed, fillvalue="(nothing)"):
         if one != other and not _alike(one, other):
             yield f"printed {other!r}, not {one!r}"
-    names = [{it for it in run.files() if not re.search(r"\.pyc?$", it)} for run in (before, after)]
+    names = [{it for it in run[-1].files() if not re.search(r"\.pyc?$", it)} for run in (before, after)]
     for name in sorted(names[0] ^ names[1]):
         yield f"{name}: written by one of them"
     for name in sorted(names[0] & names[1]):
-        if why := _apart(*(_read(run.folder / name) for run in (before, after))):
+        if why := _apart(*(_read(run[-1].folder / name) for run in (before, after))):
             yield f"{name}: {why}"
 
 

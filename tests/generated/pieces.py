@@ -176,6 +176,11 @@ HEADS = {
         "for step in range(len(loader) + 1):",
         "try:\n    batch = next(drawn)\nexcept StopIteration:\n    drawn = iter(loader)\n    batch = next(drawn)\nLATER",
     ),
+    "log_every": (
+        "metric_logger = MetricLogger()",
+        'for step, batch in enumerate(metric_logger.log_every(loader, OPT_every, "Epoch")):',
+        "LATER",
+    ),
     "a bar": ("", "for step, GIVEN in enumerate(Bar(loader)):", "TAKEN"),
 }
 SHOWS = {
@@ -216,6 +221,74 @@ class Ema:
 
     def norm(self):
         return sum(value.pow(2).sum().item() for value in self.shadow.values()) ** 0.5
+
+
+class ModelEma:
+    def __init__(self, model, decay=0.9):
+        self.module = copy.deepcopy(model)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update(self, model):
+        mine, others = self.module.state_dict(), model.state_dict()
+        for name in mine:
+            if mine[name].is_floating_point():
+                mine[name].copy_(self.decay * mine[name] + (1 - self.decay) * others[name])
+
+    def norm(self):
+        return math.sqrt(sum(p.pow(2).sum().item() for p in self.module.parameters()))
+
+
+class Callback:
+    def on_epoch_end(self, epoch, logs, model):
+        pass
+
+
+class Writer(Callback):
+    def __init__(self, path):
+        self.path, self.keys = path, None
+
+    def on_epoch_end(self, epoch, logs, model):
+        with open(self.path, "a", newline="") as file:
+            writer = csv.writer(file)
+            if self.keys is None:
+                self.keys = sorted(logs)
+                writer.writerow(self.keys)
+            writer.writerow(["%.6f" % logs[key] for key in self.keys])
+
+
+class Keeper(Callback):
+    def __init__(self, key):
+        self.key, self.best = key, None
+
+    def on_epoch_end(self, epoch, logs, model):
+        if self.best is None or logs[self.key] > self.best:
+            self.best = logs[self.key]
+            torch.save(model.state_dict(), "kept.pth")
+
+
+class MetricLogger:
+    def __init__(self):
+        self.meters = defaultdict(lambda: deque(maxlen=3))
+        self.totals, self.counts = defaultdict(float), defaultdict(int)
+
+    def update(self, **numbers):
+        for name, number in numbers.items():
+            if isinstance(number, torch.Tensor):
+                number = number.item()
+            self.meters[name].append(number)
+            self.totals[name] += number
+            self.counts[name] += 1
+
+    def mean(self, name):
+        return self.totals[name] / self.counts[name]
+
+    def log_every(self, loader, every, header=""):
+        for index, batch in enumerate(loader):
+            yield batch
+            if index % every == 0:
+                now = " ".join(f"{name} {np.mean(kept):.6f}" for name, kept in self.meters.items())
+                print(f"{header} [{index}/{len(loader)}] {now}")
 
 
 class EarlyStopping:
@@ -343,6 +416,37 @@ ENDS = {
     ),
     "a tee": ('tee = Tee("tee.txt")', 'tee.write("Epoch {} value {:.6f}".format(epoch, value))', ""),
     "last": ("", 'torch.save({"epoch": epoch, "state": STATE}, f"epoch_{epoch}.pth")', ""),
+    "unfrozen": (
+        "for p in list(model.parameters())[:1]:\n    p.requires_grad = False",
+        "if epoch == 0:\n    for p in model.parameters():\n        p.requires_grad = True",
+        "",
+    ),
+    "callbacks": (
+        'callbacks = [Writer("callbacks.csv"), Keeper("value")]',
+        'for callback in callbacks:\n    callback.on_epoch_end(epoch, {"value": value, **ROW}, model)',
+        "",
+    ),
+    "resume": (
+        'start = 0\nif os.path.exists("resume.pth"):\n    saved = torch.load("resume.pth")\n    start = saved["epoch"]\n    HOLDER.load_state_dict(saved["model"])\n    optimizer.load_state_dict(saved["optimizer"])\n    print("resumed at", start)',
+        'torch.save({"epoch": epoch + 1, "model": STATE, "optimizer": optimizer.state_dict(), "row": ROW}, "resume.pth")',
+        "",
+    ),
+    "basic log": (
+        'logging.basicConfig(filename="all.log", level=logging.INFO, format="%(message)s")',
+        'logging.info("epoch %d value %.6f", epoch, value)',
+        "",
+    ),
+    "also on training data": ("", "", 'EVALON\nprint("on training data %.6f" % value)'),
+    "collected": (
+        "",
+        "",
+        'features = COLLECT\nnp.save("features.npy", features.numpy())\nnear = torch.cdist(features.flatten(1), features.flatten(1)).argsort(1)[:, 1]\nprint("neighbours", near.tolist()[:5], "norm %.6f" % features.norm())',
+    ),
+    "fixed": (
+        "fixed = next(iter(test_loader))",
+        'model.eval()\nwith torch.no_grad():\n    FIXED\nnp.save(f"made_{epoch}.npy", outputs.cpu().numpy())',
+        "",
+    ),
     "summary": (
         "",
         "",

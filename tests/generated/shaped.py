@@ -119,7 +119,14 @@ class Writer:
         self.losses = pick("loss", self.task.losses)
         self.step = self.task.steps or f"{self.losses}\n{pick('step', pieces.STEPS)}"
         self.schedule = pieces.SCHEDULES[one("schedule", pieces.SCHEDULES)]
-        self.ema = self.author.happens("ema", 0.15)
+        emas = {
+            "none": "",
+            "none at all": "",
+            "none ever": "",
+            "of parameters": "Ema",
+            "of the model": "ModelEma",
+        }
+        self.ema = pick("ema", emas)
         self.middle = self.author.happens("evaluated between", 0.12)
         self.state = pick("state", pieces.STATES)
         self.trained = Report.of(self.author, "training", self.train_numbers, "shown")
@@ -150,6 +157,8 @@ class Writer:
         head = self.unpacked(pieces.HEADS[self.author.one("loop", pieces.HEADS)])
         lines = [self.step, self.schedule[1]]
         lines += ["ema.update(model)"] if self.ema else []
+        if "metric_logger" in head[0]:
+            lines.append("metric_logger.update(loss=loss.item(), twice=2 * loss)")
         lines += [self.author.pick("shows", pieces.SHOWS)]
         if self.middle and evaluate:
             lines.append(
@@ -173,6 +182,16 @@ class Writer:
             before, line, rest = re.split(r"^(for .*)", body, maxsplit=1, flags=re.MULTILINE)
             return f"{before}with torch.no_grad():\n{indent(line + rest, '    ')}"
         return body
+
+    def collecting(self) -> tuple[list[str], str]:
+        """A function that collects the outputs for a loader, and what it is given."""
+        head = self.unpacked(("found_ = []", "for batch in loader:", "LATER"))
+        start, line, first = head
+        body = f"model.eval()\n{start}\n{line}\n"
+        body = self.sized(body + indent(f"{first}\n{self.losses}\nfound_.append(outputs.cpu())", "    "))
+        body += "\nreturn torch.cat(found_)"
+        given = self.given(body)
+        return given, "@torch.no_grad()\n" + _function("collect", given, body)
 
     def sized(self, text: str) -> str:
         """Source with the number of samples as the author writes it."""
@@ -201,7 +220,7 @@ def _owned(text: str, names: list[str]) -> str:
 
 
 # A shape gives the definitions of its engine, what is made before the epochs, and the calls for an epoch and for an
-# evaluation (both with their answers assigned).
+# evaluation (both with their answers assigned); a call that is a loop over epochs ends with a colon.
 Engine = tuple[str, str, str, str]
 
 
@@ -401,8 +420,36 @@ def inline(writer: Writer) -> Engine:
     return text, "", f"{writer.training(call)}\n{after}", call
 
 
+def generator(writer: Writer) -> Engine:
+    """A generator of the results of epochs."""
+    shown, result = _answers(writer)
+    test, asked = _evaluation(writer)
+    call = f"{result} = evaluate({', '.join('test_loader' if it == 'loader' else it for it in asked)})"
+    after = writer.trained.after(writer.train_numbers).replace("\nreturn ", "\nyield epoch, ")
+    train = writer.training(call) + "\n" + after
+    given = [it for it in writer.given(train) if it != "epoch"]
+    loop = f"for epoch in range(EPOCHS_):\n{indent(train, '    ')}"
+    text = _decorated(test) + _function("evaluate", asked, test) + "\n\n"
+    text += _function("epochs_of", [*given, "EPOCHS_"], loop).replace("EPOCHS_", "epochs")
+    return text, "", f"for epoch, {shown} in epochs_of({', '.join([*given, 'OPT_epochs'])}):", call
+
+
+def steps(writer: Writer) -> Engine:
+    """Steps without end, in the loop over what is evaluated."""
+    test, asked = _evaluation(writer)
+    _, result = _answers(writer)
+    writer.trained = Report(writer.trained.names, "dictionary", "shown")
+    call = f"{result} = evaluate({', '.join('test_loader' if it == 'loader' else it for it in asked)})"
+    head = writer.unpacked(("", "for step in range(5):", "batch = next(drawn)\nLATER"))
+    lines = [writer.step, writer.author.pick("shows", pieces.SHOWS)]
+    after = "shown = {}\n" + "\n".join(it for _, _, it in writer.train_numbers)
+    body = writer.looped("model.train()", head, lines, writer.train_numbers) + "\n" + after
+    return _decorated(test) + _function("evaluate", asked, test), "drawn = endless(loader)", body, call
+
+
 SHAPES = {
-    it.__name__: it for it in (functions, keywords, closures, trainer, hooks, one_function, phases, inline)
+    it.__name__: it
+    for it in (functions, keywords, closures, trainer, hooks, one_function, phases, inline, generator, steps)
 }
 
 
@@ -414,13 +461,16 @@ def program(seed: int) -> Program:
     writer = Writer(author, task, _numbers(author, task, "training"), _numbers(author, task, "evaluation"))
     shape = author.one("shape", SHAPES)
     text, made, train, test = SHAPES[shape](writer)
+    main = _main(writer, made, train, test)
+    if "collected" in author.chosen["ends"]:
+        text += "\n\n" + writer.collecting()[1]
     parts = {
         "config": _config(writer),
         "utils": f"{tasks.UTILS}\n\n{pieces.UTILS}",
         "data": _data(writer),
         "models": f"{author.pick('model', task.models)}\n\n{task.extra}",
         "engine": text,
-        "train": _main(writer, made, train, test),
+        "train": main,
     }
     parts = {part: writer.opted(source) for part, source in parts.items()}
     several = author.happens("several files", 0.4)
@@ -429,7 +479,7 @@ def program(seed: int) -> Program:
         if several
         else {"train.py": f"{pieces.IMPORTS}\n" + "\n\n".join(parts.values())}
     )
-    return Program(files, author.chosen)
+    return Program(files, author.chosen, runs=2 if "resume" in author.chosen["ends"] else 1)
 
 
 def _numbers(author: Author, task: Task, about: str) -> list[Number]:
@@ -491,11 +541,31 @@ def _data(writer: Writer) -> str:
     loaders = pieces.LOADERS if kind != "a stream" else {"in order": pieces.LOADERS["in order"]}
     more = ", collate_fn=collate" if task.collate else ""
     made = author.pick("loader", loaders).replace("MORE", more)
-    build = f"data, others = Samples({writer.train}, 1), Samples(21, 2)\n{made}\n"
+    build = f"data, others = Samples({writer.train}, 1), Samples(21, 2)\n"
+    if author.happens("folds", 0.08):
+        if kind == "a stream":
+            build = f"data, others = Samples({writer.train}, fold), Samples(21, fold + 2)\n"
+        else:
+            build = f"whole = Samples({writer.train + 21}, 1)\nheld = range(fold, len(whole), 5)\n"
+            build += "data = Subset(whole, [it for it in range(len(whole)) if it not in held])\n"
+            build += "others = Subset(whole, list(held))\n"
+    build += f"{made}\n"
     build += f"test_loader = DataLoader(others, batch_size=8{more})\nreturn loader, test_loader"
     sample = _function("sample", ["draw"], task.sample)
     return "\n\n".join(
-        filter(None, [sample, text, task.collate, _function("build_loaders", ["batch_size"], build)])
+        filter(
+            None,
+            [
+                sample,
+                text,
+                task.collate,
+                _function(
+                    "build_loaders",
+                    ["fold", "batch_size"] if author.happens("folds", 0.08) else ["batch_size"],
+                    build,
+                ),
+            ],
+        )
     )
 
 
@@ -508,7 +578,8 @@ def _main(writer: Writer, made: str, train: str, test: str) -> str:
     }
     if "model.module" in writer.state:
         wraps.pop("wrapped if it helps")
-    ends = [pieces.ENDS[it] for it in _ends(author)]
+    pool = {it: it for it in pieces.ENDS if it != "collected" or author.chosen["task"] != "tags"}
+    ends = [pieces.ENDS[it] for it in _ends(author, pool)]
     schedule, _, later = writer.schedule
     lines = [
         pieces.ARGS[writer.settings].replace("BATCH", str(writer.batch)),
@@ -519,13 +590,14 @@ def _main(writer: Writer, made: str, train: str, test: str) -> str:
         f"criterion = {task.criterion}",
         f"optimizer = {author.pick('optimizer', pieces.OPTIMIZERS)}",
         f"scheduler = {schedule}" if schedule else "",
-        "ema = Ema(model)" if writer.ema else "",
+        f"ema = {writer.ema}(model)" if writer.ema else "",
         made,
         *(before for before, _, _ in ends),
     ]
     row = f'{{"epoch": epoch, {writer.trained.row}, {writer.tested.row}}}'
+    is_loop = train.endswith(":")
     loop = [
-        train,
+        "" if is_loop else train,
         writer.trained.shown,
         f"{test}\nvalue = {writer.tested.value}" if test else f"value = {writer.tested.value}",
         writer.tested.shown,
@@ -534,23 +606,35 @@ def _main(writer: Writer, made: str, train: str, test: str) -> str:
         'print("ema %.6f" % ema.norm())' if writer.ema else "",
     ]
     again = f"{test}\nvalue = {writer.tested.value}" if test else ""
-    final = [after.replace("EVALUATE", again) for _, _, after in ends]
+    final = [after for _, _, after in ends]
+    head = train if is_loop else "for epoch in range(OPT_epochs):"
+    if any("resumed" in before for before, _, _ in ends) and not is_loop:
+        head = "for epoch in range(start, start + OPT_epochs):"
     body = "\n".join(filter(None, lines))
-    body += f"\nfor epoch in range(OPT_epochs):\n{indent(chr(10).join(filter(None, loop)), '    ')}\n"
+    body += f"\n{head}\n{indent(chr(10).join(filter(None, loop)), '    ')}\n"
     body += "\n".join(filter(None, final))
-    body = writer.sized(
-        body.replace("HOLDER", writer.state.removesuffix(".state_dict()"))
-        .replace("ROW", row)
-        .replace("STATE", writer.state)
-    )
+    taken = writer.unpacked(("", "", "LATER"))[2].replace("batch", "fixed")
+    words = {
+        "HOLDER": writer.state.removesuffix(".state_dict()"),
+        "EVALUATE": again,
+        "EVALON": again.replace("test_loader", "loader"),
+        "COLLECT": f"collect({', '.join('test_loader' if it == 'loader' else it for it in writer.collecting()[0])})",
+        "FIXED": f"{taken}\n{writer.losses}".replace("\n", "\n    "),
+        "ROW": row,
+        "STATE": writer.state,
+    }
+    body = writer.sized(re.sub(rf"\b({'|'.join(words)})\b", lambda it: words[it[0]], body))
+    if author.happens("folds", 0.08):
+        body = body.replace("build_loaders(", "build_loaders(fold, ")
+        body = f"for fold in range(2):\n    print('fold', fold)\n{indent(body, '    ')}"
     if author.happens("a main", 0.7):
         return _function("main", [], body) + '\n\nif __name__ == "__main__":\n    main()\n'
     return body + "\n"
 
 
-def _ends(author: Author) -> list[str]:
+def _ends(author: Author, pool: dict[str, object]) -> list[str]:
     """What is done at the end of an epoch: some that don't use the same names; what may stop comes last."""
-    names = author.chance.sample(sorted(pieces.ENDS), author.chance.choice([1, 2, 2, 3]))
+    names = author.chance.sample(sorted(pool), author.chance.choice([1, 2, 2, 3]))
     kept: list[str] = []
     taken: set[str] = set()
     for name in names:

@@ -105,6 +105,49 @@ class Averages:
         return {name: total / self.count for name, total in self.sums.items()}
 
 
+class Confusion:
+    def __init__(self, classes):
+        self.classes = classes
+        self.matrix = np.zeros((classes, classes))
+
+    def update(self, truth, found):
+        for t, f in zip(truth.cpu().numpy(), found.cpu().numpy()):
+            self.matrix[t, f] += 1
+
+    def accuracy(self):
+        return self.matrix.diagonal().sum() / self.matrix.sum()
+
+    @property
+    def recall(self):
+        return float(np.mean(self.matrix.diagonal() / np.maximum(self.matrix.sum(1), 1)))
+
+
+class Score:
+    def __init__(self):
+        self.reset()
+
+    def reset(self):
+        self.outputs, self.targets = [], []
+
+    def __call__(self, outputs, targets):
+        self.outputs.append(outputs.detach().cpu())
+        self.targets.append(targets.detach().cpu())
+
+    def compute(self):
+        return (torch.cat(self.outputs).argmax(1) == torch.cat(self.targets)).double().mean().item()
+
+
+class FocalLoss(nn.Module):
+    def __init__(self, gamma=2.0, reduction="mean"):
+        super().__init__()
+        self.gamma, self.reduction = gamma, reduction
+
+    def forward(self, outputs, targets):
+        ce = F.cross_entropy(outputs, targets, reduction="none")
+        loss = (1 - torch.exp(-ce)) ** self.gamma * ce
+        return loss.mean() if self.reduction == "mean" else loss.sum()
+
+
 def accuracy(outputs, targets):
     return (outputs.argmax(1) == targets).double().mean().item() * 100
 
@@ -149,6 +192,22 @@ CLASSES = {
         "ranks = []",
         "order = outputs.argsort(dim=1, descending=True)\nranks += (order == targets[:, None]).nonzero()[:, 1].tolist()",
         'shown["mrr"] = float(np.mean([1 / (1 + rank) for rank in ranks]))',
+    ),
+    "a confusion object": (
+        "matrix = Confusion(4)",
+        "matrix.update(targets, outputs.argmax(1))",
+        'shown["accuracy"] = matrix.accuracy()\nshown["recall"] = matrix.recall',
+    ),
+    "a score": ("score = Score()", "score(outputs, targets)", 'shown["accuracy"] = score.compute()'),
+    "several in a dictionary": (
+        'metrics = {"loss": Meter(), "accuracy": Meter()}',
+        'metrics["loss"].update(loss.item(), SIZE)\nmetrics["accuracy"].update((outputs.argmax(1) == targets).double().mean().item(), SIZE)',
+        "shown.update({name: meter.avg for name, meter in metrics.items()})",
+    ),
+    "an array of counts": (
+        "counted = np.zeros((4, 2))",
+        "for c in range(4):\n    chosen = targets == c\n    counted[c] += [(outputs.argmax(1)[chosen] == c).sum().item(), chosen.sum().item()]",
+        'shown["recall"] = float((counted[:, 0] / np.maximum(counted[:, 1], 1)).mean())',
     ),
     "wrong ones": (
         "wrong = 0\nexamples = []",
@@ -222,6 +281,7 @@ CLASSES_WEIGHTED = replace(
     criterion="nn.CrossEntropyLoss(weight=torch.tensor([1.0, 2.0, 0.5, 1.5]).to(device))",
     losses={name: CLASSIFY.losses[name] for name in ("criterion", "consistent")},
 )
+OWN_CRITERION = replace(CLASSES_WEIGHTED, criterion="FocalLoss()")
 FEATURES = replace(
     CLASSIFY,
     models={
@@ -726,6 +786,7 @@ TASKS = {
     "classify": CLASSIFY,
     "classify again": CLASSIFY,
     "classes weighted": CLASSES_WEIGHTED,
+    "own criterion": OWN_CRITERION,
     "features": FEATURES,
     "loss in the model": IN_MODEL,
     "regress": LINE,
