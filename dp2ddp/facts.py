@@ -291,12 +291,14 @@ class Loss(Fact):
 class Gather(Fact):
     """An argument of a loss that looks at the whole batch: each process needs the rows of all.
 
-    ``call`` is given it by ``keyword``, or at ``position``; by neither where it is given all elements of it.
+    ``call`` is given it by ``keyword``, or at ``position``; by neither where it is given all elements of it. ``why``:
+    what is said of the loss.
     """
 
     call: Anchor
     keyword: str
     position: int | None
+    why: str = ""
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,8 @@ from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 ASKED = "--exact was given"
 UNSHARDED = "not sharded (correct, no speedup)"
 """What is said first of all that keeps the batches whole."""
-KNOWN = "known to be"
-"""What a message says of something that ``--sharded`` takes as true."""
+DOUBTS = {"known to be": "it is", " may ": "it doesn't"}
+"""How a message says that something is not known, and when ``--sharded`` may take it as true."""
 
 
 def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
@@ -150,16 +150,18 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
 
 def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
     """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed."""
-    if not problem.assumes or KNOWN not in problem.message:
+    holds = next((it for words, it in DOUBTS.items() if words in problem.message), "")
+    if not problem.assumes or not holds:
         return f"to shard: {problem.help}" if problem.help else DONE
-    begin = f"{problem.help}, or use" if problem.help else "convert with"
+    begin = f"{problem.help}, or use" if problem.help else "use"
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
-        first = next(
-            (it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted), fact
-        )
-        return f"to shard: mend {_place(first.cause, fact.cause)} first"
-    return f"to shard: {begin} --sharded if it is"
+        refuted = [it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted]
+        first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
+        if first is not None:
+            return f"{DONE}: {_place(first.cause, fact.cause)} rules out sharding"
+        return f"to shard: first do as said at {_place((refuted or [fact])[0].cause, fact.cause)}"
+    return f"to shard: {begin} --sharded if {holds}"
 
 
 def _place(at: Anchor, beside: Anchor) -> str:

@@ -57,7 +57,7 @@ def rows(body: str) -> Planted:
     """Something that is made of the outputs and can't be followed."""
     return planted(
         "outputs = hidden(",
-        "is sample-wise",
+        "does not mix samples",
         hidden("o", body),
         (LOSS, "outputs = hidden(outputs)\n        " + LOSS),
     )
@@ -67,7 +67,7 @@ def collated(body: str) -> Planted:
     """What puts batches together, and can't be followed."""
     given = LOADER.replace("shuffle=True", "shuffle=True, collate_fn=hidden")
     place, text = hidden("samples", body, "loader")
-    return planted("collate_fn=hidden", "is sample-wise", (place, text.replace(LOADER, given)))
+    return planted("collate_fn=hidden", "does not mix samples", (place, text.replace(LOADER, given)))
 
 
 def fetched(body: str) -> Planted:
@@ -79,7 +79,7 @@ def fetched(body: str) -> Planted:
     )
     return planted(
         "DataLoader(Rows()",
-        "is sample-wise",
+        "does not mix samples",
         (LOADER, made + LOADER.replace("data,", "Rows(),")),
     )
 

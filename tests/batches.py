@@ -213,8 +213,8 @@ CASES = {
         TOGETHER,
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
-    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "not known"),
-    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "not known"),
+    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "which may "),
+    "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "which may "),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
     "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),
     "a schedule by the sampler": Case(

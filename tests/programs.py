@@ -454,7 +454,7 @@ class Ahead:
     "a head that is not wrapped": case(
         "DDP106",
         11,
-        "the unwrapped `head` holds a `nn.BatchNorm1d`",
+        "`head`, trained but unwrapped, holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
             "head = nn.BatchNorm1d(2).cuda()\n"
@@ -465,7 +465,7 @@ class Ahead:
     "a part of the model": case(
         "DDP106",
         14,
-        "the unwrapped `model` holds a `nn.Dropout`",
+        "`model`, partly unwrapped, holds a `nn.Dropout`",
         (
             "model = nn.Linear(8, 2).cuda()\n",
             PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),
@@ -701,7 +701,7 @@ LATER_HEADS = {
 NOT_BARE = {
     "a layer that is set in its place": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead[0] = nn.BatchNorm1d(2).cuda()"),
-        "it gets ",
+        " set here",
     ),
     "layers that are set in all places": (
         headed(
@@ -709,14 +709,14 @@ NOT_BARE = {
             more="def swap(layer):\n    for name, child in layer.named_children():\n"
             "        setattr(layer, name, nn.Sequential(child, nn.Dropout(0.5)))\n\n\n",
         ),
-        "it gets ",
+        " set here",
     ),
     "a hook": (
         headed(
             "head = nn.Linear(2, 2).cuda()\n"
             "head.register_forward_hook(lambda layer, inputs, outputs: outputs - outputs.mean(0))"
         ),
-        "it gets ",
+        " set here",
     ),
     "statistics of the batch": (
         headed("head = nn.Sequential(nn.BatchNorm1d(2), nn.Linear(2, 2)).cuda()"),
@@ -730,25 +730,25 @@ NOT_BARE = {
     ),
     "statistics in the place of a layer": (
         headed("head = nn.Sequential(nn.Linear(2, 2), nn.ReLU()).cuda()\nhead[1] = nn.BatchNorm1d(2).cuda()"),
-        "it gets layers here",
+        "layers set here",
     ),
     "a list that a helper fills": (
         headed(
             "layers = [nn.Linear(2, 2)]\nfill(layers)\nhead = nn.Sequential(*layers).cuda()",
             more="def fill(layers):\n    layers.append(nn.BatchNorm1d(2))\n\n\n",
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "layers that are added later": (
         headed("head = nn.Sequential(nn.Linear(2, 2)).cuda()\nhead.append(nn.BatchNorm1d(2).cuda())"),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a layer that is set from outside": (
         headed(
             "head = Head().cuda()\nsetattr(head, 'ydob'[::-1], nn.BatchNorm1d(2).cuda())",
             more=module("return self.body(x)"),
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "random numbers": (
         headed("head = nn.Sequential(nn.Dropout(), nn.Linear(2, 2)).cuda()"),
@@ -787,7 +787,7 @@ NOT_BARE = {
             "head = Head().cuda()",
             more="import json\n\n\n" + module("return self.body(x)", "self.body = json.loads('1')"),
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a method beside its forward": (
         headed(
@@ -819,14 +819,14 @@ NOT_BARE = {
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a parameter in a group": (
         headed("head = nn.Linear(2, 2).cuda()").replace(
             "[*model.parameters(), *head.parameters()]",
             "[{'params': model.parameters()}, {'params': head.weight}]",
         ),
-        "isn't known to be sample-wise",
+        "may mix samples",
     ),
     "a group that is added": (
         headed("head = nn.BatchNorm1d(2).cuda()").replace(

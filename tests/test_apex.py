@@ -593,7 +593,7 @@ def test_half_precision_is_worth_to_be_known() -> None:
         ([("half())", "half(), gradient_predivide_factor=dist.get_world_size())")], 0),
     ):
         after, conversion = converted(changed(*pairs, *more, text=APEX_RANKS))
-        assert len([it for it in conversion.findings if "after it, which overflows" in it.message]) == notes
+        assert len([it for it in conversion.findings if "half precision overflows" in it.message]) == notes
         assert "apex" not in after
 
 

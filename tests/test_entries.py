@@ -211,7 +211,7 @@ def test_it_is_an_error_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
     write(Form(PACKAGE), tmp_path)
     done = run("convert", ".", cwd=tmp_path)
     assert done.returncode == 3 and not done.stdout
-    assert b"error: no training script runs this DataParallel; pass the script" in done.stderr
+    assert b"error: no training script runs this DataParallel; if another script" in done.stderr
 
 
 def test_a_script_that_only_predicts_has_nothing_to_convert(tmp_path: Path) -> None:

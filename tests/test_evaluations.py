@@ -565,12 +565,14 @@ def before(
 
 # Lines before the model's call: what they make is not that of the whole batch, or can't be made so.
 BEFORE = {
-    "dimensions of one are left out": before("inputs = inputs.squeeze()", "1", "fit any batch size"),
-    "they are left out by a function": before("inputs = tight(inputs)", "1", "fit any batch size"),
+    "dimensions of one are left out": before("inputs = inputs.squeeze()", "1", "fit a smaller batch"),
+    "they are left out by a function": before("inputs = tight(inputs)", "1", "fit a smaller batch"),
     "as many classes as there are labels": before(
-        "hot = F.one_hot(targets)", "hot.shape", "fit any batch size"
+        "hot = F.one_hot(targets)", "hot.shape", "fit a smaller batch"
     ),
-    "as many rows as are written": before("wide = targets.expand(3, -1)", "wide.shape", "fit any batch size"),
+    "as many rows as are written": before(
+        "wide = targets.expand(3, -1)", "wide.shape", "fit a smaller batch"
+    ),
     "the first sample": before(
         "inputs = inputs[0][None]", "1", "`inputs[0]` isn't known to be more than a single sample"
     ),

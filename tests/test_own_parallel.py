@@ -91,7 +91,7 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
         (
             "    model = Parallel(model)",
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
-            "under a condition",
+            "wrapped under `if ",
         ),
         ("torch.cuda.device_count() > 1", "args.parallel", "can differ across ranks"),
         ("Parallel(model)", "Parallel(*[model])", "not visible"),
@@ -252,8 +252,14 @@ def test_layers_that_wait_for_other_replicas_are_said() -> None:
     text = with_class(WAITING, WRAP, "from queue import Queue")
     text = text.replace("nn.Linear(8, 2).cuda()", "nn.Sequential(nn.Linear(8, 2), SyncNorm(2)).cuda()")
     (error,) = converted(text).errors
-    assert "SyncNorm waits for replicas" in error.message and "SyncBatchNorm" in error.help
+    assert "this project's SyncNorm hangs" in error.message and "SyncBatchNorm" in error.help
     assert not converted(text.replace("SyncNorm(2)", "nn.BatchNorm1d(2)")).errors
+    several = text.replace("SyncNorm(2)", "SyncNorm(2),\n    Other(2)")
+    several = several.replace("model =", "class Other(SyncNorm):\n    pass\n\n\nmodel =", 1)
+    found = {it.message.split(" hangs")[0] for it in converted(several).errors}
+    assert found == {"this project's SyncNorm", "this project's Other"}, "each by its own name"
+    asking = several + "print([it for it in model.modules() if isinstance(it, (SyncNorm, Other))])\n"
+    assert len(converted(asking).errors) == 2, "what is asked for does not hang"
 
 
 def test_layers_that_are_called_back_are_not() -> None:
@@ -283,4 +289,4 @@ def test_of_several_layers_one_that_waits_is_no_reason_to_refuse() -> None:
     assert any("encoding.nn.BatchNorm1d is chosen here" in it.message for it in result.findings)
     always = text.replace("return nn.BatchNorm1d", "return BatchNorm1d")
     (error,) = converted(always.replace("nn.Linear(8, 2).cuda()", layers)).errors
-    assert "waits for replicas" in error.message
+    assert "hangs with DDP" in error.message

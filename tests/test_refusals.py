@@ -117,7 +117,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "some ranks alone raise",
+        "only some ranks raise",
     ),
     "an end that a file decides": (
         LOADER,

@@ -1004,3 +1004,39 @@ def test_states_whose_keys_meet_have_the_same(lab: Lab, tmp_path: Path) -> None:
     ).ok()
     (value,) = map(float, set(done.printed.splitlines()))
     assert value == pytest.approx(float(before.printed), abs=1e-5)
+
+
+REWINDING = """\
+import copy
+
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(24, 4), torch.randn(24, 2))
+model = nn.DataParallel(nn.Sequential(nn.Linear(4, 4), nn.Linear(4, 2)))
+beginning = copy.deepcopy(model.state_dict())
+masks = {name: torch.ones_like(it) for name, it in model.named_parameters() if "weight" in name}
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for level in range(2):
+    for name, it in model.named_parameters():
+        it.data = beginning[name] * masks[name] if name in masks else beginning[name].clone()
+    for inputs, targets in DataLoader(data, batch_size=6):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(inputs), targets).backward()
+        optimizer.step()
+    torch.save(model.state_dict(), "last.pth")
+print(sum(it.sum().item() for it in model.parameters()))
+"""
+
+
+def test_a_state_that_is_asked_by_parameters_names_keeps_theirs(lab: Lab, tmp_path: Path) -> None:
+    place = lab.place("before")
+    (place / "run.py").write_text(REWINDING)
+    before = lab.run(place / "run.py", folder=place, recorded=False).ok()
+    script = converted(tmp_path, {"run.py": REWINDING})
+    assert "model.module.state_dict()" in script.read_text()
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    (value,) = map(float, set(done.printed.splitlines()))
+    assert value == pytest.approx(float(before.printed), abs=1e-5)

@@ -297,7 +297,7 @@ def test_what_is_pickled_otherwise_is_said(tmp_path: Path) -> None:
     )
     done = converted(tmp_path, HEAD + MODEL + STEPS + saves)
     said = " ".join(it.message for it in done.findings)
-    assert "this saved the wrapped model" in said and "only loads where dp2ddp is installed" in said
+    assert "this now saves the bare model" in said and "only loads where dp2ddp is installed" in said
 
 
 KEEPER = """\
@@ -330,7 +330,7 @@ def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, 
     program = {"train.py": HEAD + MODEL + STEPS + saves} | ({"read.py": read} if loads is not None else {})
     done = converted(tmp_path, program)
     said = told(done, written=True)
-    assert re.search(r"train.py:\d+: .* saved the wrapped model, .* remove `.module`", said), said
+    assert re.search(r"train.py:\d+: .* now saves the bare model, .* remove `.module`", said), said
     assert loads is None or re.search(r"read.py:2: .*remove `.module`", said), said
 
 
@@ -394,7 +394,7 @@ def test_readers_in_other_folders_of_the_project_are_named(
     done = converted(tmp_path, {**program, **readers, **marks}, "src/train.py")
     said = {it.location.path.name: it.message for it in done.findings if "are expected here" in it.message}
     assert set(said) == {"wrapped.py", "loose.py", "only.py"}
-    assert [name for name in said if "it loads none" in said[name]] == ["loose.py"]
+    assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
 
 
 TRAINS = """

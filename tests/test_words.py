@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import ast
+import inspect
+import re
 from pathlib import Path
 
 import pytest
 from programs import WHOLE_BATCH
 
+from dp2ddp.analyse.evaluation import divided, evaluating
 from dp2ddp.convert import convert
 from dp2ddp.plan import LONGEST, fitted, shortened
 from dp2ddp.source import Project
 
 PATH = Path("/example/train.py")
+FIXTURES = Path(__file__).parents[1] / "fixtures"
 PROGRAM = """\
 import torch
 from torch import nn
@@ -81,8 +86,8 @@ def test_the_value_that_is_not_known_is_named_and_not_what_is_made_of_it() -> No
     loss = "    ids = torch.arange(count(inputs))\n    (outputs[:, ids].mean()).backward()"
     before = "from elsewhere import count\n"
     (finding,) = said(PROGRAM.format(before=before, loss=loss))
-    assert "the loss uses `count(inputs)`, not known to be" in finding and "arange" not in finding
-    assert finding.endswith("to shard: convert with --sharded if it is")
+    assert "the loss uses `count(inputs)`, which may mix samples" in finding and "arange" not in finding
+    assert finding.endswith("to shard: use --sharded if it doesn't")
 
 
 def test_of_a_refused_program_nothing_is_said_to_be_done() -> None:
@@ -100,3 +105,76 @@ def test_what_keeps_the_batches_whole_fits_a_line(name: str) -> None:
     found = said(WHOLE_BATCH[name].text)
     assert found and all("not sharded (correct, no speedup): " in it for it in found if "shard" in it)
     assert all(len(it.partition(": ")[2]) <= LONGEST for it in found), found
+
+
+def test_a_reason_that_another_one_settles_names_it() -> None:
+    """What ``--sharded`` can't help, as something else keeps the batches whole anyway."""
+    loss = "    criterion(hidden(outputs), targets.cuda()).backward()"
+    text = PROGRAM.format(before="from elsewhere import hidden\n", loss=loss)
+    (alone,) = said(text)
+    assert alone.endswith("`hidden(outputs)`, which may mix samples; to shard: use --sharded if it doesn't")
+    mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
+    _, consequence = said(mended)
+    assert consequence.endswith("which may mix samples; to shard: first do as said at line 6")
+    settled = text.replace(
+        "    outputs = model", "    inputs = inputs[torch.randperm(16)]\n    outputs = model"
+    )
+    found = said(settled)
+    assert any("permutes the samples" in it and it.endswith("; nothing to do") for it in found)
+    assert any(
+        it.endswith("which may mix samples; nothing to do: line 13 rules out sharding") for it in found
+    )
+
+
+def test_why_a_loss_needs_the_whole_batch_is_said() -> None:
+    loss = "    mask = targets > 0\n    criterion(outputs[mask], targets[mask].cuda()).backward()"
+    text = PROGRAM.format(before="", loss=loss)
+    refused = text.replace("nn.Linear(8, 2).cuda())", "*[nn.Linear(8, 2).cuda()])")
+    (message,) = {it.message for it in convert(Project.of({PATH: refused})).findings if it.rule == "DDP501"}
+    assert message == (
+        "the loss is a mean over `outputs[mask]`, selected elements, whose number differs across ranks"
+    )
+
+
+def test_a_layer_that_is_taken_away_is_not_what_mixes_samples() -> None:
+    before = (
+        "\n\nclass Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.body = nn.Linear(8, 8)\n        self.top = nn.Linear(8, 2)\n\n"
+        "    def forward(self, x):\n        x = self.body(x)\n        return self.top(x) if self.top else x\n\n\n"
+    )
+    loss = "    criterion(outputs, targets.cuda()).backward()"
+    text = PROGRAM.format(before=before, loss=loss)
+    wrap = "model = Net().cuda()\nmodel.body = nn.DataParallel(model.body)\n{top}"
+    text = text.replace("model = nn.DataParallel(nn.Linear(8, 2).cuda())\n", wrap)
+    assert [it.tier for it in convert(Project.of({PATH: text.format(top="model.top = None\n")})).scripts] == [
+        "sharded"
+    ]
+    found = said(text.format(top="model.top = nn.BatchNorm1d(8).cuda()\n"))
+    mixing = (
+        "`model`, partly unwrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
+    )
+    assert found[-1].endswith(mixing)
+
+
+def test_what_exceptions_do_fits_a_line() -> None:
+    loss = (
+        "    try:\n        criterion(outputs, targets.cuda()).backward()\n    except RuntimeError:\n"
+        "        print('skipped')\n        continue"
+    )
+    (finding,) = said(PROGRAM.format(before="", loss=loss))
+    assert len(finding.partition(": ")[2]) <= LONGEST and "out of memory: use smaller batches" in finding
+
+
+def test_every_reason_of_an_evaluation_has_its_cure() -> None:
+    """A cure that does not fit, "do that elsewhere", tells nobody anything."""
+    for module in (evaluating, divided):
+        for node in ast.walk(ast.parse(inspect.getsource(module))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) == "Whole" and len(node.args) == 2:
+                reason = ast.unparse(node.args[1])
+                assert any(words in reason for words in evaluating.CURES), reason
+
+
+def test_what_is_said_of_the_fixtures_fits_a_line() -> None:
+    lines = "\n".join(it.read_text() for it in FIXTURES.glob("*/findings.txt"))
+    texts = re.findall(r": DDP\d+ \w+: (.*?)(?: \(also in .*\))?$", lines, re.MULTILINE)
+    assert texts and not [it for it in texts if len(it) > LONGEST]

@@ -69,8 +69,8 @@ def _chosen_late(late: Late) -> Finding:
     )
     return finding(
         late.at,
-        "the devices are chosen here, after the ranks have started",
-        "now each rank takes its own here",
+        "each rank would use all GPUs that are chosen by this line",
+        "now each rank takes one of them",
         edits,
     )
 
@@ -80,8 +80,8 @@ def _standing_aside(aside: Aside) -> Finding:
     edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
     return finding(
         aside.at,
-        "from here on the program can start ranks of its own",
-        "those of dp2ddp stand aside then",
+        "from here on the program may start ranks of its own",
+        "then those of dp2ddp stand aside",
         edits,
     )
 

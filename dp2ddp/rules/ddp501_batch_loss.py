@@ -80,6 +80,4 @@ def check(facts: Facts) -> Iterator[Finding]:
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
-            yield finding(
-                gather.at, "this loss compares samples across the batch", "now gets those of all ranks", edits
-            )
+            yield finding(gather.at, gather.why, "now given the rows of all ranks", edits)

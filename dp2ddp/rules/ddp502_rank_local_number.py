@@ -69,7 +69,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if number.kind == "left":
             combined = f"`{number.what} = {number.ddp}.mean({number.what})`"
-            help = f"for the global mean: {combined} (a count: `sum`) before this, on all ranks"
+            help = f"before this, on all ranks: {combined} (counts: `ddp.sum`)"
             message = f"`{number.what}` covers rank 0's local batch only"
             yield finding(number.at, message, help, severity=Severity.WARNING)
         else:

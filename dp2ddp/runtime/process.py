@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import torch
 
-from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous
+from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous, streams
 
 Value = TypeVar("Value")
 
@@ -144,7 +144,8 @@ def main_process_first() -> Iterator[None]:
 
     For what one rank fetches or writes and the others find: a download, a cache. Right with and without a disk that
     machines share. All ranks must pass here; within such a block, another one simply runs. However long the block
-    takes, the collectives' timeout does not apply.
+    takes, the collectives' timeout does not apply. If rank 0 draws random numbers in it, to make what the others find,
+    these go on with its generators' states.
     In a plain process the block simply runs.
 
     Raises:
@@ -160,16 +161,23 @@ def main_process_first() -> Iterator[None]:
     debug.meet("main_process_first()", patient=True)
     number, rank = rendezvous.next_call("first"), ranks.own_rank()
     main, local = f"first/{number}", f"first/{number}/{ranks.machine()}"
+    before, drawn = streams.states(), b""
     if rank == 0:
         announce = [main, local]
     else:
-        _wait_for_first(main, 0, number)
+        drawn = _wait_for_first(main, 0, number)
         announce = [local] if ranks.get_local_rank() == 0 else []
         if not announce:
             _wait_for_first(local, ranks.first_of_machine(), number)
     outcome, _is_first = _DONE, True
     try:
         yield
+        after = streams.states()
+        if rank == 0 and after != before:
+            drawn = pickle.dumps(after)
+        elif rank != 0 and (drawn or after != before):
+            streams.set_states(pickle.loads(drawn) if drawn else before)
+        outcome += drawn
     except BaseException as error:
         outcome = _sent(error)
         raise
@@ -179,12 +187,13 @@ def main_process_first() -> Iterator[None]:
             rendezvous.store().set(key, outcome)
 
 
-def _wait_for_first(key: str, first: int, number: int) -> None:
-    """Wait until rank ``first`` has run the block that ``key`` stands for."""
+def _wait_for_first(key: str, first: int, number: int) -> bytes:
+    """Wait until rank ``first`` has run the block of ``key``: the random states that it left, if it drew."""
     _wait_for(key, first, "first", number, "in main_process_first()")
-    error = rendezvous.store().get(key)
-    if error != _DONE:
-        raise _received(error, first, "main_process_first()")
+    outcome = rendezvous.store().get(key)
+    if not outcome.startswith(_DONE):
+        raise _received(outcome, first, "main_process_first()")
+    return outcome[len(_DONE) :]
 
 
 def _sent(error: BaseException) -> bytes:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import logging
 import os
 from collections.abc import Iterator
 from types import FunctionType
 from typing import Any, NoReturn
 
-from . import ranks
+from . import keyed, ranks
 
 
 def on_main_process(make: Any) -> Any:
@@ -18,7 +19,8 @@ def on_main_process(make: Any) -> Any:
     for what makes a writer, ``wandb = ddp.on_main_process(wandb)`` for a module that is one, and
     ``class Writer(ddp.on_main_process(SummaryWriter))`` for a writer of your own: its methods run everywhere, and those
     that it inherits do nothing on the others. The stand-in takes any call, attribute, item and ``with``, gives itself,
-    and has nothing to iterate over. Of what opens a file (``gzip.open``) it depends on the mode: all may read.
+    and has nothing to iterate over. Of what opens a file (``gzip.open``) it depends on the mode: all may read. What
+    opens a store of values by keys (``shelve.open``) gives one that reads the file and keeps what is new in memory.
 
     Args:
         make: a class, a function or a module.
@@ -30,6 +32,8 @@ def on_main_process(make: Any) -> Any:
         return make
     if isinstance(make, type) and issubclass(make, logging.Handler):
         return _StandInHandler  # logging compares their levels
+    if _full_name(make) in keyed.OPENING:
+        return functools.partial(keyed.opened, make)
     opens = _full_name(make) in _OPENING
     return (_Opening if opens else StandIn)(getattr(make, "__name__", type(make).__name__), make)
 
@@ -42,17 +46,10 @@ def _full_name(made: Any) -> str:
 _PROTOCOLS = ("__enter__", "__exit__", "__call__", "__iter__", "__len__", "__getitem__", "__setitem__")
 
 
-# What opens files by a mode, which may say that they are read: its keyword, and what it is where none is given.
-_OPENING = {
-    **dict.fromkeys(
-        """
-        bz2.open codecs.open gzip.open h5py._hl.files.File lzma.open tarfile.TarFile.open zipfile.ZipFile
-        """.split(),
-        ("mode", "r"),
-    ),
-    **dict.fromkeys(("shelve.open", "dbm.dumb.open"), ("flag", "c")),
-    "dbm.open": ("flag", "r"),
-}
+# What opens files by a mode, which may say that they are read.
+_OPENING = frozenset("""
+    bz2.open codecs.open gzip.open h5py._hl.files.File lzma.open tarfile.TarFile.open zipfile.ZipFile
+    """.split())
 
 
 class StandIn:
@@ -175,11 +172,10 @@ class _Opening(StandIn):
         return getattr(StandIn(self._stands_in_for), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        keyword, default = _OPENING[_full_name(self._made)]
-        mode = kwargs.get(keyword, args[1] if len(args) > 1 else default)
+        mode = kwargs.get("mode", args[1] if len(args) > 1 else "r")
         if mode == "r+":  # what is there is read; h5py has no other mode with a plus
             args, kwargs = (*args[:1], *args[2:]), {**kwargs, "mode": "r"}
-        elif not isinstance(mode, str) or set(mode) & set("waxnc+"):
+        elif not isinstance(mode, str) or set(mode) & set("wax+"):
             return StandIn(self._stands_in_for)
         return self._made(*args, **kwargs)
 

@@ -196,7 +196,7 @@ def _left_standing(line: str) -> str:
 
 def keys_of(value: Any, prefix: str = "", depth: int = 0) -> Any:
     """The keys of nested dictionaries, as paths."""
-    if hasattr(value, "state_dict") and depth == 0 and not isinstance(value, dict):
+    if depth == 0 and not isinstance(value, dict) and hasattr(value, "state_dict"):
         yield f"<{type(bare(value)).__name__}>"
     elif isinstance(value, dict) and depth < _DEEPEST:
         for key, item in value.items():

@@ -65,6 +65,41 @@ def test_helpers_with_two_processes_and_a_short_timeout(lab, tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["cache", "conditional.pt", "saved.pt", "train.py"]
 
 
+def test_what_rank_0_draws_first_is_drawn_by_all(lab, tmp_path):
+    """A cache that is made of random numbers where it is missing: who finds it goes on with those after them."""
+    text = """
+        import random
+        import numpy as np
+
+        ddp.init()
+        rank = ddp.get_rank()
+
+        def seed():
+            random.seed(3), np.random.seed(3), torch.manual_seed(3)
+
+        def drawn():
+            return random.random(), np.random.randn(), torch.rand(()).item()
+
+        def made(here):
+            with ddp.main_process_first():
+                if here:
+                    drawn()
+
+        seed()
+        one, two = drawn(), drawn()
+        for here, expected in ((rank == 0, two), (True, two), (False, one), (rank > 0, one), (rank == 2, one)):
+            seed()
+            made(here)
+            assert drawn() == expected, (rank, here)
+        """
+    script = write(tmp_path, text)
+    lab.run(script, processes=3, recorded=False, timeout=60).ok()
+    env = 'os.environ |= {"LOCAL_RANK": str(rank % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(rank // 2)}'
+    begin = f'import os\n        rank = int(os.environ["RANK"])\n        {env}\n'
+    script = write(tmp_path, f"        {begin}{text}")
+    lab.run(script, launcher="warm torchrun", processes=4, recorded=False, timeout=60).ok()
+
+
 def test_a_group_that_the_program_made_is_used_as_it_is(tmp_path):
     write(
         tmp_path,

@@ -66,7 +66,7 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
         f"apex's DistributedDataParallel is kept: {reason}",
-        "torch's does the same but for that",
+        "nothing to do, or use torch's, the same but for that",
         NO_TIER,
         works=True,
     )
@@ -75,8 +75,8 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _in_half(context: Context, call: Call) -> Obstacle:
     return context.obstacle(
         call.node,
-        "torch divides gradients before the all-reduce, apex after it, which overflows elsewhere",
-        "in half precision, compare a short run with the original",
+        "torch divides gradients before the all-reduce, apex after it: half precision overflows elsewhere",
+        "compare a short run with the original",
         NO_TIER,
         works=True,
     )

@@ -15,6 +15,9 @@ COPIES = {
     "dp2ddp.runtime.shard_batches",
     "dp2ddp.runtime.divide_batches",
 }
+# What returns some elements of its first argument in a collection; what returns one of them.
+SELECTS = frozenset({"random.sample", "random.choices", "numpy.random.choice", "numpy.random.permutation"})
+TAKES_ONE = frozenset({"builtins.next", "random.choice"})
 # What changes layers of a model, and hands it back.
 CONVERTS_NORMS = {
     "torch.nn.SyncBatchNorm.convert_sync_batchnorm",

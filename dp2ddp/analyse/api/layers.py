@@ -21,6 +21,8 @@ CONTAINER_ADDS = frozenset("append extend insert add_module update __setitem__ r
 INITIALISED = frozenset({"data", "requires_grad", "inplace"})
 # What a module hands out of itself: every process has the same.
 HANDS_OUT_PARAMETERS = frozenset({"parameters", "named_parameters"})
+# What hands out parts of a module with their names, which a wrap gives a prefix.
+NAMED = frozenset({"named_parameters", "named_buffers", "named_modules", "named_children"})
 # How the names begin of layers, and of libraries of models.
 LAYER_HOMES = ("torch.nn.", "torchvision.models.")
 # The module that has torch's layers; those that may be given something else than a tensor.

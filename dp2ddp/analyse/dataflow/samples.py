@@ -1521,7 +1521,7 @@ def picked(place: ast.AST) -> Problem:
     """What to say of a mean over as many elements as the data say."""
     shown = ast.unparse(place)
     return Problem(
-        f"the loss is a mean over selected elements, `{shown}`: each rank selects another number", ""
+        f"the loss is a mean over `{shown}`, selected elements, whose number differs across ranks", ""
     )
 
 

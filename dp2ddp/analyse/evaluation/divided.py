@@ -237,7 +237,7 @@ class Divided(EvaluationLoop):
         """A step on the way to the outputs does the same with every row, however many there are."""
         match node:
             case ast.Call() if self._is_by_number(node):
-                raise Whole(node, f"`{ast.unparse(node)}` isn't known to fit any batch size")
+                raise Whole(node, f"`{ast.unparse(node)}` may not fit a smaller batch")
             case ast.Attribute(attr="requires_grad_") | ast.keyword(arg="requires_grad"):
                 raise Whole(node, "it needs gradients")
             case ast.Subscript(value=held, slice=ast.Constant(value=int()) | ast.UnaryOp()):

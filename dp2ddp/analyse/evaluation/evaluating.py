@@ -39,28 +39,46 @@ from dp2ddp.source import Location
 
 # What to do about some reasons, by what they say.
 CURES = {
+    "not name its loader": "name one DataLoader in the loop's header",
+    "which DataLoader": "name one DataLoader in the loop's header",
+    "over a DataLoader": "loop over the DataLoader itself",
+    "leave the batches": "loop over the DataLoader itself",
+    "another loop over batches": "move that loop out of this one",
+    "in the loop's header": "call it in the loop's body",
+    "under a condition": "call it once per batch, without a condition",
+    "several times": "call it once, in the loop itself",
+    "called once per batch": "call it once, in the loop itself",
+    "for rank 0 alone": "do that after the loop",
+    "rank 0 alone": "call it on all ranks",
+    "it contains": "move that out of the loop",
+    "it assigns to": "assign after the forward",
+    "given the batch": "call it with the loop's batch",
+    "come from this batch": "set it anew for each batch",
+    "stored by a forward": "return it from the forward",
+    "same statement as the forward": "use it in a statement of its own, after the forward",
+    "it calls assigns": "return the value instead",
+    "it calls changes": "return the value instead",
     "forward hooks": "remove them",
     "not set to eval()": "call `.eval()` right before the loop",
-    "draws random numbers": "draw none there",
-    "is random": "draw none there",
-    "free of side effects": "move it behind the loop",
-    "has side effects": "move them behind the loop",
-    "fit any batch size": "leave dimension 0 as it is",
-    "single sample": "leave dimension 0 as it is",
-    "one row per sample": "keep a row for each",
+    "draws random numbers": "draw them before the loop",
+    "is random": "draw it before the loop",
+    "free of side effects": "do that after the loop",
+    "has side effects": "do that after the loop",
+    "fit a smaller batch": "keep dimension 0 as it is",
+    "single sample": "keep dimension 0 as it is",
+    "one row per sample": "keep one row per sample",
     "combined over the ranks": "use it after the loop only",
-    "before the forward": "read it after that",
+    "before the forward": "read it after the forward",
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
-    "batch size is 1": "choose a larger one",
-    "collate function": "use the default one",
-    "another batch": "set it anew for each batch",
+    "batch size is 1": "use a larger batch size",
+    "collate function": "use the default collate function",
     "read only here": "use another name here",
     "end at any batch": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",
-    "is not a tensor": "make it one",
+    "is not a tensor": "make it a tensor",
     "one rank alone": "have all ranks run it",
-    "exceptions": "catch none there",
+    "exceptions": "catch none in the loop",
 }
 
 
@@ -70,7 +88,9 @@ class Whole(Exception):
     def __init__(self, node: ast.AST, reason: str, cure: str = "") -> None:
         super().__init__(reason)
         self.node, self.reason = node, reason
-        self.cure = cure or next((it for words, it in CURES.items() if words in reason), "do that elsewhere")
+        self.cure = cure or next(
+            (it for words, it in CURES.items() if words in reason), "move that out of the loop"
+        )
 
 
 def is_dealt(context: Context, node: ast.AST) -> bool:
@@ -435,7 +455,7 @@ class EvaluationLoop:
                 if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
                     raise Whole(node, f"`with {ast.unparse(item)}` isn't known to be free of side effects")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
-            raise Whole(node, f"`{ast.unparse(node)}`")
+            raise Whole(node, f"it contains `{ast.unparse(node)}`")
 
     def _check_call(self, node: ast.Call, in_forward: bool) -> None:
         call = self.program.call(node)

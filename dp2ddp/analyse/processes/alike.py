@@ -173,15 +173,15 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
             yield context.obstacle(
                 handler.body[0],
                 "on Ctrl-C each rank runs this at its own step, and is killed seconds later",
-                "nothing to do, unless it needs all ranks",
+                "nothing to do, unless this line needs all ranks",
                 NO_TIER,
                 works=True,
             )
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "if some ranks alone raise an exception, they alone run this, and the job stops with an error",
-                "nothing to do, unless exceptions are part of the training",
+                "if only some ranks raise an exception and come here, the job stops with an error",
+                "nothing to do if none does; out of memory: use smaller batches",
                 NO_TIER,
                 works=True,
             )

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
-from dp2ddp.analyse.api.layers import LAYER_HOMES
+from dp2ddp.analyse.api.layers import LAYER_HOMES, NAMED
 from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
@@ -256,6 +256,37 @@ def _is_stored(context: Context, call: Call, stored: set[int]) -> bool:
     return id(call.node) in stored and not _changed(context, call.node)
 
 
+def _is_asked_by_names(context: Context, call: Call) -> bool:
+    """``state[name]``, with the names that a wrapped model gives its parameters: these have the prefix, too."""
+    program = context.program
+    statement = program.statement(call.node)
+    targets = {ast.unparse(it) for it in getattr(statement, "targets", ())}
+    for node in program.nodes.values():
+        match node:
+            case ast.Subscript(value=ast.Name() | ast.Attribute() as state, slice=ast.Name() as name):
+                pass
+            case _:
+                continue
+        made = (program.statement(it) for it in program.definitions(state))
+        if ast.unparse(state) in targets and statement in made and _is_parameter_s_name(context, name):
+            return True
+    return False
+
+
+def _is_parameter_s_name(context: Context, name: ast.Name) -> bool:
+    """``for name, parameter in model.named_parameters()``, where the model is wrapped."""
+    for definition in context.program.definitions(name):
+        for around in context.program.ancestors(definition):
+            if isinstance(around, ast.For | ast.comprehension):
+                function = getattr(around.iter, "func", None)
+                named = isinstance(function, ast.Attribute) and function.attr in NAMED
+                if named and context.is_wrapped(context.program.values(function.value)):  # type: ignore[union-attr]
+                    return True
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+                break
+    return False
+
+
 def _beside(context: Context, call: Call) -> list[Call]:
     """The calls of ``state_dict()`` of wrapped models in a function: their keys may meet, so they change together."""
     calls = (context.program.call(it) for it in context.program.body(call.scope) if isinstance(it, ast.Call))
@@ -280,6 +311,8 @@ def _states(
         keeps = context.run_by(call.node) & context.prefixing
         if context.is_wrapped(program.values(function.value)) and not keeps:
             compared = _compared(context, call)
+            if not _is_stored(context, call, stored) and _is_asked_by_names(context, call):
+                return
             if compared or any(_is_stored(context, it, stored) for it in _beside(context, call)):
                 yield function.value, _bare(context, function.value, perhaps)
             for loaded in compared or ():
@@ -406,7 +439,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if context.program.file(node).path not in kept:
             yield context.obstacle(
                 node,
-                "this key has the prefix `module.`, which checkpoints saved from now on do not have",
+                "this key has the prefix `module.`, which keys of new checkpoints don't have",
                 "remove the prefix",
                 NO_TIER,
             )
@@ -415,8 +448,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "this saved the wrapped model, and saves the bare one from now on",
-                "remove `.module` where it is loaded",
+                "this now saves the bare model, not the wrapped one",
+                "where it is loaded, remove `.module`",
                 NO_TIER,
                 works=True,
             )
@@ -436,8 +469,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
-                        "these keys have the prefix `module.`, which checkpoints saved from now on do not have",
-                        "to compare with a checkpoint: model.module.state_dict(), ddp.strip_module_prefix(checkpoint)",
+                        "these keys begin with `module.`, those of new checkpoints don't",
+                        "compare model.module.state_dict() with ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):

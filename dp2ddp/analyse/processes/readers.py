@@ -44,9 +44,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
         problem = Problem(
-            f"checkpoint keys with `module.` are expected here, but {names} now saves them without"
-            + (" (`strict=False`: it loads none)" if silent else ""),
-            "if this loads those, convert it, too",
+            f"keys with `module.` are expected here, but checkpoints of {names} now have none"
+            + (" (`strict=False`: nothing is loaded)" if silent else ""),
+            "if this file loads them, convert it, too",
             NO_TIER,
             works=True,
         )
@@ -60,8 +60,8 @@ def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> 
         if _folder(project, place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
                 f"a wrapped model is expected here, but {' and '.join(sorted(it.name for it in saving))} "
-                "saves the bare one from now on",
-                "if this loads that, remove `.module`",
+                "now saves the bare one",
+                "if this file loads that one, remove `.module`",
                 NO_TIER,
                 works=True,
             )

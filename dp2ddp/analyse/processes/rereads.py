@@ -71,7 +71,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if not in_own_folder(context, call) and not is_inside(context, call.node, cached):
             for statement in _following(context, call.node, set()):
                 if not _is_barrier(context, statement):
-                    what = f"the code after {_shown(context, call, statement)} reads {_WRITING}"
+                    what = f"other ranks can get here before rank 0 has finished {_shown(context, call, statement)}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
     reading: dict[int, tuple[Call, paths.File]] = {}
     for call in program.calls:

@@ -128,7 +128,7 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
         return False
     if isinstance(call.node.func, ast.Attribute) and _writes_anyway(call):
         return not _is_own(call)
-    if call.names and all(name.startswith(DATABASES) for name in call.names):
+    if _is_of_database(call):
         return _changes_rows(context, call)
     if call.names == {"logging.basicConfig"}:
         return call.argument("filename", 0) is not None
@@ -141,6 +141,10 @@ def is_write_call(context: Context, node: ast.AST) -> bool:
         return False
     written = any(is_plain_write(name) for name in call.names)
     return written and not (_hands_text_back(context, call) and not any(map(_is_path, handed(call.node))))
+
+
+def _is_of_database(call: Call) -> bool:
+    return bool(call.names) and all(name.startswith(DATABASES) for name in call.names)
 
 
 def _changes_rows(context: Context, call: Call) -> bool:
@@ -217,6 +221,7 @@ def leaves_file(context: Context, call: Call, by_opening: bool) -> bool:
         opens = opens_for_writing(call) or bool(call.names & MAKES_DATABASES)
         return (named or opens) and not in_own_folder(context, call)
     saves = call.names & SAVES or any(_writes_file(name) for name in call.names) or _fetches_by_shell(call)
+    saves = saves or (_is_of_database(call) and _changes_rows(context, call))
     return bool(saves) and not in_own_folder(context, call)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
-from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT
+from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
@@ -103,7 +103,7 @@ class Dispatch:
                     and id(node) not in scope.file.chosen_imports
                 ):
                     found |= self.by_text.evaluated(node, scope) | self.outside.made(callee, node)
-                case Ext(name="builtins.next") if node.args:
+                case Ext() if callee.name in TAKES_ONE and node.args:
                     taken = self.containers.elements(self.store.of(node.args[0]))
                     found |= {it for it in taken if isinstance(it, OWN)} | self.outside.made(callee, node)
                 case Ext(name="inspect.getmembers") if node.args:
@@ -130,6 +130,8 @@ class Dispatch:
                     found |= made if made and plain else made | self.outside.made(callee, node)
                 case Ext() if callee.name in COPIES and node.args:
                     found |= self.store.of(node.args[0])
+                case Ext() if callee.name in SELECTS and node.args:
+                    found |= self.store.of(node.args[0]) | self.outside.made(callee, node)
                 case Ext() | Member():
                     found |= self.outside.made(callee, node)
         return frozenset(found)

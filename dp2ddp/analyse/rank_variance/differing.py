@@ -898,7 +898,8 @@ class _Following:
                 is_written = id(node) in self.program.file_of  # what a lambda returns is in no statement
                 self._obstacle(node if is_written else value, value, frame, found)
         if id(node) in self.fed and isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
-            if self._how(node, frame, found) & SURELY:
+            is_module = isinstance(node, ast.Name) and _is_outside_name(self.program.values(node))
+            if self._how(node, frame, found) & SURELY and not is_module:
                 value = kinds.tensor(self.reported.values.of(node), node)
                 if value in PLAIN:
                     self._obstacle(node, node, frame, found)
@@ -924,7 +925,7 @@ class _Following:
     def _obstacle(self, node: ast.AST, asked: ast.AST, frame: Frame, found: Found) -> None:
         cause = self._cause(asked, frame, found)
         unknown = None if cause is None else self._unknown(asked, cause, frame, found)
-        differs = "which differs across ranks" if unknown is None else "not known to be the same on all ranks"
+        differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
         obstacle = self.context.obstacle(
             node,
             f"control flow depends on {self._shown(node, cause, found)}, {differs}",

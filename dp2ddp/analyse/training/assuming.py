@@ -116,7 +116,7 @@ def supposed(
         around = context.program.parent(node)
         several = isinstance(around, ast.Assign) and isinstance(around.targets[0], ast.Tuple)
         made = Every(Kind.ROWS) if several and around.value is node else Kind.ROWS  # type: ignore[union-attr]
-        return made, f"`{shown}` is sample-wise"
+        return made, f"`{shown}` does not mix samples"
     if any(it in LINEAR for it in given):
         if isinstance(node, ast.Name | ast.Attribute | ast.Subscript):
             return Kind.MEAN, f"`{shown}` is a mean over the samples of the batch"

@@ -23,7 +23,7 @@ from dp2ddp.analyse.wrapping import models
 from dp2ddp.facts import SHARDED_ONLY, Bare, Problem
 
 RANDOM = {name for name, row in operations.NAMES.items() if row.random}
-UNFOLLOWED = "isn't known to be sample-wise"
+UNFOLLOWED = "may mix samples"
 PLACES = (ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Expr, ast.Return)
 
 
@@ -77,14 +77,18 @@ def _bare(context: Context, samples: Samples, owner: ast.expr) -> Bare:
 def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
     """Why a module can't be trained in parts, and what has to hold for it where that is not known."""
     shown = ast.unparse(owner)
-    text = f"`{shown}` is sample-wise"
+    text = f"`{shown}` does not mix samples"
     if reason == UNKNOWN:
         text = f"the trained parameters of `{shown}` are in a wrapped model, or get the same gradients on all ranks"
     assumed = () if reason.known else (context.assumption(owner, text),)
     whole = root_name(owner)
-    help = f"wrap all of `{whole.id}`" if whole is not None and whole is not owner else "wrap it"
-    beside = "trained" if reason == UNKNOWN else "unwrapped"
-    message = f"the {beside} `{shown}` {reason.text}"
+    is_part = any(_wraps(context, value) for value in context.program.values(owner))
+    help = "wrap all of it" if is_part else "wrap it, too"
+    if whole is not None and whole is not owner:
+        help = f"wrap all of `{whole.id}`"
+    message = f"the trained `{shown}` {reason.text}"
+    if reason != UNKNOWN:
+        message = f"`{shown}`, {'partly' if is_part else 'trained but'} unwrapped, {reason.text}"
     return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
 
 
@@ -159,12 +163,18 @@ def _parts(context: Context, samples: Samples, values: Values) -> Values:
 
 def _inner(context: Context, parts: Values) -> Values:
     """Those of some modules that hold nothing that is wrapped."""
-    return context.program.ordered(
-        part
-        for part in parts
-        if not isinstance(part, Inst)
-        or not any(context.is_wrapped(values) for _, values in context.program.fields(part))
-    )
+    return context.program.ordered(part for part in parts if not _wraps(context, part))
+
+
+def _wraps(context: Context, part: object) -> bool:
+    """Whether something holds a wrapped model."""
+    held = context.program.fields(part) if isinstance(part, Inst) else ()
+    return any(context.is_wrapped(values) for _, values in held)
+
+
+def _is_none(node: ast.AST | None) -> bool:
+    """Whether something is None, which nothing calls."""
+    return isinstance(node, ast.Constant) and node.value is None
 
 
 def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
@@ -172,24 +182,24 @@ def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     if part in samples.altered:
         place = samples.altered_at(part)  # type: ignore[arg-type]
         what = "a hook" if isinstance(place, ast.Call) and _method(place) in MODULE_HOOKS else "layers"
-        return Reason(f"{UNFOLLOWED}: it gets {what} here", place)
+        return Reason(f"{UNFOLLOWED} in {what} set here", place)
     if isinstance(part, Inst):
         return _unfit_class(context, samples, part)
     name = full_name(part)  # type: ignore[arg-type]
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
     if call is None or name in HOLDS_PARAMETERS:
-        return None if name in HOLDS_PARAMETERS else Reason(f"{UNFOLLOWED}: it holds {shown}")
+        return None if name in HOLDS_PARAMETERS else Reason(f"{UNFOLLOWED} in its {shown}")
     if name in CONTAINERS:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))
-        return None if followed else Reason(f"{UNFOLLOWED}: it holds the layers of this {shown}", call.node)
+        return None if followed else Reason(f"{UNFOLLOWED} in this {shown}", call.node)
     if name in RANDOM:
         return Reason(f"holds a {shown}, which draws random numbers", call.node)
     if layer_does(context.program, part) is None and name not in LOSS_CLASSES:  # type: ignore[arg-type]
         if "BatchNorm" in name:
             return Reason(f"holds a {shown}, which mixes samples", call.node, known=True)
-        return Reason(f"{UNFOLLOWED}: it holds a {shown}", call.node)
+        return Reason(f"{UNFOLLOWED} in this {shown}", call.node)
     sparse = call.argument("sparse")
     if sparse is not None and not (isinstance(sparse, ast.Constant) and not sparse.value):
         return Reason(f"holds a {shown} with sparse gradients", call.node, known=True)
@@ -202,8 +212,7 @@ def _method(call: ast.Call) -> str:
 
 def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | None:
     program = context.program
-    fields = list(program.fields(part))
-    wraps = any(context.is_wrapped(values) for _, values in fields)
+    fields, wraps = list(program.fields(part)), _wraps(context, part)
     for base in program.bases(part.cls):
         if full_name(base).startswith("torch.") and full_name(base) != "torch.nn.Module":
             return Reason(f"derives from `{full_name(base).removeprefix('torch.')}`", known=True)
@@ -213,12 +222,12 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
         given = [
             it.value
             for target, it in context.attribute_assignments.get(name, ())
-            if part in program.values(target.value)
+            if part in program.values(target.value) and not _is_none(it.value)
         ]
         known = values and all(_is_known(context, value) for value in values)
         if models.is_called(context, part, name) and not (known and all(map(samples.is_followed, given))):
             unseen = next((it for it in given if not samples.is_followed(it)), given[0] if given else None)
-            return Reason(f"{UNFOLLOWED}: it calls `{name}`", unseen)
+            return Reason(f"{UNFOLLOWED} in `{name}`, which is set here", unseen)
     for scope in _run(context, part):
         own = scope.params[:1]
         for node in program.body(scope):
@@ -229,7 +238,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
                 call = program.call(node)
                 method = _method(node)
                 if call is None:
-                    return Reason(f"{UNFOLLOWED}: it calls `{ast.unparse(node.func)}`", node)
+                    return Reason(f"{UNFOLLOWED} in `{ast.unparse(node.func)}`", node)
                 if alike.draws(call) or call.names & RANDOM:
                     return Reason(f"draws random numbers in `{ast.unparse(node.func)}`", node)
                 if call.names & {FUNCTION}:

@@ -22,7 +22,11 @@ from dp2ddp.facts import SHARDED_ONLY, Problem
 
 GATHERED = "compute the loss in one function of outputs and targets"
 """What a loss that looks at the whole batch needs: then it is given the rows of all ranks."""
-WANTED = {Kind.MEAN: "a mean over samples", Kind.SAME: "the same on all ranks"}
+WANTED = {
+    Kind.MEAN: "not known to be a mean over samples",
+    Kind.SAME: "which may differ across ranks",
+}
+MIXES = "which may mix samples"
 OF_NUMBERS = (Kind.COUNT, Kind.TOTAL, Kind.SHAPE)
 
 
@@ -36,7 +40,7 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
         problem = value.problem
     elif unseen is not None and (place is None or _written(place) in shown(context, loss)):
         place, problem = unseen, Problem(
-            f"the loss uses `{ast.unparse(unseen)}`, not known what that calls", ""
+            f"the loss uses `{ast.unparse(unseen)}`, unknown code, which may mix samples", ""
         )
     elif (
         isinstance(value, Unclear)
@@ -86,7 +90,7 @@ def _said(
     if loops and kinds.tensor(samples.drawn(place), place) is Kind.EACH:  # type: ignore[arg-type]
         yield f"the loss loops over single samples, {code}", GATHERED if here else ""
     if GRAD in names or any(it.arg == "create_graph" for it in getattr(place, "keywords", ())):
-        yield f"the loss uses the gradient {code}, not known to be sample-wise", ""
+        yield f"the loss uses the gradient {code}, which may mix samples", ""
     if names & FILLS and any(it in OF_NUMBERS for it in given):
         yield f"the loss uses {code}, which has the batch in another dimension than 0", "make it dimension 0"
     if isinstance(place, ast.Subscript) and _selects(samples, place, given):
@@ -101,19 +105,19 @@ def _said(
         yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
     if kinds.tensor(samples.value_in(place, frame), place) is Kind.MOVED:
         yield f"the loss uses {code}, not known to be one row per sample", ""
-    yield f"the loss uses {code}, not known to be {_wanted(samples, place, frame, loss)}", ""
+    yield f"the loss uses {code}, {_wanted(samples, place, frame, loss)}", ""
 
 
 def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> str:
-    """What a value that is not known would have to be."""
+    """What a value is not known to be, and would have to be."""
     supposed = assuming.supposed(samples, place, frame, assuming.scalars(samples.context, loss))
     given = [leaf for it in parts_of(samples.context, place) for leaf in leaves(samples.value_in(it, frame))]
     if isinstance(place, ast.Subscript) and samples.value_in(place.value, frame) in BY_SAMPLE:
-        return "sample-wise"
+        return MIXES
     if not any(it in assuming.OF_SAMPLES or isinstance(it, Unclear) for it in given):
         return WANTED[Kind.SAME]
     kind = supposed[0] if supposed is not None else Kind.ROWS
-    return WANTED.get(kind, "sample-wise") if isinstance(kind, Kind) else "sample-wise"
+    return WANTED.get(kind, MIXES) if isinstance(kind, Kind) else MIXES
 
 
 def _decides(around: ast.AST | None, place: ast.AST) -> bool:

@@ -104,32 +104,34 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
             "the collate function is hidden in a collection that can't be analysed",
             "write `collate_fn=…` in this call",
             SHARDED_ONLY,
-            assumes="the collate function is sample-wise",
+            assumes="the collate function does not mix samples",
         )
     dataset = call.argument("dataset", 0)
     for made in context.program.values(dataset) if dataset is not None else ():
         if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
             yield context.obstacle(
                 dataset,
-                "the data set makes a whole batch at once in `__getitems__`, not known to be sample-wise",
+                "the data set makes a whole batch at once in `__getitems__`, which may mix samples",
                 "make single samples in `__getitem__`",
                 SHARDED_ONLY,
-                assumes="`__getitems__` of the data set is sample-wise",
+                assumes="`__getitems__` of the data set does not mix samples",
             )
 
 
 def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     cause = context.cause(place) if place is not given else None
     shown = ast.unparse(given)
-    message = f"the collate function `{shown}` isn't known to be sample-wise"
+    message = f"the collate function `{shown}` may mix samples"
     if cause is not None and isinstance(place, ast.expr):
-        message = f"collating by `{ast.unparse(place)}` isn't known to be sample-wise"
+        message = f"collating by `{ast.unparse(place)}` may mix samples"
+    code = ast.unparse(place)
+    pads = "pad" in code or "max" in code
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length",
+        "pad to a fixed length" if pads else "let it treat each sample alone",
         SHARDED_ONLY,
-        assumes=f"the collate function `{shown}` is sample-wise (how far it pads changes nothing)",
+        assumes=f"the collate function `{shown}` does not mix samples (how far it pads changes nothing)",
         cause=place if place is not given else None,
     )
 

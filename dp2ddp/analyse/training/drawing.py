@@ -76,7 +76,7 @@ class Drawing:
                     message = f"{shown} draws the same numbers on all ranks, for different samples"
                     yield self.context.obstacle(call.node, message, "use torch's own generator", SHARDED_ONLY)
             elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
-                message = f"{shown} isn't known to draw for the whole batch at once"
+                message = f"{shown} may draw the same numbers on all ranks, for different samples"
                 assumes = f"{shown} does not draw random numbers for single samples"
                 yield self.context.obstacle(call.node, message, "", SHARDED_ONLY, assumes=assumes)
 

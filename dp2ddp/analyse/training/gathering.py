@@ -30,8 +30,8 @@ class Gathering(Forwards):
 
     def __init__(self, context: Context, loops: list[BatchLoop]) -> None:
         super().__init__(context)
-        self.gathered: dict[int, tuple[ast.Call, list[ast.expr]]] = {}
-        """The calls that are given rows to be gathered, and these."""
+        self.gathered: dict[int, tuple[ast.Call, list[ast.expr], str]] = {}
+        """The calls that are given rows to be gathered, these, and why."""
         self.scaled: dict[int, tuple[ast.Call, ast.expr | None]] = {}
         """The calls whose numbers need a factor; the labels that it is made of, where it is a weighted mean's."""
         self.asked: dict[int, ast.expr] = {}
@@ -59,7 +59,7 @@ class Gathering(Forwards):
         if None in meetings:
             return value
         for whole, given in [(node, rows), *filter(None, meetings)]:
-            self.gathered[id(whole)] = whole, given
+            self.gathered[id(whole)] = whole, given, _why(value)
             self.asked |= {id(part): part for part in self._asked(whole)}
         return Kind.WHOLE
 
@@ -235,6 +235,15 @@ class Gathering(Forwards):
             if not isinstance(part, ast.stmt | ast.ExceptHandler)
         ]
         return [inner for part in given for inner in ast.walk(part)]
+
+
+def _why(value: Value) -> str:
+    """What is said of a loss that is computed from the rows of all processes."""
+    if isinstance(value, Unclear) and value.problem is not None:
+        return value.problem.message
+    mixes = isinstance(value, Unclear) and value.refuted
+    whole = "this loss depends on the batch as a whole"
+    return whole if mixes else "this loss isn't known to be a mean over samples"
 
 
 def _is_name(node: ast.expr) -> bool:

@@ -456,7 +456,7 @@ def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
         message = f"`__iter__` of {name} could not be traced to a DataLoader"
-        return source, message, "iterate over that itself"
+        return source, message, "iterate over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in by_hand if it.names == {"builtins.next"}]

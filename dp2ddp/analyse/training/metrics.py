@@ -85,8 +85,8 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             gathered, uneven = _average(context, gathering, node)[0], problem
             fed |= gathering.followed
         found.append(Loss(**context.place(node), average=gathered, problem=uneven, assumed=assumed))
-        for call, rows in gathering.gathered.values():
-            gathers |= {id(row): Gather(**given_to(context, call, row)) for row in rows}
+        for call, rows, why in gathering.gathered.values():
+            gathers |= {id(row): Gather(**given_to(context, call, row), why=why) for row in rows}
         scaled |= {key: _scaled(context, *it) for key, it in gathering.scaled.items()}
         asked |= gathering.asked
         whole |= gathering.gathered.keys() | gathering.scaled.keys()

@@ -821,7 +821,7 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
     for given in reports.unmet:
         yield context.obstacle(
             given,
-            f"`{ast.unparse(given)}` of the local batch goes to code that isn't known to forget it",
+            f"`{ast.unparse(given)}`, the rank's part of a batch, is passed to code that may keep it",
             "pass the loader's own batch",
             SHARDED_ONLY,
             assumes=f"the code that `{ast.unparse(given)}` is passed to keeps nothing that the training depends on",

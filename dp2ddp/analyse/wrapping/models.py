@@ -137,7 +137,7 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
         return
     noted = bool(others) or runs
     message = "no training script runs this DataParallel"
-    help = "" if runs else "pass the script that you start, too"
+    help = "" if runs else "if another script does, convert that one, too"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
 
@@ -461,7 +461,12 @@ def _wrap(context: Context, call: Call) -> Wrap:
         return replace(wrap, problem=Problem("the arguments are passed by `*` or `**`", "write them out"))
     if dim is not None:
         return replace(
-            wrap, problem=Problem("batches are split along a dimension other than 0", "", SHARDED_ONLY)
+            wrap,
+            problem=Problem(
+                "batches are split along a dimension other than 0",
+                "put the batch in dimension 0",
+                SHARDED_ONLY,
+            ),
         )
     statement = program.statement(call.node)
     if context.branches is not None and anchor in context.branches.mixed:
@@ -501,7 +506,9 @@ def _staying(context: Context, call: Call) -> Wrap:
     if condition is None or isinstance(condition, Problem):
         return replace(wrap, problem=condition)
     if condition.option or condition.alternative or condition.guard or not condition.whole:
-        return replace(wrap, problem=_unclear("the model is wrapped under a condition", "wrap it always"))
+        tests = (it.test for it in context.program.ancestors(call.node) if isinstance(it, ast.If | ast.IfExp))
+        under = "".join(f" `if {ast.unparse(it)}`" for it in [*tests][:1]) or " a condition"
+        return replace(wrap, problem=_unclear(f"this is only wrapped under{under}", "wrap it always"))
     return replace(wrap, condition=condition)
 
 
@@ -1016,7 +1023,9 @@ def _unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
 def _used_inside(context: Context, use: ast.AST) -> Problem:
     """The wrapped model is used where it may not be wrapped after all."""
     return _unclear(
-        "this uses the wrapped model inside the `if` that wraps it", "move it after that", context.cause(use)
+        "this uses the wrapped model inside the `if` that wraps it",
+        "move it after the `if`",
+        context.cause(use),
     )
 
 

@@ -27,6 +27,7 @@ from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Cls, Ext, Inst, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
+from dp2ddp.plan import DONE
 
 
 def stays(context: Context, call: Call) -> bool:
@@ -74,7 +75,7 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
         dim = context.wrappers.argument(call, "dim", 3)
         if dim is None or (isinstance(dim, ast.Constant) and dim.value == 0):
             return None
-        message, help = "batches are split along a dimension other than 0", ""
+        message, help = "batches are split along a dimension other than 0", "put the batch in dimension 0"
     return Problem(message, help, SHARDED_ONLY)
 
 
@@ -112,9 +113,9 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     makers = {call.scope.owner for call in program.calls if call.names & WAITS}
     for cls in sorted((it for it in makers if it is not None), key=lambda it: it.scope):
         if context.module_class(Inst(cls, 0)) and not called_back & set(program.bases(cls)):
-            name = program.scopes[cls.scope].node.name  # type: ignore[attr-defined]
-            named = _names_in_training(context, cls)
-            yield from (_waiting(context, it, name, len(named) - 1) for it in named[:1])
+            for named in _names_in_training(context, cls):
+                name = ast.unparse(named).rpartition(".")[2]
+                yield _waiting(context, named, f"this project's {name}")
     for call in program.calls:
         apart = [name for name in call.names if name.startswith(SYNCHRONISED) and "BatchNorm" in name]
         if apart and context.runs_in_training(call.node):
@@ -143,8 +144,8 @@ def _on_one_gpu(context: Context) -> Iterator[Obstacle]:
             name = context.program.scopes[classes[0].scope].node.name  # type: ignore[attr-defined]
             yield context.obstacle(
                 call.node,
-                f"{name} uses one GPU per rank now: in a script that starts no ranks, it uses one GPU",
-                "",
+                f"this project's {name} uses one GPU per rank now, and in a script that starts no ranks only one",
+                DONE,
                 NO_TIER,
                 works=True,
             )
@@ -169,7 +170,8 @@ def _names_in_training(context: Context, cls: Cls) -> list[ast.expr]:
         and context.runs_in_training(node)
     ]
     own = program.scopes[cls.scope].file
-    return [it for it in found if program.file(it) is not own] or found[:1]
+    called = [it for it in found if getattr(program.parent(it), "func", None) is it]
+    return [it for it in found if program.file(it) is not own] or called or found[:1]
 
 
 def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
@@ -177,16 +179,17 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
     root = root_name(node)
     named = context.program.definitions(root) if root is not None else []
     around = context.program.parent(node)
+    if isinstance(around, ast.Tuple | ast.List):  # one of several that are asked for
+        around = context.program.parent(around)
     checks = isinstance(around, ast.Call) and ast.unparse(around.func) in ASKS_CLASS_AS
     return not checks and bool(named) and all(isinstance(it, ast.alias | ast.ClassDef) for it in named)
 
 
-def _waiting(context: Context, node: ast.AST, name: str, more: int = 0) -> Obstacle:
-    where = f" (also in {more} more places)" if more > 1 else ""
+def _waiting(context: Context, node: ast.AST, name: str) -> Obstacle:
     return context.obstacle(
         node,
-        f"{name}{where} waits for replicas in its process, which has none with DDP",
-        "use torch's layers (torch.nn.SyncBatchNorm), then convert",
+        f"{name} hangs with DDP: it waits for replicas in its own process",
+        "use torch.nn.SyncBatchNorm (an activation as its own layer)",
     )
 
 
@@ -194,8 +197,8 @@ def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
     """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
     return context.obstacle(
         node,
-        f"if {name} is chosen here, training stops: it waits for replicas that DDP has not",
-        "choose torch's (torch.nn.SyncBatchNorm)",
+        f"if {name} is chosen here, training stops: it waits for replicas, which DDP doesn't have",
+        "choose torch.nn.SyncBatchNorm",
         NO_TIER,
         works=True,
     )
@@ -267,9 +270,11 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
         and not (it.node.name == "replicate" and calls_back(context, [it]))  # type: ignore[attr-defined]
     ]
     if changed:
+        names = [*dict.fromkeys(it.name for it in changed)]  # type: ignore[attr-defined]
+        whose = "its" if len(names) == 1 else "their"
         return Problem(
-            f"{name} overrides {_listed([it.name for it in changed])}",  # type: ignore[attr-defined]
-            "use nn.DataParallel, and do that in the training loop",
+            f"{name} overrides {_listed(names)}",
+            f"use nn.DataParallel, with {whose} code in the training loop",
             SHARDED_ONLY,
             cause=context.cause(changed[0]),
         )
@@ -312,8 +317,9 @@ def _holds_layers(context: Context, node: ast.Assign, me: list[str]) -> bool:
 
 
 def _listed(names: Iterable[str]) -> str:
-    *most, last = [f"`{name}`" for name in dict.fromkeys(names)]
-    return f"{', '.join(most)} and {last}" if most else last
+    first, *others = (f"`{name}`" for name in names)
+    more = f"{len(others)} more methods" if len(others) > 1 else "".join(others)
+    return f"{first} and {more}" if more else first
 
 
 def _named(context: Context, node: ast.expr, kind: str) -> Parallel:
