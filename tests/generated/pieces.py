@@ -427,7 +427,7 @@ ENDS = {
         "",
     ),
     "resume": (
-        'start = 0\nif os.path.exists("resume.pth"):\n    saved = torch.load("resume.pth")\n    start = saved["epoch"]\n    HOLDER.load_state_dict(saved["model"])\n    optimizer.load_state_dict(saved["optimizer"])\n    print("resumed at", start)',
+        'start = 0\nif os.path.exists("resume.pth"):\n    saved = torch.load("resume.pth", weights_only=False)\n    start = saved["epoch"]\n    HOLDER.load_state_dict(saved["model"])\n    optimizer.load_state_dict(saved["optimizer"])\n    print("resumed at", start)',
         'torch.save({"epoch": epoch + 1, "model": STATE, "optimizer": optimizer.state_dict(), "row": ROW}, "resume.pth")',
         "",
     ),

@@ -494,7 +494,7 @@ def _numbers(author: Author, task: Task, about: str) -> list[Number]:
         before, inside, after = known[name]
         if name in tasks.GENERAL or task is not tasks.CLASSIFY:
             before, inside, after = (_renamed(task, it) for it in (before, inside, after))
-        used = {
+        used = set(re.findall(r'^shown\["([^"]+)"\]', after, re.MULTILINE)) | {
             it.id
             for it in ast.walk(ast.parse(f"{before}\n{inside}"))
             if isinstance(it, ast.Name) and isinstance(it.ctx, ast.Store)
@@ -619,11 +619,19 @@ def _main(writer: Writer, made: str, train: str, test: str) -> str:
         "EVALUATE": again,
         "EVALON": again.replace("test_loader", "loader"),
         "COLLECT": f"collect({', '.join('test_loader' if it == 'loader' else it for it in writer.collecting()[0])})",
-        "FIXED": f"{taken}\n{writer.losses}".replace("\n", "\n    "),
+        "FIXED": f"{taken}\n{writer.losses}",
         "ROW": row,
         "STATE": writer.state,
     }
-    body = writer.sized(re.sub(rf"\b({'|'.join(words)})\b", lambda it: words[it[0]], body))
+    kept = rf"^( *)(.*?)\b({'|'.join(words)})\b"
+    while re.search(kept, body, re.MULTILINE):
+        body = re.sub(
+            kept,
+            lambda it: it[1] + it[2] + words[it[3]].replace("\n", "\n" + it[1]),
+            body,
+            flags=re.MULTILINE,
+        )
+    body = writer.sized(body)
     if author.happens("folds", 0.08):
         body = body.replace("build_loaders(", "build_loaders(fold, ")
         body = f"for fold in range(2):\n    print('fold', fold)\n{indent(body, '    ')}"

@@ -149,7 +149,9 @@ class Dispatch:
                 self.containers.put(owners, "[*]", node, self.containers.elements(given[0]))
             case "update", _:
                 for values in given:
-                    self.containers.put(owners, "[*]", node, self.by_text.held_by(values, node))
+                    tables = frozenset(it for it in values if isinstance(it, Coll))
+                    self.containers.copy_entries(owners, tables, node)
+                    self.containers.put(owners, "[*]", node, self.by_text.held_by(values - tables, node))
                 for keyword in node.keywords:
                     key = "*" if keyword.arg is None else keyword.arg
                     values = self.store.values(keyword.value)
