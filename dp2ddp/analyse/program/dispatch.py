@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
 from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
+from dp2ddp.analyse.api.iteration import GOES_THROUGH, ITERATION
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
@@ -74,6 +75,9 @@ class Dispatch:
         given: Arguments | None = None
         found: set[Value] = set()
         for callee in callees:
+            if isinstance(callee, Ext) and callee.name in GOES_THROUGH:
+                for argument in node.args:
+                    self.calling.enter_by(node, self.store.of(argument), *ITERATION)
             returned = self.special.called(callee, node) if isinstance(callee, Cls | Ext | Made) else None
             if returned is not None:
                 found |= returned
