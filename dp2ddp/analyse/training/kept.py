@@ -16,7 +16,7 @@ from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH, TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import BY_SAMPLE, DEALT, PLAIN, Kind, Value
+from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Value
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.updates import updated
 
@@ -101,8 +101,8 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
             )
         case ast.If() | ast.While():
             return values.is_settled(statement.test)
-        case ast.Assign(targets=[ast.Name()], value=value) if values.of(value) in BY_SAMPLE:
-            return True  # rows under another name: what is made of them counts
+        case ast.Assign(targets=[ast.Name() | ast.Tuple()], value=value) if not _is_number(value):
+            return True  # what is made of it counts: under its name it may meet rows of the local batch
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             places = [part for it in targets for part in _indices(it)]
@@ -111,6 +111,14 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
         case ast.Expr(value=ast.Call() as call):
             return all(_is_settled(values, it) for it in handed(call))
     return True
+
+
+def _is_number(node: ast.expr) -> bool:
+    """Whether an expression leaves torch as a number: ``torch.bincount(labels).max().item()``."""
+    match node:
+        case ast.Call(func=ast.Attribute(attr="item")) | ast.Call(func=ast.Name(id="float" | "int")):
+            return True
+    return False
 
 
 def _is_settled(values: Values, node: ast.expr) -> bool:
@@ -141,10 +149,15 @@ def _is_over_samples(context: Context, values: Values, loop: ast.For) -> bool:
 def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[Rows]:
     match statement:
         case ast.For():
-            yield from _within(values, statement.iter)
-            for part in statement.body:
-                for it in _names(context, values, part, statement):
-                    yield Rows(it, statement)
+            named = [it for part in statement.body for it in _names(context, values, part, statement)]
+            texts = {ast.unparse(it) for it in named}
+            for it in _within(values, statement.iter):
+                asked = [
+                    name for name in ast.walk(it.node) if isinstance(name, ast.Name) and name.id in texts
+                ]
+                counted = asked and values.of(it.node) is Kind.COUNT  # `len(labels)` of those that get a name
+                yield from (Rows(name, statement) for name in asked) if counted else [it]
+            yield from (Rows(it, statement) for it in named)
         case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
             yield from _within(values, value)
 

@@ -616,11 +616,33 @@ def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], si
     if not variable:
         problem = "the epoch loop has no counter for sampler.set_epoch()"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
+    if _is_repeated(context, loop, site):
+        problem = "the epoch loop is run again with the same sampler, and counts from its beginning"
+        return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     sampler = _sampler(context, loop, sampled, site)
     if not sampler:
         problem = "it has no variable name in the epoch loop"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
+
+
+def _is_repeated(context: Context, loop: ast.AST, site: int, depth: int = 0) -> bool:
+    """Whether a loop over epochs is come to again after its loader was made: in another loop, or by several calls."""
+    program = context.program
+    made = program.node(site)
+    for around in program.ancestors(loop):
+        runs = context.runs(around) if isinstance(around, LOOPS) else frozenset()
+        if isinstance(around, LOOPS):
+            if id(made) not in runs:
+                return True
+            return False  # each round has a loader of its own
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            scope = program.by_node[id(around)]
+            if program.scope(made) is scope or depth > 6:
+                return False
+            calls = list(filter(context.runs_in_training, context.callers.get(scope.index, ())))
+            return len(calls) > 1 or any(_is_repeated(context, it, site, depth + 1) for it in calls)
+    return False
 
 
 def _variable(context: Context, loop: ast.stmt) -> tuple[str, Anchor | None]:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.iteration import RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import CASTS_NUMBER
 from dp2ddp.analyse.api.parallel import is_runtime
@@ -672,6 +673,8 @@ class _Finder(Gathering):
                 return self._is_tensor(node.left, asked) or self._is_tensor(node.right, asked)
             case ast.UnaryOp():
                 return self._is_tensor(node.operand, asked)
+            case ast.Name() if self.is_trained(node):
+                return True
             case ast.Name() | ast.Attribute():
                 found = frozenset(self.program.definitions(node))
                 values = [part for it in found - asked for part in self._right_sides(it)]
@@ -725,6 +728,9 @@ class _Finder(Gathering):
     def _drawn(self, source: ast.expr, frame: Frame) -> Value:
         sites = self.context.made(self.context.iterated(self.program.values(source)), LOADER)
         call = self.program.call(source) if isinstance(source, ast.Call) else None
+        if call is not None and call.names & RANGES:
+            if all(it in (*PLAIN, Kind.WHOLE) for it in self._all(call.node.args, frame)):
+                return Kind.SAME
         sharded = self._training - (set() if id(source) in self._draws else self._dealt)
         if sites and not sites & sharded and not (call and "builtins.enumerate" in call.names):
             return Kind.WHOLE
