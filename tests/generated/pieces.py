@@ -400,7 +400,7 @@ ENDS = {
     ),
     "arrays": ("curve = []", "curve.append(list(ROW.values()))", 'np.save("curve.npy", np.array(curve))'),
     "in place": (
-        "curve = np.zeros((OPT_epochs, 2))",
+        "curve = np.zeros((2 * OPT_epochs, 2))",
         "curve[epoch, 0] = value\ncurve[epoch, 1] = optimizer.param_groups[0]['lr']",
         'np.savetxt("curve.txt", curve)',
     ),
