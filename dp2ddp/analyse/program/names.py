@@ -141,12 +141,16 @@ class Lookup:
             scope: Scope | None = self.tree.owner(self.tree.scope(name), name.id)
             while scope is not None:
                 entries = self.store.definitions.get((scope.index, name.id))
+                parameter = scope.signature.parameter(
+                    name.id
+                )  # which no call may give anything that is known
+                unknown = [] if parameter is None else [parameter]
                 if entries:
                     if scope is self.tree.scope(name):
-                        return self.reaching.reached(self._sorted((scope.index, name.id)), name)
+                        return self.reaching.reached(self._sorted((scope.index, name.id)), name) or unknown
                     return [self.store.definition_nodes[key] for key in entries]
-                if (parameter := scope.signature.parameter(name.id)) is not None:
-                    return [parameter]  # no call gives it anything that is known
+                if unknown:
+                    return unknown
                 scope = scope.parent
         if isinstance(name, ast.Attribute):
             found = []

@@ -16,11 +16,12 @@ from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH, TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind, Value
+from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.updates import updated
 
 SETTLED = (*PLAIN, Kind.WHOLE)
+LOOPS = ast.For | ast.AsyncFor | ast.While
 STEPS = 2000
 """How many expressions one question may lead to."""
 
@@ -53,7 +54,11 @@ def candidates(
     loops = [it for it in nodes if isinstance(it, ast.For) and _is_over_samples(context, values, it)]
     inside = {id(part) for loop in loops for part in ast.walk(loop) if part is not loop}
     for node in nodes:
-        if not isinstance(node, ast.stmt) or id(node) in inside:
+        if (
+            not isinstance(node, ast.stmt)
+            or id(node) in inside
+            or (isinstance(node, LOOPS) and node not in loops)
+        ):
             continue
         parts = ast.walk(node) if node in loops else [node]
         if any(id(it) in needed.statements for it in parts) and not _trains(context, values, node):
@@ -91,8 +96,7 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
     """Whether what a statement keeps is the same on all ranks."""
     match statement:
         case ast.For():
-            drawn = values.drawn(statement.iter)
-            if kinds.tensor(drawn, statement.iter) not in (*SETTLED, Kind.UNKNOWN) and not _is_plain(drawn):
+            if not _is_made_of(values.drawn(statement.iter), (*SETTLED, Kind.UNKNOWN)):
                 return False
             return all(
                 is_settled(values, it)
@@ -101,8 +105,9 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
             )
         case ast.If() | ast.While():
             return values.is_settled(statement.test)
-        case ast.Assign(targets=[ast.Name() | ast.Tuple()], value=value) if not _is_number(value):
-            return True  # what is made of it counts: under its name it may meet rows of the local batch
+        case ast.Assign(targets=[ast.Name() | ast.Tuple()], value=value):
+            # Rows may meet those of the local batch under their name, and sums may be combined later.
+            return not (_is_number(value) and isinstance(values.of(value), Unclear))
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
             places = [part for it in targets for part in _indices(it)]
@@ -125,10 +130,10 @@ def _is_settled(values: Values, node: ast.expr) -> bool:
     return kinds.tensor(values.of(node), node) in SETTLED
 
 
-def _is_plain(value: Value) -> bool:
-    """Whether all entries of what a loop draws are the same on all ranks: those of ``zip`` and ``enumerate``."""
+def _is_made_of(value: Value, kinds_: tuple[Kind, ...]) -> bool:
+    """Whether a value, or each of its entries, is of some kinds: what ``zip`` and ``enumerate`` hand out."""
     entries = getattr(value, "entries", None)
-    return bool(entries) and all(it in SETTLED or _is_plain(it) for _, it in entries)
+    return value in kinds_ or (bool(entries) and all(_is_made_of(it, kinds_) for _, it in entries))
 
 
 def _indices(target: ast.expr) -> Iterator[ast.expr]:
@@ -140,10 +145,10 @@ def _indices(target: ast.expr) -> Iterator[ast.expr]:
 
 
 def _is_over_samples(context: Context, values: Values, loop: ast.For) -> bool:
+    """Whether a loop takes the samples of a batch one by one: no loop over batches, or over numbers of a part."""
     if context.made(context.iterated(context.program.values(loop.iter)), LOADER):
         return False
-    drawn = values.drawn(loop.iter)
-    return not _is_plain(drawn) and kinds.tensor(drawn, loop.iter) not in SETTLED
+    return not _is_made_of(values.drawn(loop.iter), (*SETTLED, *NUMBERS, Kind.HANDED))
 
 
 def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[Rows]:
@@ -158,7 +163,10 @@ def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[
                 counted = asked and values.of(it.node) is Kind.COUNT  # `len(labels)` of those that get a name
                 yield from (Rows(name, statement) for name in asked) if counted else [it]
             yield from (Rows(it, statement) for it in named)
-        case ast.Assign(value=value) | ast.AugAssign(value=value) | ast.Expr(value=value):
+        case ast.Expr(value=ast.Call() as call):
+            for given in handed(call):
+                yield from _within(values, given)
+        case ast.Assign(value=value) | ast.AugAssign(value=value):
             yield from _within(values, value)
 
 
@@ -170,18 +178,20 @@ def _within(values: Values, node: ast.expr) -> Iterator[Rows]:
             yield from _within(values, inner)
         case _ if kinds.tensor(value, node) in SETTLED:
             return
-        case _ if value in DEALT or value is Kind.COUNT:
+        case _ if value in (*DEALT, *AVERAGED, Kind.COUNT, Kind.TOTAL):
             yield Rows(node)
         case ast.Lambda() | ast.Starred():
             return
         case ast.ListComp() | ast.SetComp() | ast.GeneratorExp() | ast.DictComp():
             yield from _within(values, node.generators[0].iter)
+        case ast.Call():
+            owner = [node.func.value] if isinstance(node.func, ast.Attribute) else []
+            for part in (*owner, *handed(node)):
+                yield from _within(values, part)
         case _:
             for child in ast.iter_child_nodes(node):
                 if isinstance(child, ast.expr):
                     yield from _within(values, child)
-                elif isinstance(child, ast.keyword):
-                    yield from _within(values, child.value)
 
 
 def _names(context: Context, values: Values, part: ast.AST, loop: ast.For) -> Iterator[ast.expr]:

@@ -462,6 +462,8 @@ class _Followed:
     def mentioned(self, node: ast.AST) -> str:
         """The first measured name that an expression uses for its value, not only for its size or for being there."""
         own = self._defined(node) & self.known
+        if id(node) in self.known and isinstance(node, ast.Call):
+            return ast.unparse(node)
         if own & self.counted or own and not self.whole(node):
             return ast.unparse(node)
         if isinstance(node, ast.Name):
@@ -513,6 +515,7 @@ class _Followed:
         for call in self.context.callers.get(scope, ()):
             parent = program.parent(call)
             if not isinstance(parent, ast.Assign) or parent.value is not call:
+                yield program.scope(call), {id(call)}  # in an expression: `print(train(epoch))`
                 continue
             target = parent.targets[0]
             if (

@@ -184,10 +184,14 @@ class _Finder(Gathering):
         reports = [it.node for it in self.program.calls if self._reporters.has(it.node)]
         for statement in kept.candidates(self.context, self, nodes, reports):
             found = kept.rows(self.context, self, statement)
+            if any(self._of(it.node) in AVERAGED and not self._is_tensor(it.node) for it in found):
+                continue
             combined, whole = dict(self.combined), set(self.whole)
             for it in found:
-                kind = "sum" if self._of(it.node) is Kind.COUNT else "rows"
-                self.combined[id(it.node)] = Combined(kind, it.node, before=it.before)
+                value = self._of(it.node)
+                kind = "sum" if value in ADDITIVE else "mean" if value in AVERAGED else "rows"
+                average = _average(value) if kind == "mean" else ""
+                self.combined[id(it.node)] = Combined(kind, it.node, average=average, before=it.before)
                 self.whole.add(id(it.node))
             self._known.clear()
             if found and not kept.is_settled(self, statement):
@@ -458,8 +462,7 @@ class _Finder(Gathering):
                 self._settle(around.test)
             inside = around
         if self.meets(node):
-            averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
-            average = averages.get(self._of(node), "even") if kind == "mean" else ""  # type: ignore[arg-type]
+            average = _average(self._of(node)) if kind == "mean" else ""
             self.combined[id(node)] = Combined(kind, node, average=average)
             self.whole.add(id(node))
             self._known.clear()
@@ -800,6 +803,12 @@ def _only_divides(branch: ast.If) -> bool:
     return plain and all(
         isinstance(it, fine) or id(it) in calls for part in branch.body for it in ast.walk(part)
     )
+
+
+def _average(value: Value) -> str:
+    """How the means of parts average to that of the whole batch."""
+    averages = {Kind.MEAN: "samples", Kind.OWN: "parts", Kind.HANDED: "parts"}
+    return averages.get(value, "even")  # type: ignore[arg-type]
 
 
 def _asks_for_none(test: ast.expr) -> bool:
