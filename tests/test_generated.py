@@ -84,12 +84,51 @@ model.eval()
 print(evaluate(others), evaluate(loader))
 """
 )
+INSIDE = (
+    """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+
+    def forward(self, x, y):
+        outputs = self.body(x)
+        return F.cross_entropy(outputs, y), outputs
+
+
+model = nn.DataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def evaluate():
+    model.eval()
+    total, correct, count = 0.0, 0, 0
+    with torch.no_grad():
+        for inputs, targets in others:
+            loss, outputs = model(inputs, targets)
+            total += loss.mean().item()
+            count += 1
+            correct += (outputs.argmax(1) == targets).sum().item()
+    return total / count, correct
+
+
+for epoch in range(2):
+    model.train()
+    for inputs, targets in loader:
+"""
+    + STEP.replace("outputs = model(inputs)", "loss, outputs = model(inputs, targets)").replace(
+        "loss = criterion(outputs, targets)", "loss = loss.mean()"
+    )
+    + """    print("%.6f %d" % evaluate())
+"""
+)
 CORRECT = "(model(inputs).argmax(1) == targets).sum().item()"
 COUNTS = "for epoch in range(2):\n    correct = seen = 0\n    for inputs, targets in loader:\n" + STEP
 COUNTS += "        correct += (outputs.argmax(1) == targets).sum().item()\n        seen += len(targets)\n"
 FOUND = {
     "sums over a batch with fewer samples than ranks": COUNTS + "    print(correct, seen)\n",
     "sums shown in the loop over such": COUNTS + "        print(correct, seen)\n",
+    "an evaluation of losses that a model computes of its replicas": INSIDE,
     "parts of a program that are kept by their names": TASK.replace("KEPT", "self.__dict__.update(parts)"),
     "parts that are kept by names that are not known": TASK.replace(
         "KEPT", "for name, part in parts.items():\n            setattr(self, name, part)"
