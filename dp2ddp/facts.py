@@ -441,16 +441,18 @@ class Number(Fact):
 
     ``kind``: "mean" (``at`` is a mean over the samples), "sum" (``at`` is a sum over them, or their number), "rows"
     (``at`` are rows of which a number is made; ``call`` may be given them by ``keyword``, or at ``position``), "totals"
-    (``names`` are sums that the loop ``at`` adds up), "left" (``at`` is a statement that reports something else).
+    (``names`` are sums that the loop ``at`` adds up), "added" (``at`` is added to one of these), "left" (``at``
+    is a statement that reports something else).
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
     ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
-    ``size`` of a sum that it is the number of samples in the batch.
+    ``size`` of a sum that it is the number of samples in the batch, ``in_loop`` that it is made anew of each batch.
     """
 
     kind: str
     what: str
     average: str = ""
     size: bool = False
+    in_loop: bool = False
     call: Anchor | None = None
     keyword: str = ""
     position: int | None = None

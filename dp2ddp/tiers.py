@@ -103,7 +103,7 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
         for it in facts.numbers
         if it.average in {"even", "samples" if it.scripts & own else "parts"} and it.average
     }
-    equal |= {script for number in odd for script in number.scripts}
+    equal |= {script for number in odd for script in number.scripts - dealt}
     return replace(
         facts,
         numbers=tuple(

@@ -203,7 +203,7 @@ def test_the_size_of_a_batch_is_multiplied_where_parts_are_of_one_size(
     after, conversion = converted(text)
     assert conversion.scripts[0].tier == "sharded"
     assert (f"{size} * ddp.get_world_size()" in after) == (not sums)
-    assert calls(after).count("sum") == sums
+    assert calls(after).count("batch_sum") == sums
 
 
 def test_a_state_that_the_program_takes_itself_has_no_prefix() -> None:
@@ -499,7 +499,7 @@ def test_a_loss_over_the_batch_is_given_the_rows_of_all_processes(name: str) -> 
     assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
     assert calls(after).count("whole_batch") == (1 if "criterion(*" in after else 2 + ("meet" in name))
     assert not [f for f in conversion.findings if f.is_left]
-    assert ("if ddp.sum(count) > 0:\n" in after) == ("where there are some" in name)
+    assert ("if ddp.batch_sum(count) > 0:\n" in after) == ("where there are some" in name)
     again = convert(Project.of({PATH: after}))
     assert not again.changes and not again.findings
 

@@ -508,7 +508,9 @@ class Context:
                 for name in ITERATION
                 for step in self.program.methods(value, name, self.program.node(value.site))
             }
-            self._handings[value.cls] = None if found is None or steps & self.callers.keys() else found
+            self._handings[value.cls] = (
+                None if found is None or steps & self.program.callers.keys() else found
+            )
         return self._handings[value.cls]
 
     def made(self, values: Values, name: str) -> set[int]:

@@ -58,6 +58,8 @@ for epoch in range(2):
 COMBINED = {
     "mean": "{ddp}.batch_loss({number})",
     "sum": "{ddp}.sum({number})",
+    "batch": "{ddp}.batch_sum({number})",
+    "added": "{ddp}.local_sum({number})",
     "rows": "{ddp}.whole_batch({number})",
     "size": "{number} * {ddp}.get_world_size()",
 }
@@ -72,7 +74,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             help = f"before this, on all ranks: {combined} (counts: `ddp.sum`)"
             message = f"`{number.what}` covers rank 0's local batch only"
             yield finding(number.at, message, help, severity=Severity.WARNING)
-        else:
+        elif number.kind != "added" or not _is_even(number, facts):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` covers the rank's local batch only"
             yield finding(number.at, message, "now combined over the ranks", edits)
@@ -80,10 +82,18 @@ def check(facts: Facts) -> Iterator[Finding]:
 
 def _formed(number: Number, facts: Facts) -> str:
     """How a number is combined: a DistributedSampler deals parts of one size, so that is multiplied."""
-    loaders = [loader for loader in facts.loaders if loader.scripts & number.scripts]
-    even = bool(loaders) and not any(loader.shard for loader in loaders)
-    form = "size" if number.size and even else number.kind
+    form = number.kind
+    if _is_even(number, facts):
+        form = "size" if number.size else form
+    elif form == "sum" and number.in_loop:
+        form = "batch"
     return COMBINED.get(form, "")
+
+
+def _is_even(number: Number, facts: Facts) -> bool:
+    """Whether all parts of batches have one size: else a rank may have none of a small one."""
+    loaders = [loader for loader in facts.loaders if loader.scripts & number.scripts]
+    return bool(loaders) and not any(loader.shard for loader in loaders)
 
 
 def _edits(number: Number, form: str) -> Iterator[Edit]:

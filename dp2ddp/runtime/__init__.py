@@ -8,7 +8,7 @@ from . import parallel
 from .arguments import take_local_rank
 from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
 from .checkpoint import strip_module_prefix, unwrap
-from .combine import gather, mean, sum
+from .combine import batch_sum, gather, local_sum, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
 from .devices import device, map_location, use_devices
@@ -42,6 +42,7 @@ __all__ = [
     "adapted",
     "barrier",
     "batch_loss",
+    "batch_sum",
     "data_parallel",
     "device",
     "divide_batches",
@@ -59,6 +60,7 @@ __all__ = [
     "local_batch_size",
     "local_workers",
     "local_random",
+    "local_sum",
     "loss_weight",
     "main_process_first",
     "map_location",

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple, NoReturn, TypeVar
 import torch
 import torch.distributed as dist
 
-from . import nested, plain, ranks
+from . import nested, parts, plain, ranks
 from .exchange import exchange
 from .shard import batches, positions
 
@@ -54,6 +54,36 @@ def sum(value: Value) -> Value:
     return nested.unflatten(
         value, [_with_sum(leaf, *total) for leaf, total in zip(leaves, totals, strict=True)]
     )
+
+
+def local_sum(value: Value) -> Value:
+    """What this rank adds to a sum over the samples of the batch that is trained on.
+
+    Of a batch with fewer samples than ranks, some ranks have none: they take part in the step with samples of rank 0's,
+    which count there. What a loop adds up is combined once, by ``sum``, after it::
+
+        correct += ddp.local_sum((outputs.argmax(1) == labels).sum().item())
+
+    Args:
+        value: of this rank's part of the batch: a number, a tensor or array, or lists, tuples and dicts of these.
+
+    Returns:
+        ``value``, or zeros of its kind on a rank that has no sample of the batch. No rank waits for others.
+
+    Raises:
+        TypeError: none of these.
+    """
+    leaves = nested.flatten(value)
+    _check("local_sum()", leaves, meters=False)
+    return nested.unflatten(value, [_zeros(leaf) for leaf in leaves]) if parts.stands_by() else value
+
+
+def batch_sum(value: Value) -> Value:
+    """The sum of ``value`` over the samples of the batch that is trained on: that of all ranks' ``local_sum(value)``.
+
+    Args, Returns, Raises: as in ``sum``, but for meters.
+    """
+    return sum(local_sum(value))
 
 
 def mean(value: Value) -> Value:
@@ -177,13 +207,22 @@ def _begun(addend: Any, form: _Like) -> Any:
     return form.zeros() if form != _NUMBER and not isinstance(addend, torch.Tensor) else addend
 
 
-def _check(what: str, leaves: list[Any]) -> None:
+def _check(what: str, leaves: list[Any], meters: bool = True) -> None:
     for leaf in leaves:
-        if not (_is_addend(leaf) or _is_meter(leaf)):
+        if not (_is_addend(leaf) or (meters and _is_meter(leaf))):
+            kinds = "numbers, tensors and arrays"
+            if meters:
+                kinds = "numbers, tensors, arrays and meters (objects with the numbers sum and count)"
             raise TypeError(
-                f"{what} takes numbers, tensors, arrays and meters (objects with the numbers sum and count), also in "
-                f"lists, tuples and dicts, not {type(leaf).__name__}"
+                f"{what} takes {kinds}, also in lists, tuples and dicts, not {type(leaf).__name__}"
             )
+
+
+def _zeros(leaf: Any) -> Any:
+    """Nothing, as a number, tensor or array like another one."""
+    if isinstance(leaf, torch.Tensor):
+        return torch.zeros_like(leaf)
+    return sys.modules["numpy"].zeros_like(leaf) if plain.is_array(leaf) else type(leaf)(0)
 
 
 def _compare(what: str, answers: list[Any]) -> None:

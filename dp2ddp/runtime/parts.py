@@ -260,6 +260,19 @@ def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -
     return found if len(found) == 1 else found & running
 
 
+def stands_by() -> bool:
+    """Whether none of the samples of the batch that is trained on is this rank's: it takes part on some of rank 0's.
+
+    That is the batch drawn last, or the one before it by as many as the loop draws ahead. No collective.
+    """
+    record = _in_play[-1] if _in_play else None
+    if record is None or (record.ended and record.lead in (None, 1)):
+        return False
+    window = record.lead or 1
+    drawn = {index: part for part, index in record.last.items() if index > record.count - window}
+    return drawn[max(drawn) if record.ended else min(drawn)].size == 0
+
+
 def share(*values: Any) -> float:
     """What a loss of ``values`` counts that has no graph: as ``weight``, but of a part drawn for evaluation too."""
     if _evaluated is not None and (evaluation.is_running() or not torch.is_grad_enabled()):

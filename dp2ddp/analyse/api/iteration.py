@@ -24,6 +24,10 @@ IN_ORDER = frozenset("builtins.list builtins.tuple builtins.enumerate builtins.i
 ORDERLESS = frozenset("""
     builtins.sorted builtins.len builtins.set builtins.sum builtins.max builtins.min
     """.split())
+# What goes through what it is given.
+GOES_THROUGH = (HANDS_OUT | ORDERLESS - {"builtins.len"}) | frozenset("""
+    builtins.all builtins.any builtins.dict builtins.filter builtins.map builtins.next itertools.chain
+    """.split())
 # What hands elements of several on together, or with a number.
 NUMBERS_OR_PAIRS = frozenset({"builtins.zip", "builtins.enumerate"})
 # What copies a sequence.

@@ -16,7 +16,7 @@ from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Coll, Inst, Made, closure, full_name
+from dp2ddp.analyse.program.values import Bound, Coll, Func, Inst, Made, closure, full_name
 
 
 class Forwards(Samples):
@@ -28,6 +28,10 @@ class Forwards(Samples):
 
     def _forward(self, call: Call, frame: Frame) -> Value:
         """Each replica, too, sees its own part only; what it is given must be made sample by sample."""
+        if any(map(losses.is_callable_loss, call.callees)) or any(
+            isinstance(callee, Func | Bound) for callee in call.callees
+        ):  # what has several parts of a program under names that are not told apart: `self.criterion(…)`
+            return Unclear(call.node)
         for given in handed(call.node):
             value = kinds.tensor(self._value(given, frame), given)
             if value not in (*DEALT, *PLAIN):

@@ -180,6 +180,16 @@ def tensor(value: Value, place: ast.AST) -> Value:
     return tensor(element(value, place), place) if isinstance(value, Held | Every) else value
 
 
+def holds(value: Value, kind: Kind) -> bool:
+    """Whether a value, or any part of a structure, is of a kind."""
+    match value:
+        case Held(entries=entries):
+            return any(holds(entry, kind) for _, entry in entries)
+        case Every(element=inner):
+            return holds(inner, kind)
+    return value is kind
+
+
 def elementwise(values: list[Value], place: ast.AST) -> Value:
     """What comes of tensors put together number by number."""
     found = join([tensor(value, place) for value in values], place)

@@ -21,8 +21,13 @@ from dp2ddp.analyse.api.losses import (
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.signature import is_spread
-from dp2ddp.analyse.program.values import Made
+from dp2ddp.analyse.program.values import Made, Value
 from dp2ddp.facts import Problem
+
+
+def is_callable_loss(callee: Value) -> bool:
+    """Whether a value is a loss of torch.nn that was made, of any kind."""
+    return isinstance(callee, Made) and callee.name.startswith("torch.nn.") and callee.name.endswith(ENDINGS)
 
 
 def is_loss(context: Context, call: Call) -> bool:

@@ -69,6 +69,7 @@ CURES = {
     "one row per sample": "keep one row per sample",
     "combined over the ranks": "use it after the loop only",
     "before the forward": "read it after the forward",
+    "of each replica": "return one row per sample",
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
     "batch size is 1": "use a larger batch size",
@@ -99,7 +100,8 @@ def is_dealt(context: Context, node: ast.AST) -> bool:
     return call is not None and bool(call.names & DEALS_BATCHES)
 
 
-def _calls(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
+def calls_of(context: Context, runs: frozenset[int] | set[int]) -> Iterator[Call]:
+    """The calls among some nodes."""
     nodes = (context.program.nodes.get(key) for key in runs)
     calls = (context.program.call(node) for node in nodes if isinstance(node, ast.Call))
     return (call for call in calls if call is not None)
@@ -116,7 +118,7 @@ class Surroundings:
     def runs_model(self, loop: BatchLoop) -> bool:
         return any(
             self.context.is_wrapped(call.callees) or call.callees & self.context.trained_modules
-            for call in _calls(self.context, loop.runs)
+            for call in calls_of(self.context, loop.runs)
         )
 
     @cached_property
@@ -212,7 +214,7 @@ class EvaluationLoop:
         """Every module that is called is a wrapped one, in evaluation mode, and none calls something else, too."""
         if self.around.hook is not None:
             raise Whole(self.around.hook, "the model has forward hooks")
-        for call in _calls(self.context, self.loop.runs):
+        for call in calls_of(self.context, self.loop.runs):
             called = self._modules(call.callees)
             if called and self._is_copy(call.node.func):
                 raise Whole(call.node, "a copy of the model is used, with its own buffers")

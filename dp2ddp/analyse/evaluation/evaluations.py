@@ -21,7 +21,14 @@ from dp2ddp.analyse.dataflow.kinds import DEALT, Kind, Value
 from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.evaluation import meters
 from dp2ddp.analyse.evaluation.divided import Divided
-from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, is_dealt
+from dp2ddp.analyse.evaluation.evaluating import (
+    EvaluationLoop,
+    Surroundings,
+    Whole,
+    base_name,
+    calls_of,
+    is_dealt,
+)
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst
@@ -114,6 +121,7 @@ class _InTurn(EvaluationLoop):
         draw = self._draw()
         self._check_index()
         self._check_models()
+        self._check_replicas()
         self._check_handlers()
         self._check_company()
         for statement in self.node.body:
@@ -150,6 +158,14 @@ class _InTurn(EvaluationLoop):
                 raise Whole(use, f"it uses the batch index `{index.id}`")
         if index is not None and not isinstance(index, ast.Name):
             raise Whole(self.node, "it uses the batch index")
+
+    def _check_replicas(self) -> None:
+        """No model hands out a number for each replica: of a batch that one process computes there is one."""
+        for call in calls_of(self.context, self.loop.runs):
+            if self.context.is_wrapped(call.callees) and kinds.holds(
+                self.around.samples.of(call.node), Kind.OWN
+            ):
+                raise Whole(call.node, f"`{ast.unparse(call.node)}` returns a number of each replica")
 
     # What it does
 

@@ -16,6 +16,8 @@ from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
+LISTS = ast.List | ast.Tuple | ast.Set | ast.ListComp | ast.SetComp | ast.GeneratorExp
+
 
 @dataclass
 class Containers:
@@ -159,6 +161,17 @@ class Containers:
     def put(self, owners: Values, name: str, node: ast.AST, values: Iterable[Value]) -> None:
         for owner in owners:
             self.store.set_field(owner, name, node, values)
+
+    def copy_entries(self, owners: Values, tables: Values, node: ast.AST) -> None:
+        """Put what dictionaries, or lists of pairs, hold into others, each under its key."""
+        lists = frozenset(it for it in tables if isinstance(self.tree.nodes[it.site], LISTS))  # type: ignore[union-attr]
+        pairs = frozenset(it for it in self.elements(lists) if isinstance(it, Coll))
+        self.put(owners, "[*]", node, self.item(pairs, "1"))
+        for table in tables:
+            self.store.read((table, "["))
+            for name, entries in list(self.store.fields.get(table, {}).items()):
+                if name.startswith("["):
+                    self.put(owners, name, node, frozenset().union(*entries.values()))
 
     def key(self, node: ast.expr) -> str:
         """The key that an expression is, ``*`` where that is not known."""

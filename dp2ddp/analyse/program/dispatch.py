@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
 from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
+from dp2ddp.analyse.api.iteration import GOES_THROUGH, ITERATION
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
@@ -74,6 +75,9 @@ class Dispatch:
         given: Arguments | None = None
         found: set[Value] = set()
         for callee in callees:
+            if isinstance(callee, Ext) and callee.name in GOES_THROUGH:
+                for argument in node.args:
+                    self.calling.enter_by(node, self.store.of(argument), *ITERATION)
             returned = self.special.called(callee, node) if isinstance(callee, Cls | Ext | Made) else None
             if returned is not None:
                 found |= returned
@@ -149,7 +153,9 @@ class Dispatch:
                 self.containers.put(owners, "[*]", node, self.containers.elements(given[0]))
             case "update", _:
                 for values in given:
-                    self.containers.put(owners, "[*]", node, self.by_text.held_by(values, node))
+                    tables = frozenset(it for it in values if isinstance(it, Coll))
+                    self.containers.copy_entries(owners, tables, node)
+                    self.containers.put(owners, "[*]", node, self.by_text.held_by(values - tables, node))
                 for keyword in node.keywords:
                     key = "*" if keyword.arg is None else keyword.arg
                     values = self.store.values(keyword.value)

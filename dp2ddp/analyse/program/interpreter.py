@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.iteration import NUMBERS_OR_PAIRS
+from dp2ddp.analyse.api.iteration import ITERATION, NUMBERS_OR_PAIRS
 from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments
@@ -74,7 +74,7 @@ class Interpreter:
                 self._assign(node.target, values | current, scope, node)
             case ast.For() | ast.AsyncFor():
                 values = self.evaluate(node.iter, scope)
-                self.calling.enter_by(node, values, "__iter__", "__next__")
+                self.calling.enter_by(node, values, *ITERATION)
                 self._assign_each(node.target, values, node.iter, scope, node)
                 self._execute_all(node.body, scope)
                 self._execute_all(node.orelse, scope)
@@ -262,6 +262,7 @@ class Interpreter:
     def _comprehension(self, node: ast.expr, scope: Scope) -> Values:
         for generator in node.generators:  # type: ignore[attr-defined]
             values = self.evaluate(generator.iter, scope)
+            self.calling.enter_by(generator, values, *ITERATION)
             self._assign_each(generator.target, values, generator.iter, scope, node)
             for condition in generator.ifs:
                 self.evaluate(condition, scope)

@@ -50,7 +50,8 @@ class Combined:
     """An expression that is of this process's part, and how it becomes the whole batch's.
 
     ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
-    the number of samples in the batch. ``before``: the loop over samples before which rows get a name for it.
+    the number of samples in the batch, ``in_loop`` that it is made anew of each
+    batch. ``before``: the loop over samples before which rows get a name for it.
     """
 
     kind: str
@@ -58,15 +59,17 @@ class Combined:
     call: ast.Call | None = None
     average: str = ""
     size: bool = False
+    in_loop: bool = False
     before: ast.For | None = None
 
 
 @dataclass(frozen=True)
 class Totals:
-    """Sums that a loop over batches adds up for what comes after it."""
+    """Sums that a loop over batches adds up for what comes after it, and what it adds to them."""
 
     loop: ast.For
     names: tuple[str, ...]
+    added: tuple[ast.expr, ...]
 
 
 @dataclass(frozen=True)
@@ -100,8 +103,10 @@ def find(
     """
     finder = _Finder(context, loops, whole, asked)
     finder.search()
+    inside = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
     combined = tuple(
-        replace(it, size=it.kind == "sum" and finder.is_size(it.node)) for it in finder.combined.values()
+        replace(it, size=it.kind == "sum" and finder.is_size(it.node), in_loop=id(it.node) in inside)
+        for it in finder.combined.values()
     )
     totals = tuple(finder.totals)
     whole, unmet = frozenset(finder.whole), tuple(finder.unmet())
@@ -538,6 +543,7 @@ class _Finder(Gathering):
             if isinstance(it.target, ast.Name):
                 added[it.target.id].append(it)
         found: dict[int, list[str]] = defaultdict(list)
+        values: dict[int, list[ast.expr]] = defaultdict(list)
         loops = {id(loop.node): loop.node for loop in self._loops if loop.trains}
         for name, updates in added.items():
             around = {self._loop(it.statement, loops) for it in updates}
@@ -551,10 +557,14 @@ class _Finder(Gathering):
                 continue
             if all(self._of(it.value) in ADDITIVE and isinstance(it.op, ast.Add) for it in updates):
                 found[id(loop)].append(name)
+                values[id(loop)] += [it.value for it in updates]
                 self._summed |= {id(it.statement) for it in updates}
                 self.whole |= {id(it.value) for it in updates}
         self._known.clear()
-        self.totals += [Totals(loops[key], tuple(names)) for key, names in found.items()]  # type: ignore[arg-type]
+        self.totals += [
+            Totals(loops[key], tuple(names), tuple(values[key]))  # type: ignore[arg-type]
+            for key, names in found.items()
+        ]
 
     def _loop(self, statement: ast.stmt, loops: dict[int, ast.AST]) -> ast.For | None:
         """The training loop over batches that a statement stands in."""
@@ -850,6 +860,8 @@ def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> 
         yield Number(
             **context.place(totals.loop), kind="totals", what=" and ".join(totals.names), names=totals.names
         )
+        for value in totals.added:
+            yield Number(**context.place(value), kind="added", what=ast.unparse(value))
     groups: dict[object, list[Combined]] = defaultdict(list)
     for it in sorted(reports.combined, key=lambda it: program.order[id(it.node)]):
         groups[_same(context, it)].append(it)
@@ -929,7 +941,8 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
-    return Number(**place, kind=it.kind, what=what, average=it.average, size=it.size, **more)  # type: ignore[arg-type]
+    place |= dict(kind=it.kind, average=it.average, size=it.size, in_loop=it.in_loop)
+    return Number(**place, what=what, **more)  # type: ignore[arg-type]
 
 
 def _called(context: Context, it: Combined) -> str:

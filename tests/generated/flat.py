@@ -1,47 +1,12 @@
-"""Ordinary training programs, put together at random from what people write: data, steps, numbers, evaluation, files.
-
-Each is converted, run as it was on as many replicas and as it is on as many ranks, in one process each, and compared in
-all that it prints and saves. What differs must have been said. ``python -m tests.generated --count 200 --seed 1``.
-"""
+"""Flat scripts of one file, put together at random from what people write: data, steps, numbers, evaluation, files."""
 
 from __future__ import annotations
 
-import argparse
 import random
 import re
-import tempfile
-from collections import Counter
-from collections.abc import Iterator
-from dataclasses import dataclass, field
-from itertools import zip_longest
-from pathlib import Path
 from textwrap import indent
 
-import torch
-from parity.harness import Lab, Run
-
-from dp2ddp.convert import convert
-from dp2ddp.source import Project
-
-
-@dataclass
-class Author:
-    """Who writes one program: what they have decided so far."""
-
-    chance: random.Random
-    chosen: dict[str, str] = field(default_factory=dict)
-
-    def pick(self, name: str, choices: dict[str, str]) -> str:
-        """One of some ways to write something; the same one whenever it is asked for again."""
-        key = self.chosen.setdefault(name, self.chance.choice(sorted(choices)))
-        return choices[key]
-
-    def happens(self, name: str, share: float) -> bool:
-        """Whether the program has something that so many have."""
-        if name not in self.chosen:
-            self.chosen[name] = "yes" if self.chance.random() < share else "no"
-        return self.chosen[name] == "yes"
-
+from generated.author import Author, Program
 
 HEAD = """\
 import json
@@ -472,7 +437,7 @@ def compute_loss(outputs, targets):
 """
 
 
-def program(seed: int) -> tuple[str, dict[str, str]]:
+def program(seed: int) -> Program:
     """One program, and what its author decided."""
     author = Author(random.Random(seed))
     pick, happens = author.pick, author.happens
@@ -536,7 +501,7 @@ def program(seed: int) -> tuple[str, dict[str, str]]:
     if happens("a main", 0.5):
         names_ = "global best, waited\n" if "best" in end or "waited" in end else ""
         main = f"def main():\n{indent(names_ + main, '    ')}\n\n\nif __name__ == \"__main__\":\n    main()\n"
-    return text + "\n\n" + main, author.chosen
+    return Program({"train.py": text + "\n\n" + main}, author.chosen)
 
 
 def _apart(names: list[str]) -> list[str]:
@@ -581,116 +546,3 @@ def _batches(author: Author, dicts: bool) -> tuple[list[str], str, str]:
         head,
         "\n".join(filter(None, [lines, author.pick("moves", moves)])) or "pass",
     )
-
-
-def judged(seed: int, lab: object, processes: int) -> tuple[str, str, str]:
-    """Convert, run and compare one program: what came of it, the form, and what differs."""
-    text, _ = program(seed)
-    path = Path("/example/train.py")
-    conversion = convert(Project.of({path: text}), exact=True)
-    if conversion.errors:
-        return "refused", "", str(conversion.errors[0])
-    change = conversion.changes[0]
-    form = (
-        "sharded" if "DistributedSampler(" in change.after or "ddp.Distributed" in change.after else "whole"
-    )
-    said = [f"{it.rule} {it.location}: {it.message}" for it in conversion.findings if it.is_left]
-    runs = []
-    for name, script, options in (
-        ("before", text, {"replicas": processes}),
-        ("after", change.after, {"processes": processes}),
-    ):
-        place = lab.place(name)  # type: ignore[attr-defined]
-        (place / "train.py").write_text(script)
-        runs.append(lab.run(place / "train.py", folder=place, timeout=60, **options))  # type: ignore[attr-defined]
-    before, after = runs
-    if before.code:
-        return "broken before", form, before.errors[-600:]
-    if after.code:
-        return "crash", form, after.errors[-1500:]
-    differing = list(_differing(before, after))
-    if not differing:
-        return "same", form, "; ".join(said)
-    return "said" if said else "SILENT", form, "\n".join([*differing[:6], *said])
-
-
-def _differing(before: Run, after: Run) -> Iterator[str]:
-    for one, other in zip_longest(
-        before.printed.splitlines(), after.printed.splitlines(), fillvalue="(nothing)"
-    ):
-        if one != other:
-            yield f"printed {other!r}, not {one!r}"
-    for name in ("history.json", "log.csv"):
-        texts = [
-            (run.folder / name).read_text() if (run.folder / name).exists() else "" for run in (before, after)
-        ]
-        if texts[0] != texts[1] and _numbers(texts[0]) != _numbers(texts[1]):
-            yield f"{name}: {texts[1]!r}, not {texts[0]!r}"
-    for name in ("best.pth", "last.pth"):
-        states = [run.load(name) if (run.folder / name).exists() else None for run in (before, after)]
-        if (states[0] is None) != (states[1] is None):
-            yield f"{name}: written by one of them"
-        elif states[0] is not None and (why := _apart_by(*states)):
-            yield f"{name}: {why}"
-
-
-def _numbers(text: str) -> list[str]:
-    return [f"{float(it):.7g}" for it in re.findall(r"-?\d+\.?\d*(?:e-?\d+)?", text)]
-
-
-def _apart_by(one: object, other: object) -> str:
-    if isinstance(one, dict) and isinstance(other, dict):
-        strip = {str(key).removeprefix("module."): value for key, value in one.items()}
-        if strip.keys() != {str(key).removeprefix("module.") for key in other}:
-            return f"keys {list(other)}, not {list(one)}"
-        return next(
-            filter(None, (_apart_by(a, b) for a, b in zip(one.values(), other.values(), strict=True))), ""
-        )
-    if isinstance(one, torch.Tensor):
-        return (
-            ""
-            if torch.allclose(one, other, rtol=1e-7, atol=1e-9)
-            else f"off by {(one - other).abs().max():.3g}"
-        )
-    return ""
-
-
-def main() -> None:
-    """Judge programs one after the other, a line each, and count."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=50)
-    parser.add_argument("--seed", type=int, default=1, help="that of the first one")
-    parser.add_argument("--processes", type=int, default=2)
-    parser.add_argument(
-        "--show", action="store_true", help="print the program and how it is converted, and end"
-    )
-    args = parser.parse_args()
-    if args.show:
-        text, chosen = program(args.seed)
-        conversion = convert(Project.of({Path("/example/train.py"): text}), exact=True)
-        print(
-            text,
-            chosen,
-            *(it.after for it in conversion.changes),
-            *conversion.findings,
-            sep="\n" + "-" * 70 + "\n",
-        )
-        return
-    counts: Counter[str] = Counter()
-    with tempfile.TemporaryDirectory() as folder:
-        lab = Lab(Path(folder))
-        for seed in range(args.seed, args.seed + args.count):
-            try:
-                outcome, form, why = judged(seed, lab, args.processes)
-            except Exception as error:
-                outcome, form, why = "ERROR", "", f"{type(error).__name__}: {error}"
-            counts[f"{outcome} {form}"] += 1
-            print(seed, outcome, form, flush=True)
-            if outcome not in ("same",):
-                print(indent(why, "    "), indent(str(program(seed)[1]), "    "), sep="\n", flush=True)
-        lab.close()
-    print(dict(counts))
-
-
-if __name__ == "__main__":
-    main()

@@ -1,0 +1,151 @@
+"""What programs that were put together at random (``tests/generated``) showed to go wrong, as small as it gets."""
+
+from __future__ import annotations
+
+import pytest
+from generated.author import Program
+from generated.judge import judged
+from parity.harness import Lab
+
+HEAD = """\
+import torch
+import torch.nn.functional as F
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+torch.manual_seed(0)
+torch.set_default_dtype(torch.float64)
+data = TensorDataset(torch.randn(COUNT, 6), torch.randint(4, (COUNT,)))
+loader = DataLoader(data, batch_size=6, shuffle=True)
+others = DataLoader(TensorDataset(torch.randn(21, 6), torch.randint(4, (21,))), batch_size=8)
+model = nn.DataParallel(nn.Linear(6, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+criterion = nn.CrossEntropyLoss()
+"""
+STEP = """\
+        outputs = model(inputs)
+        loss = criterion(outputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+"""
+END = 'print("%.6f" % sum(p.pow(2).sum().item() for p in model.parameters()))\n'
+TASK = """
+class Base:
+    def __init__(self, **parts):
+        KEPT
+
+
+class Task(Base):
+    def run(self):
+        for inputs, _ in self.loader:
+            outputs = self.model(inputs)
+            loss = self.criterion(outputs, inputs[:, :4])
+            self.optimizer.zero_grad()
+            loss.backward()
+            self.optimizer.step()
+
+
+criterion = nn.MSELoss()
+task = Task(model=model, criterion=criterion, optimizer=optimizer, loader=loader)
+for epoch in range(2):
+    task.run()
+"""
+BAR = (
+    """
+class Bar:
+    def __init__(self, loader):
+        self.loader = loader
+
+    def __iter__(self):
+        for batch in self.loader:
+            yield batch
+
+
+def train():
+    batches = iter(loader)
+    for _ in range(len(loader)):
+        inputs, targets = next(batches)
+"""
+    + STEP
+    + """
+
+def evaluate(loader):
+    correct = 0
+    with torch.no_grad():
+        COUNTED
+    return correct
+
+
+model.train()
+for epoch in range(2):
+    train()
+model.eval()
+print(evaluate(others), evaluate(loader))
+"""
+)
+INSIDE = (
+    """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body = nn.Linear(6, 4)
+
+    def forward(self, x, y):
+        outputs = self.body(x)
+        return F.cross_entropy(outputs, y), outputs
+
+
+model = nn.DataParallel(Net())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+def evaluate():
+    model.eval()
+    total, correct, count = 0.0, 0, 0
+    with torch.no_grad():
+        for inputs, targets in others:
+            loss, outputs = model(inputs, targets)
+            total += loss.mean().item()
+            count += 1
+            correct += (outputs.argmax(1) == targets).sum().item()
+    return total / count, correct
+
+
+for epoch in range(2):
+    model.train()
+    for inputs, targets in loader:
+"""
+    + STEP.replace("outputs = model(inputs)", "loss, outputs = model(inputs, targets)").replace(
+        "loss = criterion(outputs, targets)", "loss = loss.mean()"
+    )
+    + """    print("%.6f %d" % evaluate())
+"""
+)
+CORRECT = "(model(inputs).argmax(1) == targets).sum().item()"
+COUNTS = "for epoch in range(2):\n    correct = seen = 0\n    for inputs, targets in loader:\n" + STEP
+COUNTS += "        correct += (outputs.argmax(1) == targets).sum().item()\n        seen += len(targets)\n"
+FOUND = {
+    "sums over a batch with fewer samples than ranks": COUNTS + "    print(correct, seen)\n",
+    "sums shown in the loop over such": COUNTS + "        print(correct, seen)\n",
+    "an evaluation of losses that a model computes of its replicas": INSIDE,
+    "parts of a program that are kept by their names": TASK.replace("KEPT", "self.__dict__.update(parts)"),
+    "parts that are kept by names that are not known": TASK.replace(
+        "KEPT", "for name, part in parts.items():\n            setattr(self, name, part)"
+    ),
+    "an evaluation over enumerate(Bar(loader))": BAR.replace(
+        "COUNTED", f"for _, (inputs, targets) in enumerate(Bar(loader)):\n            correct += {CORRECT}"
+    ),
+    "an evaluation in a comprehension over Bar(loader)": BAR.replace(
+        "COUNTED", f"correct = sum({CORRECT} for inputs, targets in Bar(loader))"
+    ),
+}
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", FOUND)
+def test_it_is_done_and_said_as_before(lab: Lab, name: str, processes: int) -> None:
+    count = "37" if "such" in name or "fewer" in name else "52"
+    program = Program({"train.py": HEAD.replace("COUNT", count) + FOUND[name] + END}, {})
+    outcome, _, why = judged(program, lab, processes)
+    assert outcome == "same", why
