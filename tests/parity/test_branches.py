@@ -133,7 +133,15 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         (tmp_path / f"{name}.py").write_text(text.replace("distributed = False", "distributed = True"))
         # A file for each rank's output: in a common one their lines may run into each other.
         logs = ["--redirects", "1", "--log-dir", name]
-        launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *logs, f"{name}.py"]
+        launched = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            *logs,
+            f"{name}.py",
+        ]
         env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
         for _ in range(3):
             run = subprocess.run(

@@ -23,6 +23,8 @@ POPEN_ANSWERS = frozenset(
 # What starts processes that run a function; what makes one such process.
 SPAWNS = frozenset({"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"})
 PROCESSES = frozenset({"multiprocessing.Process", "torch.multiprocessing.Process"})
+# What is given a function as ``target``, and what to call it with as ``args`` and ``kwargs``.
+RUNS_TARGET = PROCESSES | {"threading.Thread"}
 # What runs functions that it is given in threads of its own, by the beginning of its name.
 THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
 # What hands out results of threads or processes, by the beginning and the end of its name; and by its whole name.

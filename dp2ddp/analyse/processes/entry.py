@@ -75,6 +75,7 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
     """All nodes that run before a statement, in its block and in those that lead to it; ``after``: or in it."""
     program = context.program
     found: set[int] = set()
+    left: set[int] = set()  # functions; one that calls itself is left by its outer calls
     node = program.node_at(at)
     start = None if node is None else program.statement(node)
     while start is not None:
@@ -85,7 +86,9 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
         around = program.parent(start)
         if isinstance(around, ast.FunctionDef):
             scope = program.by_node[id(around)].index
-            around = next(iter(context.callers.get(scope, ())), None)
+            left.add(scope)
+            calls = context.callers.get(scope, ())
+            around = next((it for it in calls if program.scope(it).index not in left), None)
         start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
     return found
 
@@ -140,7 +143,10 @@ def _script(context: Context, entry: Entry) -> Script:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
     arguments = tuple(
-        [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
+        [
+            ("*", program.anchor(arg.value)) if isinstance(arg, ast.Starred) else ("", program.anchor(arg))
+            for arg in function.args
+        ]
         + [
             (f"{keyword.arg}=" if keyword.arg else "**", program.anchor(keyword.value))
             for keyword in function.keywords
@@ -315,9 +321,16 @@ def _each_wanted(context: Context, file: SourceFile) -> Iterator[tuple[bool, _De
     for wrap in context.wraps:
         if id(wrap.node) in runs:
             given = context.wrappers.argument(wrap, "device_ids", 1)
-            given = None if given is None or _all_devices(context, given) else given
+            if given is not None and (_all_devices(context, given) or _is_of_wrapper(context, given)):
+                given = None
             expression = _by_option(context, wrap.node, given) or given
             yield given is not None, _Devices(expression, wrap.node)
+
+
+def _is_of_wrapper(context: Context, given: ast.expr) -> bool:
+    """Whether devices are those that another DataParallel has: ``model.device_ids``."""
+    is_theirs = isinstance(given, ast.Attribute) and given.attr == "device_ids"
+    return is_theirs and context.is_wrapped(context.program.values(given.value))
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
@@ -923,7 +936,7 @@ def _source(
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
-    behind = _behind(context, given, scopes, late) if depth < 9 else None
+    behind = _behind(context, given, scopes, depth, late) if depth < 9 else None
     if behind is not None:
         return _source(context, behind, scopes, depth + 1, late)
     if isinstance(given, ast.Name):
@@ -941,12 +954,14 @@ def _source(
     return given if same else changed
 
 
-def _behind(context: Context, node: ast.AST, scopes: list[Scope], late: Set[int]) -> ast.expr | None:
+def _behind(
+    context: Context, node: ast.AST, scopes: list[Scope], depth: int, late: Set[int]
+) -> ast.expr | None:
     """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
         return None
-    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes)) is not None:
+    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes, depth)) is not None:
         return argument
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
@@ -987,15 +1002,18 @@ def _is_simple(context: Context, node: ast.expr) -> bool:
     return plain and _pure(context, node)
 
 
-def _argument(context: Context, name: ast.Name, scopes: list[Scope]) -> ast.expr | None:
-    """What is given for a parameter, where that is one thing, or its default; None for other names."""
+def _argument(context: Context, name: ast.Name, scopes: list[Scope], depth: int = 0) -> ast.expr | None:
+    """What is given for a parameter, where that is one thing, or its default; None for other names.
+
+    ``depth``: how many names were followed to this one. A function may give its parameter to itself.
+    """
     definitions = context.program.definitions(name)
     alone = definitions[0] if len(definitions) == 1 else None
     if not isinstance(alone, ast.arg):
         return None
     found = context.program.given(alone)
     if len(found) > 1:
-        found = [_source(context, it, scopes, depth=6) for it in found]
+        found = [_source(context, it, scopes, max(6, depth + 1)) for it in found]
         same = len(set(map(ast.dump, found))) == 1
         return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
     return found[0] if found else None
