@@ -685,6 +685,14 @@ MADE = {
     "several, in a loop": MAKE
     + "def use():\n    for part in ('a', 'b'):\n        if not os.path.isdir('files/' + part):\n"
     "            make('files/' + part)\n    return sum(len(open(f'files/{part}/{it}.txt').read()) > 0 for part in 'ab' for it in range(20))\n",
+    "sounds": "import wave\n\n\ndef make(folder):\n    os.makedirs(folder, exist_ok=True)\n    late()\n    for name in range(40):\n"
+    "        with wave.open(os.path.join(folder, f'{name}.wav'), 'wb') as sound:\n            sound.setparams((1, 2, 8000, 0, 'NONE', ''))\n"
+    "            sound.writeframes(bytes(80))\n\n\n"
+    "def use():\n    if not os.path.isdir('files'):\n        make('files')\n"
+    "    return len([wave.open(f'files/{it}.wav').readframes(9) for it in range(40)])\n",
+    "by what nothing is known of": "import cProfile\nimport pstats\n\n\ndef make(path):\n    late()\n    assert not os.path.exists(path)\n    cProfile.run('sum(range(9))', path)\n\n\n"
+    "def use():\n    if not os.path.exists('times'):\n        make('times')\n"
+    "    return 40 if pstats.Stats('times').total_calls else 0\n",
     "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
     "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
     "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"

@@ -39,7 +39,10 @@ KEY_STORES = {
 }
 MODES = {
     **dict.fromkeys(
-        ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"),
+        """
+        codecs.open gzip.open gzip.GzipFile bz2.open bz2.BZ2File lzma.open lzma.LZMAFile h5py.File zipfile.ZipFile
+        tarfile.open wave.open soundfile.SoundFile netCDF4.Dataset tables.open_file rasterio.open
+        """.split(),
         Mode(),
     ),
     **KEY_STORES,
@@ -56,8 +59,17 @@ READS_ROWS = re.compile(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN|ATTACH|VALUES)\b", re.I
 # Where those and Python's own are given the path.
 OPENED_PATHS = {
     **dict.fromkeys(BUILTIN_OPENERS | {"dp2ddp.runtime.open", "zipfile.ZipFile"}, ("file", 0)),
-    **dict.fromkeys(("codecs.open", "gzip.open", "bz2.open", "lzma.open"), ("filename", 0)),
+    **dict.fromkeys(
+        """
+        codecs.open gzip.open gzip.GzipFile bz2.open bz2.BZ2File lzma.open lzma.LZMAFile netCDF4.Dataset
+        tables.open_file
+        """.split(),
+        ("filename", 0),
+    ),
     "h5py.File": ("name", 0),
+    "wave.open": ("f", 0),
+    "soundfile.SoundFile": ("file", 0),
+    "rasterio.open": ("fp", 0),
     "tarfile.open": ("name", 0),
     **{name: ("filename" if name == "shelve.open" else "file", 0) for name in KEY_STORES},
     "sqlite3.connect": ("database", 0),
