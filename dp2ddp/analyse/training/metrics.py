@@ -261,7 +261,8 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
             for part in node.body
             for inner in context.program.descendants(part)
         )
-        return [node.test] if leaves or isinstance(node, ast.While) else []
+        keeps = any(isinstance(it, ast.Assign | ast.AugAssign) for it in node.body)
+        return [node.test] if leaves or keeps or isinstance(node, ast.While) else []
     if isinstance(node, ast.Assert):
         around = context.program.ancestors(node)
         return [node.test] if any(isinstance(it, ast.Try) and it.handlers for it in around) else []
