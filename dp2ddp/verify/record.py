@@ -12,6 +12,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
     noise      folder of a converted run, whose noise for the samples is to be drawn (see ``noise``)
     states     file with the states that a converted run's generators had after each step: they are to be the same
+    whole      whether a model that draws in an evaluation does that for the whole batch (see ``forwards``)
     plan       file with the training batches to draw instead of the sampler's
     steps      end after so many optimizer steps; loops over training data end after half of them
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
@@ -93,14 +94,17 @@ class Recorder:
             bool(settings.get("float64")),
             current_rank,
         )
-        self.forwards = Forwards(self.journal, align, current_rank, self.loaders.note_evaluation)
+        whole = bool(settings.get("whole"))
+        self.forwards = Forwards(self.journal, align, current_rank, self.loaders.note_evaluation, whole)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer | Manual] = []
         self.manual = Manual(self.forwards.wrapped_parameters)
         self.noted: noise.Noted | None = None
-        self.states: list[Any] = torch.load(settings["states"], weights_only=False) if settings.get("states") else []
+        self.states: list[Any] = (
+            torch.load(settings["states"], weights_only=False) if settings.get("states") else []
+        )
         self._keeps_states = align and plan is None
 
     def patch(self) -> None:

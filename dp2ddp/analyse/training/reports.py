@@ -135,7 +135,9 @@ class _Finder(Gathering):
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
-        self._apart: list[tuple[str, ast.expr]] = []  # to be combined, where not all processes were known to come to
+        self._apart: list[tuple[str, ast.expr]] = (
+            []
+        )  # to be combined, where not all processes were known to come to
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
         self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
