@@ -189,7 +189,7 @@ class Ahead:
         "DDP102",
         9,
         "one branch",
-        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else model"),
+        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else nn.Sequential(model)"),
     ),
     "two ways to make the model": case(
         "DDP102",
