@@ -164,7 +164,9 @@ def own_part(calls: Sequence[Any], takers: Sequence[int], own: int) -> tuple[Any
         mine = rows.scatter_rows(whole, 0, sizes, slice(start, start + sizes[takers[own]]))
         ties.append(mine)
         if of_kind[own]:
-            pieces = rows.separate(mine, [it.numel() for it in of_kind[own]], [it.shape for it in of_kind[own]])
+            pieces = rows.separate(
+                mine, [it.numel() for it in of_kind[own]], [it.shape for it in of_kind[own]]
+            )
             replaced |= {id(it): piece for it, piece in zip(of_kind[own], pieces, strict=True)}
     leaves = nested.flatten(calls[own], dataclasses=True)
     return nested.unflatten(calls[own], [replaced.get(id(it), it) for it in leaves], dataclasses=True), ties

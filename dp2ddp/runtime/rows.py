@@ -59,7 +59,9 @@ def sum_back(tensor: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
     return separate(_SumBack.apply(tensor, count), [1] * count, [tensor.shape] * count)
 
 
-def separate(rows: torch.Tensor, sizes: Sequence[int], shapes: Sequence[Sequence[int]]) -> tuple[torch.Tensor, ...]:
+def separate(
+    rows: torch.Tensor, sizes: Sequence[int], shapes: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, ...]:
     """Parts of ``rows`` along dimension 0, with their graph and each with memory of its own.
 
     Each may be written in place, as tensors that were never one. Of what ``split`` gives autograd allows no such thing.
@@ -68,7 +70,9 @@ def separate(rows: torch.Tensor, sizes: Sequence[int], shapes: Sequence[Sequence
         sizes: of the parts; they take all rows.
         shapes: what the parts become.
     """
-    return tuple(part.clone().view(shape) for part, shape in zip(rows.split(list(sizes)), shapes, strict=True))
+    return tuple(
+        part.clone().view(shape) for part, shape in zip(rows.split(list(sizes)), shapes, strict=True)
+    )
 
 
 class _GatherRows(torch.autograd.Function):
