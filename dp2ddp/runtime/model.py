@@ -95,6 +95,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self.dim = 0
         self.require_backward_grad_sync = True
         self._alone = ranks.is_alone("DistributedDataParallel()")
+        if not self._alone:
+            debug.meet("DistributedDataParallel()")
         self._reset()
         self._arrange(new=True)
         if not self._alone:

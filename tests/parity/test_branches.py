@@ -159,6 +159,34 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
     assert printed[0] == printed[1] and len(list(filter(str.strip, printed[0]))) == 2
 
 
+ASKS = [
+    ("    torch.manual_seed(3)\n", '    torch.manual_seed(3)\n    several = int(os.environ.get("WORLD_SIZE", 1))\n'),
+    ("torch.randn(60, 8), torch.randint(2, (60,))", "torch.randn(60 // several, 8), torch.randint(2, (60 // several,))"),
+    ("import argparse", "import argparse\nimport os"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("launcher", ["warm", "warm torchrun"])
+def test_a_program_that_asks_how_many_processes_there_are_trains_on_all_data(
+    lab: Lab, launcher: str
+) -> None:
+    """However it is started: it has no ranks of its own that could divide the data."""
+    text = PROGRAM
+    begin, end = text.index("    if args.spread"), text.index("def wrapped")
+    text = text[:begin] + "    worker(-1, args)\n\n\n" + text[end:]
+    begin, end = text.index("    if several:\n        model.to"), text.index("    elif device.type")
+    text = text[:begin] + text[end:].replace("elif", "if", 1)
+    begin, end = text.index("    if args.several:\n        dist.init"), text.index("    model = wrapped")
+    text = text[:begin] + text[end:].replace("        if args.several:\n            dist.barrier()\n", "")
+    for old, new in ASKS:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (change,) = convert(Project.of({PATH: text}), exact=True).changes
+    before = lab.run(write(lab, "before", text), replicas=2, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=2, launcher=launcher, timeout=60).ok()
+    assert after.printed == before.printed and differences(before, after, losses=False) == []
+
+
 APEX_STEPS = {
     "a parameter that no loss reaches": [],
     "sent at the end": [("DDP(model)", "DDP(model, message_size=250000000, delay_allreduce=True)")],

@@ -45,6 +45,10 @@ WORLD_SIZE = "torch.distributed.get_world_size"
 # What tells one rank from the others: calls, and what a launcher sets in the environment.
 RANKS = frozenset({"torch.distributed.get_rank", "dp2ddp.runtime.get_rank", "dp2ddp.runtime.is_main_process"})
 RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})
+# All that a launcher says there; what DataParallel's programs do not see.
+LAUNCHER_VARIABLES = frozenset(
+    {*RANK_VARIABLES, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+)
 # What a program's environment is, as it is written.
 ENVIRONMENT = frozenset({"os.environ", "environ"})
 

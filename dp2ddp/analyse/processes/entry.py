@@ -21,7 +21,7 @@ from dp2ddp.analyse.api.settings import CONFIGURES, FILLS_SETTINGS
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import compared, is_options
-from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
+from dp2ddp.analyse.processes.branches import choosing, condition, is_start, keeps_variables, leaving
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
     asks_machine,
@@ -138,7 +138,8 @@ def _script(context: Context, entry: Entry) -> Script:
         enabled = _enabled(context, file, top, inner_first)
         begin, call = (inner_first, None) if enabled else (begin, call)
     aside = None if enabled else leaving(context, file)
-    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside}
+    own_ranks = not enabled and keeps_variables(context, file)
+    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside, "own_ranks": own_ranks}
     if call is None or enabled:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
