@@ -167,9 +167,7 @@ ASKS = [
 
 
 @pytest.mark.parametrize("launcher", ["warm", "warm torchrun"])
-def test_a_program_that_asks_how_many_processes_there_are_trains_on_all_data(
-    lab: Lab, launcher: str
-) -> None:
+def test_a_program_that_asks_how_many_processes_there_are_trains_on_all_data(lab: Lab, launcher: str) -> None:
     """However it is started: it has no ranks of its own that could divide the data."""
     text = PROGRAM
     begin, end = text.index("    if args.spread"), text.index("def wrapped")

@@ -909,7 +909,11 @@ def _choice(context: Context, call: ast.expr, module: ast.expr) -> ast.IfExp | N
     """``nn.DataParallel(model) if torch.cuda.device_count() > 1 else model``, where nothing needs the bare model."""
     node = _outermost(context, call).node
     around = context.program.parent(node)
-    if not isinstance(around, ast.IfExp) or around.body is not node or not asks_for_gpus(context, around.test):
+    if (
+        not isinstance(around, ast.IfExp)
+        or around.body is not node
+        or not asks_for_gpus(context, around.test)
+    ):
         return None
     other = around.orelse
     while is_move(other):
@@ -1100,7 +1104,7 @@ def _nested(
         lines = " and ".join(str(condition.lineno) for condition, _ in reversed(ifs))
         return _unclear(
             f"the model is wrapped under the conditions of lines {lines}",
-            "keep `if torch.cuda.device_count() > 1` alone",
+            "make `if torch.cuda.device_count() > 1` the only condition",
         )
     moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
