@@ -36,6 +36,7 @@ from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
 from . import (
+    again,
     attributes,
     bypass,
     callbacks,
@@ -90,6 +91,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if dim != 0:
             raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
         callbacks.refuse_waiting(module)
+        again.start_if_misled()
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0

@@ -21,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from . import (
+    again,
     agent,
     aside,
     debug,
@@ -76,8 +77,8 @@ def launch(
         backend: as in ``torch.distributed.init_process_group``; default: NCCL where each rank has a GPU, and gloo.
         timeout: of the collectives, in seconds; default: torch's.
         own_ranks: whether the program may go on in ranks of its own, and asks for them what torchrun says in the
-            environment (WORLD_SIZE, LOCAL_RANK, …): then this stays there. Else the program sees none of it, as where
-            it is started by hand.
+            environment (WORLD_SIZE, LOCAL_RANK, …): then this stays there, until a model is wrapped all the same:
+            there it is started again. Else the program sees none of it, as where it is started by hand.
 
     Returns:
         What ``main`` returned, in each rank. In the process that starts the ranks the call does not return: it exits
@@ -176,7 +177,9 @@ def init(
         url = f"tcp://{host}:{place.port}"
         agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
     elif place is not None and (place.world_size > 1 or place.address):
-        if not own_ranks:
+        if own_ranks and "RANK" in os.environ:
+            again.begin()
+        else:
             aside.when_standing_aside(places.hide(os.environ))
         _enter(place, wanted)
     elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
