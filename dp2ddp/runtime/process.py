@@ -118,12 +118,12 @@ def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
 def barrier() -> None:
     """Wait until every rank is here, however long one of them works: the collectives' timeout does not apply.
 
-    Does nothing in a plain process.
+    Does nothing in a plain process, or in a block of `main_process_first`, where rank 0 is done when others come.
 
     Raises:
         RuntimeError: a rank has ended without coming here.
     """
-    if ahead.is_alone("barrier()"):
+    if _is_first or ahead.is_alone("barrier()"):
         return
     debug.meet("barrier()", patient=True)
     number, world = rendezvous.next_call("barrier"), ranks.count()
