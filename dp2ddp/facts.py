@@ -448,10 +448,12 @@ class Number(Fact):
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
     ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
     ``size`` of a sum that it is the number of samples in the batch, ``in_loop`` that it is made anew of each batch.
+    ``kept`` says of what is left that it is an object which keeps the numbers: a meter.
     """
 
     kind: str
     what: str
+    kept: bool = False
     average: str = ""
     size: bool = False
     in_loop: bool = False

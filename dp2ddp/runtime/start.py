@@ -163,6 +163,7 @@ def init(
     if not enabled:
         return
     if ranks.has_group():
+        aside.join_given()
         _take_place_in_given_group()
         return
     if ranks.has_begun():

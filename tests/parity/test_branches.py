@@ -18,7 +18,7 @@ from programs import PATH
 from spellings import SPELLINGS, Spelling
 
 from dp2ddp.convert import convert
-from dp2ddp.source import Project
+from dp2ddp.source import Project, read
 from parity.harness import FIXTURES, REPOSITORY, Lab, Run, environment, free_port
 from parity.test_tier_training import differences, write
 
@@ -361,3 +361,77 @@ def test_ranks_that_a_fixture_spawns_train_as_they_did(lab: Lab) -> None:
     assert had["epoch"] == has["epoch"] and all(
         torch.equal(had["model"][it], has["model"][it]) for it in had["model"]
     )
+
+
+SHARED = """\
+import torch
+
+
+def setup(args):
+    if args.local_rank == -1:
+        args.n_gpu = torch.cuda.device_count()
+    else:
+        torch.distributed.init_process_group("gloo")
+        args.n_gpu = 1
+
+
+def wrap(model, n_gpu, local_rank):
+    if n_gpu > 1:
+        model = torch.nn.DataParallel(model)
+    if local_rank != -1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    return model
+"""
+BESIDE = """\
+import os
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from util import setup, wrap
+
+
+def main():
+    args = SimpleNamespace(local_rank=int(os.environ.get("LOCAL_RANK", "-1")))
+    setup(args)
+    torch.manual_seed(0)
+    model = wrap(nn.Linear(4, 1), args.n_gpu, args.local_rank)
+    data = torch.randn(32, 4) + max(args.local_rank, 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for start in range(0, 32, 8):
+        loss = (model(data[start : start + 8]) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with open(f"found{args.local_rank}.txt", "w") as file:
+        file.write(str(loss.item()))
+    if args.local_rank != -1:
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Path) -> None:
+    """Its own ranks have DistributedDataParallel alone, as before."""
+    texts = {"util.py": SHARED, "train.py": BESIDE, "other.py": BESIDE}
+    found = []
+    for side in ("before", "after"):
+        folder = tmp_path / side
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        if side == "after":
+            for change in convert(read([folder / "train.py"])).changes:
+                change.path.write_text(change.after)
+            assert "ddp.DataParallel" in (folder / "util.py").read_text()
+            assert (folder / "other.py").read_text() == BESIDE
+        run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "other.py"]
+        more = {"PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(run, cwd=folder, env=environment() | more, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode()
+        found.append([(folder / f"found{rank}.txt").read_text() for rank in range(2)])
+    assert found[0] == found[1]

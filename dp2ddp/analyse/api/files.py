@@ -86,10 +86,14 @@ EXISTENCE = frozenset("""
     os.path.exists os.path.isdir os.path.isfile os.path.lexists
     pathlib.Path.exists pathlib.Path.is_dir pathlib.Path.is_file
     """.split())
+# The exceptions that say that a file is not there.
+NO_FILE = frozenset({"OSError", "IOError", "FileNotFoundError", "EnvironmentError"})
 # What lists a folder: what that holds changes while the main process writes into it.
 LISTS_FOLDER = frozenset("""
     glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
     """.split())
+# What lists the paths of what it is given the pattern of.
+LISTS_PATHS = frozenset({"glob.glob", "glob.iglob"})
 # How the names begin of what asks for files and folders.
 ASKS_FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
 # What begins like a write, and only answers.
@@ -158,6 +162,25 @@ WRITTEN_BY = {
     "yaml.safe_load": ("yaml.", "json."),
 }
 READS = frozenset(READ_PATHS) | {"pathlib.Path.read_text", "pathlib.Path.read_bytes"}
+# What reads a picture: apart, since data sets do, of files that no program writes.
+PICTURE_PATHS = {
+    **dict.fromkeys(
+        ("matplotlib.pyplot.imread", "matplotlib.image.imread", "skimage.io.imread"), ("fname", 0)
+    ),
+    **dict.fromkeys(("imageio.imread", "imageio.v2.imread", "imageio.v3.imread"), ("uri", 0)),
+    "cv2.imread": ("filename", 0),
+    "PIL.Image.open": ("fp", 0),
+    "torchvision.io.read_image": ("path", 0),
+}
+READS_PICTURES = frozenset(PICTURE_PATHS)
+# What no text file can be read by.
+LOADS_BINARY = READS_PICTURES | frozenset("""
+    torch.load torch.jit.load numpy.load pickle.load cPickle.load dill.load cloudpickle.load joblib.load
+    """.split())
+# What stands for any characters in a path.
+ANY_CHARACTERS = "*"
+# The paths that have nothing to do with what a program writes: those of its own files, of the user.
+EVERYWHERE = ("__file__", "getcwd(", "expanduser(", ".home(")
 
 # Writing
 
@@ -195,6 +218,8 @@ WRITTEN_PATHS = {
     "os.symlink": ("dst", 1),
     "os.link": ("dst", 1),
 }
+# What writes a picture, and is not given its path first.
+PICTURES_WRITTEN = {"torchvision.utils.save_image": ("fp", 1)}
 # The ending that some of them may add to it.
 ADDED_ENDINGS = {
     "numpy.save": ".npy",
@@ -204,7 +229,14 @@ ADDED_ENDINGS = {
     "scipy.sparse.save_npz": ".npz",
 }
 # All that is given the path of a file that it reads or writes.
-FILE_PATHS = OPENED_PATHS | LOADED_PATHS | READ_PATHS | WRITTEN_PATHS
+FILE_PATHS = {
+    **OPENED_PATHS,
+    **LOADED_PATHS,
+    **READ_PATHS,
+    **PICTURE_PATHS,
+    **WRITTEN_PATHS,
+    **PICTURES_WRITTEN,
+}
 # What is given two places, and writes to the second or to both, by the beginning of its name.
 BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
 # What makes files or folders; what makes folders, and may be told that they are there.

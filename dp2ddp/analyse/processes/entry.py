@@ -31,6 +31,7 @@ from dp2ddp.analyse.processes.conditions import (
     is_call_of,
     is_choice,
     is_cuda_string,
+    is_true,
     leaves_before,
     needs_gpu,
     number_of,
@@ -335,16 +336,20 @@ def _is_of_wrapper(context: Context, given: ast.expr) -> bool:
 
 
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
-    """``device_ids`` where options of the program choose between DataParallel and a single device, or the CPU."""
-    if context.branches is not None:
-        return None
-    if given is not None and (chosen := _where_chosen(context, wrap, given)) is not None:
+    """``device_ids`` where options of the program choose between DataParallel and a single device, or the CPU.
+
+    Beside a distributed branch only what switches the GPUs off: with a single device that one may have its own ranks.
+    """
+    beside = context.branches is not None
+    if not beside and given is not None and (chosen := _where_chosen(context, wrap, given)) is not None:
         return chosen
     asked: list[ast.expr] = []
     alone: ast.expr | None = None
     flags: list[ast.expr] = []
     switches: list[bool] = []
     for test, wraps, others in _choices(context, wrap):
+        if is_true(test):
+            continue  # as the program runs with DataParallel
         if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
             return None
         alone = alone or _single(context, others)
@@ -360,6 +365,8 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
     if not asked:
         return None
     switched = switches == [True] and not flags
+    if beside and not switched:
+        return None
     one = ast.Constant(0) if switched else _numbered(context) or ast.Constant(1)
     return _where_all([*asked, *flags], alone or one, given or ast.Constant(None))
 

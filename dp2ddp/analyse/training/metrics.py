@@ -24,6 +24,7 @@ from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training import assuming, causes
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -241,12 +242,22 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
             if isinstance(node, ast.Call) and (what := follow.given(node) or follow.shown(node)):
                 if reporters.has(node):
                     statement = program.statement(node)
-                    found.setdefault(
-                        id(statement), Number(**context.place(statement), kind="left", what=what)
-                    )
+                    kept = _is_object(context, statement, what)
+                    number = Number(**context.place(statement), kind="left", what=what, kept=kept)
+                    found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 waiting += follow.receivers(scope.index, node.value)
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
+
+
+def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether what a statement shows by a name is an object of the project's, or of a library: a meter."""
+    shown = (
+        it
+        for it in ast.walk(statement)
+        if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
+    )
+    return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
 
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
