@@ -233,7 +233,7 @@ class Loader(Fact):
     its part of every batch that the loader draws. ``target`` is the name it is assigned to, if its call has several
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
     tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
-    that one loop draws from at once: each has an order of its own.
+    that one loop draws from at once: each has an order of its own. ``full``: its batches all have one size.
     """
 
     statement: Anchor
@@ -251,6 +251,7 @@ class Loader(Fact):
     empty: Anchor | None = None
     weighed: bool | None = True
     number: int = 0
+    full: bool = False
 
 
 @dataclass(frozen=True)

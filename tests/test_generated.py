@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 from generated.author import Program
-from generated.judge import judged
+from generated.judge import changed, conversion_of, judged
 from parity.harness import Lab
 
 HEAD = """\
@@ -122,6 +122,7 @@ for epoch in range(2):
     + """    print("%.6f %d" % evaluate())
 """
 )
+DROPPING = HEAD.replace("batch_size=6, shuffle=True", "batch_size=4, shuffle=True, drop_last=True")
 CORRECT = "(model(inputs).argmax(1) == targets).sum().item()"
 COUNTS = "for epoch in range(2):\n    correct = seen = 0\n    for inputs, targets in loader:\n" + STEP
 COUNTS += "        correct += (outputs.argmax(1) == targets).sum().item()\n        seen += len(targets)\n"
@@ -140,6 +141,17 @@ FOUND = {
         "COUNTED", f"correct = sum({CORRECT} for inputs, targets in Bar(loader))"
     ),
 }
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_sums_over_full_batches_are_combined_once(lab: Lab, processes: int) -> None:
+    """Of batches of 4, 3 processes get 2, 2 and none: the third adds up nothing."""
+    shown = "    print(correct, seen)\n"
+    program = Program({"train.py": DROPPING.replace("COUNT", "37") + COUNTS + shown + END}, {})
+    outcome, _, why = judged(program, lab, processes)
+    assert outcome == "same", why
+    after = changed(program, conversion_of(program))["train.py"]
+    assert "local_sum" not in after and after.count("ddp.batch_sum(") == 1
 
 
 @pytest.mark.parametrize("processes", [2, 3])

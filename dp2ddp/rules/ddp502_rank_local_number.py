@@ -12,7 +12,7 @@ cover the whole data set (DDP204). With ``ddp.DataParallel`` nothing changes, as
 
 from collections.abc import Iterator
 
-from dp2ddp.facts import Facts, Number, Tier
+from dp2ddp.facts import Facts, Loader, Number, Tier
 from dp2ddp.plan import (
     Anchor,
     Edit,
@@ -76,32 +76,48 @@ def check(facts: Facts) -> Iterator[Finding]:
                 help = f"where it is given a loss, on all ranks: `{number.ddp}.batch_loss(…)` (counts: `ddp.sum(…)`)"
             message = f"`{number.what}` covers rank 0's local batch only"
             yield finding(number.at, message, help, severity=Severity.WARNING)
-        elif number.kind != "added" or not _is_even(number, facts):
+        elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` covers the rank's local batch only"
             yield finding(number.at, message, "now combined over the ranks", edits)
 
 
 def _formed(number: Number, facts: Facts) -> str:
-    """How a number is combined: a DistributedSampler deals parts of one size, so that is multiplied."""
+    """How a number is combined.
+
+    A DistributedSampler deals parts of one size, so that is multiplied. A rank that has no sample of a batch adds
+    nothing to sums: where all batches have one size, it had none of any.
+    """
     form = number.kind
     if _is_even(number, facts):
         form = "size" if number.size else form
     elif form == "sum" and number.in_loop:
         form = "batch"
-    return COMBINED.get(form, "")
+    elif form == "totals" and _is_full(number, facts):
+        return combined(number.names, "batch_sum")
+    return combined(number.names) if form == "totals" else COMBINED.get(form, "")
 
 
 def _is_even(number: Number, facts: Facts) -> bool:
     """Whether all parts of batches have one size: else a rank may have none of a small one."""
-    loaders = [loader for loader in facts.loaders if loader.scripts & number.scripts]
+    loaders = _loaders(number, facts)
     return bool(loaders) and not any(loader.shard for loader in loaders)
+
+
+def _is_full(number: Number, facts: Facts) -> bool:
+    """Whether all batches have one size: a rank that has no sample of one then has none of any."""
+    loaders = _loaders(number, facts)
+    return bool(loaders) and all(loader.full for loader in loaders)
+
+
+def _loaders(number: Number, facts: Facts) -> list[Loader]:
+    return [loader for loader in facts.loaders if loader.scripts & number.scripts]
 
 
 def _edits(number: Number, form: str) -> Iterator[Edit]:
     holes: dict[str, Anchor | str] = {"ddp": number.ddp, "number": number.at}
     if number.kind == "totals":
-        yield Insert(number.at, combined(number.names), {"ddp": number.ddp}, after=True)
+        yield Insert(number.at, form, {"ddp": number.ddp}, after=True)
     elif number.name:
         yield Replace(number.at, number.name)
         if number.before is not None:

@@ -81,6 +81,8 @@ def local_sum(value: Value) -> Value:
 def batch_sum(value: Value) -> Value:
     """The sum of ``value`` over the samples of the batch that is trained on: that of all ranks' ``local_sum(value)``.
 
+    After a loop over batches of one size (``drop_last=True``) also that of what the loop added up.
+
     Args, Returns, Raises: as in ``sum``, but for meters.
     """
     return sum(local_sum(value))

@@ -263,11 +263,14 @@ def _agree(candidates: dict[int, Part], fitting: set[_Fit], has_tensors: bool) -
 def stands_by() -> bool:
     """Whether none of the samples of the batch that is trained on is this rank's: it takes part on some of rank 0's.
 
-    That is the batch drawn last, or the one before it by as many as the loop draws ahead. No collective.
+    That is the batch drawn last, or the one before it by as many as the loop draws ahead; after the loop none, but
+    where this rank stood by in all of them. No collective.
     """
     record = _in_play[-1] if _in_play else None
-    if record is None or (record.ended and record.lead in (None, 1)):
+    if record is None:
         return False
+    if record.ended and record.lead in (None, 1):
+        return not any(part.size for part in record.last)
     window = record.lead or 1
     drawn = {index: part for part, index in record.last.items() if index > record.count - window}
     return drawn[max(drawn) if record.ended else min(drawn)].size == 0

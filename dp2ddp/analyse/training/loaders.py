@@ -223,7 +223,8 @@ def _loader(context: Context, call: Call) -> Loader:
     shard = _unsampled(context, call, dataset, statement)
     if problem is not None or dataset is None or shard:
         target = _target(context, statement, call)
-        return _as_made(context, call.node, shard=shard, target=target, problem=problem)
+        full = _is_full(context, call)
+        return _as_made(context, call.node, shard=shard, target=target, problem=problem, full=full)
     hoist = None
     if not isinstance(dataset, ast.Name | ast.Attribute):
         hoist = context.fresh(path, _beside(name, "set" if name.endswith("loader") else "dataset"))
@@ -246,7 +247,18 @@ def _loader(context: Context, call: Call) -> Loader:
         sampler_import=statement_import,
         target=_target(context, statement, call),
         empty=program.anchor(empty) if empty else None,
+        full=_is_full(context, call),
     )
+
+
+def _is_full(context: Context, call: Call) -> bool:
+    """Whether a loader is known to drop what is no full batch."""
+    argument = call.argument("drop_last", LOADER_ARGUMENTS["drop_last"])
+    options = [] if argument is not None else _displays(context, call) or []
+    given = [value for display in options[:1] for key, value in display if key == "drop_last"]
+    given += [argument] if argument is not None else []
+    is_true = [isinstance(it, ast.Constant) and it.value is True for it in given]
+    return len(options) < 2 and bool(given) and all(is_true)
 
 
 def _empty_sampler(context: Context, call: Call) -> ast.Assign | None:
