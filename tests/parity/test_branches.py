@@ -429,7 +429,15 @@ def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Pa
                 change.path.write_text(change.after)
             assert "ddp.DataParallel" in (folder / "util.py").read_text()
             assert (folder / "other.py").read_text() == BESIDE
-        run = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "other.py"]
+        run = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "other.py",
+        ]
         more = {"PYTHONPATH": str(REPOSITORY)}
         done = subprocess.run(run, cwd=folder, env=environment() | more, capture_output=True, timeout=120)
         assert done.returncode == 0, done.stderr.decode()
