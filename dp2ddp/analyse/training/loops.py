@@ -645,7 +645,9 @@ def _is_repeated(context: Context, loop: ast.AST, depth: int = 0) -> bool:
             return True
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
             scope = program.by_node[id(around)]
-            calls = _apart(context, list(filter(context.runs_in_training, context.callers.get(scope.index, ()))))
+            calls = _apart(
+                context, list(filter(context.runs_in_training, context.callers.get(scope.index, ())))
+            )
             return len(calls) > 1 or (depth < 6 and any(_is_repeated(context, it, depth + 1) for it in calls))
     return False
 
