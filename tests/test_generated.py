@@ -234,6 +234,9 @@ KEPT_BY_RUNNERS = {
 }
 FOUND = {
     "outputs of a model that a namespace keeps": STATE.replace("TAKEN", "        outputs = model(inputs)"),
+    "what is found of outputs of a model that a namespace keeps": STATE.replace(
+        "TAKEN", "        outputs = model(inputs)"
+    ).replace("scores.append(outputs.detach())", "scores.append(outputs.max(1, keepdim=True)[1].double())"),
     "several outputs of a model that a namespace keeps": TWO
     + STATE.replace("TAKEN", "        outputs, features = model(inputs)"),
     "sums over a batch with fewer samples than ranks": COUNTS + "    print(correct, seen)\n",

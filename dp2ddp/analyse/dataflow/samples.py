@@ -293,6 +293,10 @@ class Samples:
                     if any(isinstance(it, ast.Call) and self._runs_module(it) for it in taken):
                         return False
                     waiting += (it for one in found for it in self._behind(one))
+                    if isinstance(part, ast.Attribute) and not self.program.definitions(part):
+                        waiting.append(part.value)
+                case ast.Subscript():
+                    waiting.append(part.value)
                 case ast.IfExp():
                     waiting += (part.body, part.orelse)
                 case ast.BoolOp():
@@ -303,6 +307,8 @@ class Samples:
                     returned = [it for it in self._returns(part) if it not in asked]
                     asked.update(returned)
                     waiting += (it.value for it in returned)
+                    if isinstance(part.func, ast.Attribute) and not returned:
+                        waiting.append(part.func.value)
         return True
 
     def _runs_module(self, call: ast.Call) -> bool:
