@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from types import ModuleType
+
 import pytest
+from generated import flat, shaped, trainers
 from generated.author import Program
 from generated.judge import changed, conversion_of, judged
 from parity.harness import Lab
@@ -123,10 +126,119 @@ for epoch in range(2):
 """
 )
 DROPPING = HEAD.replace("batch_size=6, shuffle=True", "batch_size=4, shuffle=True, drop_last=True")
+TWO = """
+import json
+
+NETS = {}
+
+
+def register(name):
+    def keep(made):
+        NETS[name] = made
+        return made
+
+    return keep
+
+
+@register("net")
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(6, 8), nn.Linear(8, 4)
+
+    def forward(self, x):
+        features = torch.tanh(self.body(x))
+        return self.head(features), features
+
+
+def build(name):
+    return NETS[name]()
+
+
+options = json.loads('{"name": "net"}')
+model = nn.DataParallel(build(options["name"]).to("cpu"))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+"""
 CORRECT = "(model(inputs).argmax(1) == targets).sum().item()"
 COUNTS = "for epoch in range(2):\n    correct = seen = 0\n    for inputs, targets in loader:\n" + STEP
 COUNTS += "        correct += (outputs.argmax(1) == targets).sum().item()\n        seen += len(targets)\n"
+STATE = """
+from types import SimpleNamespace
+
+
+def train(state):
+    model, optimizer = state.model, state.optimizer
+    scores, kept = [], []
+    for inputs, targets in state.loader:
+TAKEN
+        loss = criterion(outputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.item())
+        scores.append(outputs.detach())
+    print(torch.cat(scores).std().item(), len(torch.cat(scores)), kept)
+
+
+state = SimpleNamespace()
+state.device = torch.device("cpu")
+state.model, state.optimizer, state.loader = model, optimizer, loader
+for epoch in range(2):
+    train(state)
+"""
+RUNNER = """
+class Log:
+    def after_step(self, runner):
+        print(runner.outputs["log_vars"]["SHOWN"])
+
+
+class Evaluation:
+    def after_epoch(self, runner):
+        total = 0.0
+        with torch.no_grad():
+            for batch in others:
+                total += runner.step(batch)["log_vars"]["loss"]
+        print(total)
+
+
+class Runner:
+    def __init__(self, *hooks):
+        self.hooks = hooks
+
+    def call(self, name):
+        for hook in self.hooks:
+            getattr(hook, name, lambda runner: None)(self)
+
+    def step(self, batch):
+        inputs, targets = batch
+        loss = criterion(model(inputs), targets)
+        return {"loss": loss, "log_vars": {"loss": loss.item(), "size": inputs.size(0)}}
+
+    def train(self):
+        for batch in loader:
+            self.outputs = self.step(batch)
+            optimizer.zero_grad()
+            self.outputs["loss"].backward()
+            optimizer.step()
+            self.call("after_step")
+        self.call("after_epoch")
+
+
+runner = Runner(HOOKS)
+for epoch in range(2):
+    runner.train()
+"""
+KEPT_BY_RUNNERS = {
+    "a loss of a step that evaluations take, too": ("loss", "Log(), Evaluation()"),
+    "sizes": ("size", "Log()"),
+}
 FOUND = {
+    "outputs of a model that a namespace keeps": STATE.replace("TAKEN", "        outputs = model(inputs)"),
+    "what is found of outputs of a model that a namespace keeps": STATE.replace(
+        "TAKEN", "        outputs = model(inputs)"
+    ).replace("scores.append(outputs.detach())", "scores.append(outputs.max(1, keepdim=True)[1].double())"),
+    "several outputs of a model that a namespace keeps": TWO
+    + STATE.replace("TAKEN", "        outputs, features = model(inputs)"),
     "sums over a batch with fewer samples than ranks": COUNTS + "    print(correct, seen)\n",
     "sums shown in the loop over such": COUNTS + "        print(correct, seen)\n",
     "an evaluation of losses that a model computes of its replicas": INSIDE,
@@ -160,4 +272,29 @@ def test_it_is_done_and_said_as_before(lab: Lab, name: str, processes: int) -> N
     count = "37" if "such" in name or "fewer" in name else "52"
     program = Program({"train.py": HEAD.replace("COUNT", count) + FOUND[name] + END}, {})
     outcome, _, why = judged(program, lab, processes)
+    assert outcome == "same", why
+
+
+@pytest.mark.parametrize("name", KEPT_BY_RUNNERS)
+def test_numbers_of_a_part_that_objects_show_each_other_are_said(lab: Lab, name: str) -> None:
+    shown, hooks = KEPT_BY_RUNNERS[name]
+    text = HEAD.replace("COUNT", "52") + RUNNER.replace("SHOWN", shown).replace("HOOKS", hooks) + END
+    outcome, _, why = judged(Program({"train.py": text}, {}), lab, 2)
+    assert outcome in ("said", "same"), why
+    assert outcome == "same" or "DDP502" in why
+
+
+SAMPLE = [(flat, 1, 2), (flat, 6, 3), (shaped, 2, 3), (shaped, 4, 2), (trainers, 101, 2), (trainers, 206, 3)]
+"""Programs as they are put together at random: ``python -m tests.generated`` makes as many as one likes."""
+
+
+def _named(it: object) -> str:
+    return str(getattr(it, "__name__", it)).rpartition(".")[2]
+
+
+@pytest.mark.parametrize(("kind", "seed", "processes"), SAMPLE, ids=_named)
+def test_a_sample_of_generated_programs_does_what_it_did(
+    lab: Lab, kind: ModuleType, seed: int, processes: int
+) -> None:
+    outcome, _, why = judged(kind.program(seed), lab, processes)
     assert outcome == "same", why

@@ -10,10 +10,10 @@ from textwrap import indent
 
 from parity.harness import Lab
 
-from generated import flat, shaped
+from generated import flat, shaped, trainers
 from generated.judge import changed, conversion_of, judged
 
-KINDS = {"flat": flat.program, "shaped": shaped.program}
+KINDS = {"flat": flat.program, "shaped": shaped.program, "trainers": trainers.program}
 
 
 def main() -> None:

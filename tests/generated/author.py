@@ -16,6 +16,8 @@ class Program:
     start: str = "train.py"
     runs: int = 1
     """How often it is run, one time after the other in the same folder."""
+    asks_for_gpus: bool = False
+    """Whether it goes without DataParallel where there are none."""
 
 
 @dataclass

@@ -21,6 +21,8 @@ from generated.author import Program
 ROOT = Path("/example")
 LOOSE = 1e-7
 """How far apart numbers may be, relative to their size: sums of parts are rounded otherwise."""
+NOISE = 1e-7
+"""And in itself: Adam makes steps of the rounding of gradients that are none, as those of a bias before BatchNorm."""
 
 
 def conversion_of(program: Program) -> Conversion:
@@ -48,7 +50,8 @@ def judged(program: Program, lab: Lab, processes: int) -> tuple[str, str, str]:
     before = _run(lab, "before", program.files, program, replicas=processes)
     if before[-1].code:
         return "broken before", form, before[-1].errors[-900:]
-    after = _run(lab, "after", changed(program, conversion), program, processes=processes)
+    seen = {"gpus": processes} if program.asks_for_gpus else {}
+    after = _run(lab, "after", changed(program, conversion), program, processes=processes, **seen)
     if after[-1].code:
         return "crash", form, "\n".join([after[-1].errors[-1500:], *said])
     differing = list(_differing(before, after))
@@ -129,7 +132,7 @@ def _apart(one: Any, other: Any) -> str:
         mine, others = mine.astype("float64"), others.astype("float64")
         return (
             ""
-            if np.allclose(mine, others, rtol=LOOSE, atol=1e-9)
+            if np.allclose(mine, others, rtol=LOOSE, atol=NOISE)
             else f"off by {abs(mine - others).max():.3g}"
         )
     if isinstance(one, bool) or not isinstance(one, int | float):

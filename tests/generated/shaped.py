@@ -8,7 +8,7 @@ import re
 from dataclasses import dataclass
 from textwrap import indent
 
-from generated import pieces, tasks
+from generated import lessons, pieces, tasks
 from generated.author import Author, Program
 from generated.tasks import Number, Task
 
@@ -453,11 +453,13 @@ SHAPES = {
 }
 
 
+TASKS = {**tasks.TASKS, **lessons.TASKS}
+
+
 def program(seed: int) -> Program:
     """One program, and what its author decided."""
     author = Author(random.Random(seed), rare=pieces.RARE)
-    name = author.one("task", tasks.TASKS)
-    task = tasks.TASKS[name]
+    task = TASKS[author.one("task", TASKS)]
     writer = Writer(author, task, _numbers(author, task, "training"), _numbers(author, task, "evaluation"))
     shape = author.one("shape", SHAPES)
     text, made, train, test = SHAPES[shape](writer)
@@ -537,6 +539,9 @@ def _data(writer: Writer) -> str:
     item = "self.samples[index]"
     if writer.is_dict:
         item = "{" + ", ".join(f'"{it}": self.samples[index][{k}]' for k, it in enumerate(task.names)) + "}"
+        item = item.replace('"indices": self.samples[index][2]', '"indices": index')
+    elif task.indexed:
+        item = f"(*{item}, index)"
     text = kinds[kind].replace("ITEM_OF", item.replace("self.samples", "self_samples")).replace("ITEM", item)
     loaders = pieces.LOADERS if kind != "a stream" else {"in order": pieces.LOADERS["in order"]}
     more = ", collate_fn=collate" if task.collate else ""

@@ -38,6 +38,8 @@ class Task:
     """The whole step, where it is no other's: from the batch to the optimizers' steps."""
     trained: dict[str, str] = field(default_factory=dict)
     """What else is trained or asked, by its name, and how it is made (wrapped, if it is to be)."""
+    indexed: bool = False
+    """Whether each sample has its index as its last part."""
 
 
 GENERAL = {

@@ -289,16 +289,32 @@ class Samples:
                 case ast.Name() | ast.Attribute():
                     found = [it for it in self.program.definitions(part) if it not in asked]
                     asked.update(found)
+                    taken = (getattr(self.program.statement(it), "value", None) for it in found)
+                    if any(isinstance(it, ast.Call) and self._runs_module(it) for it in taken):
+                        return False
                     waiting += (it for one in found for it in self._behind(one))
+                    if isinstance(part, ast.Attribute) and not self.program.definitions(part):
+                        waiting.append(part.value)
+                case ast.Subscript():
+                    waiting.append(part.value)
                 case ast.IfExp():
                     waiting += (part.body, part.orelse)
                 case ast.BoolOp():
                     waiting += part.values
                 case ast.Call():
+                    if self._runs_module(part):
+                        return False
                     returned = [it for it in self._returns(part) if it not in asked]
                     asked.update(returned)
                     waiting += (it.value for it in returned)
+                    if isinstance(part.func, ast.Attribute) and not returned:
+                        waiting.append(part.func.value)
         return True
+
+    def _runs_module(self, call: ast.Call) -> bool:
+        """Whether a call may run a module of PyTorch's: what that answers has no value."""
+        called = self.program.values(call.func)
+        return any(isinstance(it, Made) and it.name.startswith("torch.") for it in called)
 
     def _returns(self, call: ast.Call) -> list[ast.Return]:
         """Where the functions that a call enters return something."""

@@ -6,6 +6,7 @@ import ast
 from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Protocol
 
 from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
@@ -227,17 +228,22 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
     waiting: list[tuple[Scope, set[int]]] = []
     for loop in loops:
         if loop.trains and (isinstance(loop.node, ast.For) or loop.pulls is not None):
-            within = (it.runs for it in loops if not it.trains and id(it.node) in loop.runs)
-            waiting += follow.measured(loop, loop.runs.difference(*within))
+            within = [it for it in loops if not it.trains and id(it.node) in loop.runs]
+            runs = _runs_apart(context, loop, within)
+            follow.trained |= runs
+            waiting += follow.measured(loop, runs)
+    follow.evaluated = set().union(*(it.runs for it in loops if not it.trains)) - follow.trained
     found: dict[int, Number] = {}
-    entered: set[int] = set()
+    entered: dict[int, set[int]] = {}
     while waiting:
         scope, names = waiting.pop()
-        if names <= follow.known and scope.index in entered:
+        if scope.index in entered and names <= entered[scope.index]:
             continue
-        entered.add(scope.index)
+        entered.setdefault(scope.index, set()).update(names)
+        before = set(follow.known)
         follow.known |= names
         follow.spread(scope)
+        waiting += follow.readers(follow.known - before)
         for node in program.body(scope):
             if isinstance(node, ast.Call) and (what := follow.given(node) or follow.shown(node)):
                 if reporters.has(node):
@@ -258,6 +264,34 @@ def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
         if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
     )
     return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
+
+
+def _runs_apart(context: Context, loop: BatchLoop, within: list[BatchLoop]) -> frozenset[int]:
+    """What a training loop runs, but for what only evaluation loops ``within`` do."""
+    program = context.program
+    evaluated = frozenset().union(*(it.runs for it in within))
+    inner = {id(node) for it in within for node in ast.walk(it.node)}
+    outer = {id(node) for node in ast.walk(loop.node)} - inner
+    kept: set[int] = set()
+    while True:
+        new = {
+            index
+            for index, callers in program.callers.items()
+            if index not in kept
+            and any(
+                id(call.node) in outer
+                or (id(call.node) in loop.runs - inner and program.scope(call.node).index in kept)
+                for call, _ in callers
+            )
+        }
+        if not within or not new:
+            break
+        kept |= new
+    return frozenset(
+        key
+        for key in loop.runs
+        if key not in evaluated or key not in inner and program.scope(program.nodes[key]).index in kept
+    )
 
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
@@ -357,6 +391,8 @@ class _Followed:
         self.known: set[int] = set()
         self.counted: set[int] = set()  # those of them that are counted sample by sample, or set if
         self.rows: set[int] = set()  # those that hold samples of a batch, or what is computed of them
+        self.trained: set[int] = set()  # what training loops run
+        self.evaluated: set[int] = set()  # what evaluation loops alone do
 
     def measured(self, loop: BatchLoop, runs: frozenset[int]) -> list[tuple[Scope, set[int]]]:
         """Where a training loop, and each function that it runs, is given its losses and outputs.
@@ -370,12 +406,13 @@ class _Followed:
         found: dict[int, set[int]] = defaultdict(set, {self.program.scope(loop.node).index: set()})
         for backward in self.context.backwards:
             if id(backward) in runs and not self.whole(backward):
-                found[self.program.scope(backward).index] |= self._defined(self.context.loss(backward))
+                found[self.program.scope(backward).index] |= self._held(self.context.loss(backward))
         for it in self.program.calls:
-            statement = self.program.parent(it.node)
-            if id(it.node) in runs and isinstance(statement, ast.Assign) and statement.value is it.node:
-                if self.context.is_wrapped(self.program.values(it.node.func)):
-                    found[self.program.scope(it.node).index] |= self._bound(statement.targets)
+            if id(it.node) in runs and self.context.is_wrapped(self.program.values(it.node.func)):
+                statement = self.program.parent(it.node)
+                is_named = isinstance(statement, ast.Assign) and statement.value is it.node
+                bound = self._bound(statement.targets) if is_named else {id(it.node)}  # type: ignore[union-attr]
+                found[self.program.scope(it.node).index] |= bound
         return [(self.program.scopes[index], names) for index, names in found.items()]
 
     def _taken(self, loop: ast.For) -> ast.expr:
@@ -525,6 +562,8 @@ class _Followed:
         """Where callers put measured return values."""
         program = self.program
         for call in self.context.callers.get(scope, ()):
+            if id(call) in self.evaluated:
+                continue
             parent = program.parent(call)
             if not isinstance(parent, ast.Assign) or parent.value is not call:
                 yield program.scope(call), {id(call)}  # in an expression: `print(train(epoch))`
@@ -541,11 +580,37 @@ class _Followed:
                 names = self._bound([target])
             yield program.scope(parent), names
 
+    def readers(self, definitions: set[int]) -> Iterator[tuple[Scope, set[int]]]:
+        """The functions that ask for attributes which were given measured values."""
+        for key in definitions & self._asking.keys():
+            yield from ((self.program.scopes[index], {key}) for index in self._asking[key])
+
+    @cached_property
+    def _asking(self) -> dict[int, set[int]]:
+        """The functions that ask for what defines an attribute."""
+        found: dict[int, set[int]] = defaultdict(set)
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and self.context.runs_in_training(node):
+                for key in self._defined(node) if isinstance(node.ctx, ast.Load) else ():
+                    found[key].add(self.program.scope(node).index)
+        return found
+
     def _defined(self, node: ast.AST) -> set[int]:
         """What gives a name, or an object's attribute, its value."""
+        if isinstance(node, ast.Attribute) and not self.program.values(node.value):
+            return self._stored[node.attr]
         if isinstance(node, ast.Name) and node.id != "self" or isinstance(node, ast.Attribute):
             return {id(definition) for definition in self.program.definitions(node)}
         return set()
+
+    @cached_property
+    def _stored(self) -> dict[str, set[int]]:
+        """What defines attributes, by their names: an object that is not followed may have any of them."""
+        found: dict[str, set[int]] = defaultdict(set)
+        for node in self.program.nodes.values():
+            if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store):
+                found[node.attr].add(id(node))
+        return found
 
     def _held(self, holder: ast.expr) -> set[int]:
         """What a method's object is kept in: ``meters`` of ``meters[name].update(…)``."""
