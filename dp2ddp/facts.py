@@ -109,7 +109,8 @@ class Script(Fact):
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
     ``imports`` what it needs; ``late`` says where it does so later, on each of several ways that it may go. ``enabled``
     is the condition under which ranks start, where the program may start others by itself; ``aside`` says where that is
-    known later. ``tier`` is decided last, and ``reasons`` are the facts that keep the program from being sharded.
+    known later. ``own_ranks``: whether the program may ask the environment what a launcher says of ranks of its own.
+    ``tier`` is decided last, and ``reasons`` are the facts that keep the program from being sharded.
     ``assumptions``: what has to hold for it to be sharded, where nothing else is in the way of that; what was taken as
     true where it is.
     """
@@ -124,6 +125,7 @@ class Script(Fact):
     aside: Aside | None = None
     imports: tuple[str, ...] = ()
     enabled: str = ""
+    own_ranks: bool = False
     done: bool = False
     tier: Tier = Tier.SHARDED
     reasons: tuple[Fact, ...] = ()
@@ -447,10 +449,12 @@ class Number(Fact):
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
     ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
     ``size`` of a sum that it is the number of samples in the batch, ``in_loop`` that it is made anew of each batch.
+    ``kept`` says of what is left that it is an object which keeps the numbers: a meter.
     """
 
     kind: str
     what: str
+    kept: bool = False
     average: str = ""
     size: bool = False
     in_loop: bool = False

@@ -808,6 +808,7 @@ MAINS = {
         decorator="@click.command()\n",
         arguments=("main",),
     ),
+    "starred arguments": main("import sys", "main(*sys.argv[1:])", parameters="rate=0.1", rate="float(rate)"),
     "hydra": main(
         "import hydra", "main()", '@hydra.main(config_path="conf", config_name="config")\n', "cfg", "cfg.rate"
     ),
@@ -920,6 +921,11 @@ REACHED = {
     "a profiler": reached('import cProfile\n\ncProfile.run("main()")'),
     "a thread": reached(
         "import threading\n\nthread = threading.Thread(target=main)\nthread.start()\nthread.join()"
+    ),
+    "a thread of a method": reached(
+        "import threading\n\n\nclass Run:\n    def start(self, count):\n        self.work(count)\n\n"
+        "    def work(self, count):\n        main(count)\n\n\nclass Job:\n    def __init__(self):\n        self.run = Run()\n\n"
+        "    def begin(self):\n        thread = threading.Thread(target=self.run.start, args=(1,))\n        thread.start()\n        thread.join()\n\n\nJob().begin()"
     ),
     "a context": reached(
         "class Run:\n    def __enter__(self):\n        main()\n\n    def __exit__(self, *error):\n        pass\n\n\n"

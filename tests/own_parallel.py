@@ -137,7 +137,27 @@ devices = list(range(torch.cuda.device_count()))
         outputs = nn.parallel.gather(nn.parallel.parallel_apply(replicas, parts), devices[0])"""
 
 # Each is converted with whole batches, and makes nn.DataParallel's steps.
+# Wrapped again, on the devices that the first wrapper has; the function is given to itself what it is given.
+AGAIN = """
+class Watched(nn.DataParallel):
+    def forward(self, *inputs, **kwargs):
+        self.calls = getattr(self, "calls", 0) + 1
+        return super().forward(*inputs, **kwargs)
+
+
+def again(module):
+    if hasattr(module, "device_ids"):
+        inner = again(module.module)
+        return Watched(inner, device_ids=module.device_ids)
+    changed = module
+    for name, child in module.named_children():
+        changed.add_module(name, again(child))
+    return changed
+"""
 OWN = {
+    "wrapped again by a function that calls itself": with_class(
+        AGAIN, "model = again(nn.DataParallel(model))"
+    ),
     "a smaller part for the first": with_class(BALANCED, "model = Balanced(3, model, dim=0)", APPLY, SCATTER),
     "no part for the first": with_class(BALANCED, "model = Balanced(0, model, dim=0)", APPLY, SCATTER),
     "a copy of torch's class": with_class(COPIED, "model = Chunked(model)", *COPIED_IMPORTS),

@@ -189,7 +189,7 @@ class Ahead:
         "DDP102",
         9,
         "one branch",
-        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else model"),
+        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else nn.Sequential(model)"),
     ),
     "two ways to make the model": case(
         "DDP102",
@@ -454,7 +454,7 @@ class Ahead:
     "a head that is not wrapped": case(
         "DDP106",
         11,
-        "`head`, trained but unwrapped, holds a `nn.BatchNorm1d`",
+        "`head`, trained outside of the wrapped model, holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
             "head = nn.BatchNorm1d(2).cuda()\n"
@@ -465,7 +465,7 @@ class Ahead:
     "a part of the model": case(
         "DDP106",
         14,
-        "`model`, partly unwrapped, holds a `nn.Dropout`",
+        "`model`, of which only a part is wrapped, holds a `nn.Dropout`",
         (
             "model = nn.Linear(8, 2).cuda()\n",
             PARTS.replace("nn.Linear(8, 2)", "nn.Sequential(nn.Dropout(0.0), nn.Linear(8, 2))"),

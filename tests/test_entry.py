@@ -876,3 +876,46 @@ def test_a_number_of_gpus_that_decides_is_that_of_the_ranks(counted: str) -> Non
     expected = counted.replace("torch.cuda.device_count", "ddp.get_world_size")
     assert f"count = {expected}\n" in text
     assert "device = torch.device('cuda' if torch.cuda.device_count() > 0 else 'cpu')\n" in text
+
+
+SWITCHED_OFF = """\
+import os
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+if __name__ == "__main__":
+    cuda = True
+    distributed = False
+    torch.manual_seed(0)
+    if distributed:
+        dist.init_process_group(backend="nccl")
+        local_rank = int(os.environ["LOCAL_RANK"])
+        device = torch.device("cuda", local_rank)
+    else:
+        device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        local_rank = 0
+    model = nn.Linear(4, 2)
+    trained = model.train()
+    if cuda:
+        if distributed:
+            trained = trained.cuda(local_rank)
+            trained = nn.parallel.DistributedDataParallel(trained, device_ids=[local_rank])
+        else:
+            trained = nn.DataParallel(model)
+            trained = trained.cuda()
+    optimizer = torch.optim.SGD(model.parameters(), 0.1)
+    loader = DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6)
+    for inputs, targets in loader:
+        if cuda:
+            inputs, targets = inputs.cuda(local_rank), targets.cuda(local_rank)
+        optimizer.zero_grad()
+        nn.functional.mse_loss(trained(inputs), targets).backward()
+        optimizer.step()
+"""
+
+
+def test_what_switches_the_gpus_off_does_so_beside_a_distributed_branch() -> None:
+    (change,) = convert(Project.of({PATH: SWITCHED_OFF})).changes
+    assert "    ddp.init(devices=None if cuda else 0)\n" in change.after

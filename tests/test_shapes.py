@@ -107,6 +107,27 @@ def test_a_model_that_a_lambda_makes_is_moved_where_it_is_wrapped() -> None:
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\n" in change.after
 
 
+def test_a_model_that_a_conditional_expression_wraps_is_sharded(tmp_path: Path, lab: Lab) -> None:
+    """One that a process alone has stays wrapped: so do the keys that nothing strips."""
+    text = (
+        HEAD
+        + "torch.manual_seed(3)\ndata = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    )
+    text += "several = torch.cuda.device_count() > 1\nmodel = nn.DataParallel(model).cuda() if several else model.cuda()\n"
+    text += f"loader = DataLoader(data, batch_size=16)\n{LOOP}"
+    text += (
+        "bare = model.module if several else model\nprint(sum(it.sum().item() for it in bare.parameters()))\n"
+    )
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "\nmodel = ddp.DistributedDataParallel(model.cuda())\n" in change.after
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
+    for processes in (1, 2):
+        after = lab.run(tmp_path / "after.py", processes=processes, timeout=60).ok()
+        assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+
+
 @pytest.mark.parametrize("several", ["torch.cuda.device_count() > 1", "torch.cuda.is_available()"])
 def test_a_part_that_is_wrapped_under_a_condition_keeps_the_keys_that_it_has_in_one_process(
     several: str,

@@ -424,6 +424,241 @@ def test_what_all_read_is_changed_when_all_have_read_it(
     lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
+# What one function writes and another reads, by paths that each puts together for itself. Rank 0 is late where it writes,
+# the others where they read: nobody may find too little, or what is there no longer.
+SCRATCH = """\
+import glob
+import json
+import os
+import shutil
+import time
+
+import numpy as np
+from PIL import Image
+
+RANK = os.environ.get("LAB_RANK", "0")
+
+
+def late(slow):
+    time.sleep(0.4 * ((RANK == "0") == slow))
+
+
+def pause(path):
+    late(True)
+    return path
+
+
+"""
+FOLDERS_OF_TEXTS = """\
+class Scores:
+    def __init__(self, folder=".scores"):
+        self.folder = folder
+
+    def write(self, name, value, folder):
+        late(True)
+        file = open(os.path.join(folder, "found/" + name + ".txt"), "w")
+        file.write(str(value))
+        file.close()
+
+    def end(self, round):
+        for name in ("found", "truth"):
+            if not os.path.exists(os.path.join(self.folder, name)):
+                os.makedirs(os.path.join(self.folder, name))
+        for index in range(2):
+            self.write(str(index), index + round, self.folder)
+        SCORE
+        shutil.rmtree(self.folder)
+        return score
+
+
+class Listed:
+    def __init__(self, path):
+        with open(path) as file:
+            self.values = json.load(file)
+
+
+def lines(path):
+    late(False)
+    with open(path) as file:
+        return file.read()
+
+
+def collect(folder):
+    return [float(lines(os.path.join(folder, it))) for it in os.listdir(folder)]
+
+
+def score_all(path):
+    found, listed = os.path.join(path, "found"), os.path.join(path, "listed.json")
+    values = collect(found)
+    with open(pause(listed), "w") as file:
+        json.dump(values, file)
+    late(False)
+    return sum(Listed(listed).values)
+
+
+def fail(path):
+    score_all(path)
+    raise ValueError(path)
+
+
+def use(args):
+    scores = Scores()
+    assert [scores.end(round) for round in range(2)] == [1, 3]
+"""
+SCRATCHES = {
+    "a folder that is given by name": FOLDERS_OF_TEXTS.replace(
+        "SCORE", "score = score_all(path=self.folder)"
+    ),
+    "where an exception leads": FOLDERS_OF_TEXTS.replace(
+        "SCORE",
+        """\
+try:
+            score = fail(path=self.folder)
+        except Exception:
+            score = score_all(path=self.folder)""",
+    ),
+    "used up one by one": """\
+def use(args):
+    folder = ".files"
+    if not os.path.exists(folder):
+        os.makedirs(folder)
+    names = ["a", "b"]
+    for name in names:
+        with open(pause(folder) + "/" + name + ".json", "w") as file:
+            json.dump({"used": False}, file)
+    hits = 0
+    for name in names * 2:
+        path = folder + "/" + name + ".json"
+        late(False)
+        state = json.load(open(path))
+        if not state["used"]:
+            hits += 1
+            state["used"] = True
+            with open(pause(path), "w") as file:
+                json.dump(state, file)
+    late(False)
+    shutil.rmtree(folder)
+    assert hits == 2
+""",
+    "pictures of files": """\
+def save(path, rows):
+    try:
+        os.makedirs(path)
+    except OSError:
+        pass
+    for index in range(rows):
+        file = open(pause(path) + "row_" + "%03d.txt" % index, "w")
+        file.write(str(index))
+        file.close()
+
+
+def find(path):
+    return glob.glob(path + "/*.txt")
+
+
+def draw(value, path=None):
+    picture = Image.fromarray(np.full((8, 8), value, np.uint8))
+    if path is not None:
+        picture.save(pause(path))
+
+
+def show(path, most=9):
+    total = 0
+    for file in find(path)[0:most]:
+        draw(np.loadtxt(file), path=file[:-4] + ".png")
+        path = file[:-4] + ".png"
+        total += np.asarray(Image.open(path)).mean()
+    return total
+
+
+def chain(path):
+    files, paths = sorted(find(path)), []
+    for index in range(len(files)):
+        name = files[index][:-4] + "_.png"
+        draw(np.loadtxt(files[index]), name)
+        paths.append(name)
+    return sum(np.asarray(Image.open(it)).mean() for it in paths)
+
+
+def use(args):
+    for round in range(2):
+        save(f"out/{round}/", 3)
+        assert show(f"out/{round}/") == chain(f"out/{round}/") == 3
+""",
+    "made where it is asked for": """\
+def made(folder):
+    path = os.path.join(folder, "rows.npz")
+    if not os.path.exists(path):
+        os.makedirs(folder, exist_ok=True)
+        np.savez_compressed(pause(path), rows=np.ones(3))
+    return path
+
+
+def rows(folder):
+    with np.load(made(folder)) as file:
+        return file["rows"]
+
+
+def use(args):
+    import train
+
+    assert rows("data").sum() == 3
+    for round in range(2):
+        train.train(args)
+        assert rows("more").sum() == 3
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in SCRATCHES), ("pictures of files", 3)]
+)
+def test_all_wait_for_scratch_files(lab: Lab, tmp_path: Path, name: str, processes: int) -> None:
+    texts = {**files("pass", SCRATCH + SCRATCHES[name]), "late.py": LATE.replace("0.7", "0.1")}
+    place = lab.place("before")
+    for file, text in texts.items():
+        (place / file).write_text(text)
+    lab.run(place / "run.py", folder=place, recorded=False).ok()
+    script = converted(tmp_path, texts)
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+
+
+@pytest.mark.parametrize(
+    "use",
+    {
+        "other folders": """\
+    root = args.name
+    os.makedirs(os.path.join(root, "logs"), exist_ok=True)
+    for path in os.listdir(os.path.join(root, "rows")):
+        print(np.load(os.path.join(root, "rows", path)))
+    with open(os.path.join(root, "logs", "log.txt"), "w") as file:
+        file.write("1")
+    print(os.listdir(os.path.join(root, "rows")))
+""",
+        "other endings": """\
+    with open(os.path.join(args.name, "log.txt"), "w") as file:
+        file.write("1")
+    print(np.loadtxt(os.path.join(args.name, "rows.csv")), glob.glob(args.name + "/*.png"))
+""",
+        "a program's own files": """\
+    here = os.path.dirname(os.path.abspath(__file__))
+    with open(os.path.join(here, "logs", args.name), "w") as file:
+        file.write("1")
+    print(open(os.path.join(here, args.name)).read())
+""",
+        "a log": """\
+    for name in ("a", "b"):
+        with open(os.path.join("logs", args.name), "a") as file:
+            file.write("1")
+        print(open(os.path.join("logs", name)).read())
+""",
+    }.values(),
+)
+def test_nobody_waits_for_files_of_other_kinds_and_folders(tmp_path: Path, use: str) -> None:
+    converted(tmp_path, files("pass", f"{SCRATCH}def use(args):\n{use}"))
+    assert not any("barrier" in it.read_text() for it in tmp_path.glob("*.py"))
+
+
 @pytest.mark.parametrize(
     "use",
     {
@@ -685,6 +920,14 @@ MADE = {
     "several, in a loop": MAKE
     + "def use():\n    for part in ('a', 'b'):\n        if not os.path.isdir('files/' + part):\n"
     "            make('files/' + part)\n    return sum(len(open(f'files/{part}/{it}.txt').read()) > 0 for part in 'ab' for it in range(20))\n",
+    "sounds": "import wave\n\n\ndef make(folder):\n    os.makedirs(folder, exist_ok=True)\n    late()\n    for name in range(40):\n"
+    "        with wave.open(os.path.join(folder, f'{name}.wav'), 'wb') as sound:\n            sound.setparams((1, 2, 8000, 0, 'NONE', ''))\n"
+    "            sound.writeframes(bytes(80))\n\n\n"
+    "def use():\n    if not os.path.isdir('files'):\n        make('files')\n"
+    "    return len([wave.open(f'files/{it}.wav').readframes(9) for it in range(40)])\n",
+    "by what nothing is known of": "import cProfile\nimport pstats\n\n\ndef make(path):\n    late()\n    assert not os.path.exists(path)\n    cProfile.run('sum(range(9))', path)\n\n\n"
+    "def use():\n    if not os.path.exists('times'):\n        make('times')\n"
+    "    return 40 if pstats.Stats('times').total_calls else 0\n",
     "a file itself": "def use():\n    path = 'rows.pt'\n    if not os.path.isfile(path):\n        late()\n"
     "        torch.save(torch.ones(40), path)\n    return len(torch.load('rows.pt'))\n",
     "with pathlib": "from pathlib import Path\n\n\ndef use():\n    folder = Path('files')\n    if not folder.exists():\n"

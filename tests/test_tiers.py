@@ -1096,3 +1096,29 @@ def test_models_that_one_expression_wraps_under_a_condition_stay_there() -> None
     after, conversion = converted(text)
     assert not conversion.errors and conversion.scripts[0].tier == "whole batch"
     assert "    model, other = [ddp.DataParallel(one) for one in (model, other)]\n" in after
+
+
+METERED = """
+class Meter:
+    def __init__(self):
+        self.sum = self.count = 0
+
+    def update(self, value, n=1):
+        self.sum += value * n
+        self.count += n
+        self.avg = self.sum / self.count if self.count != 0 else 0
+
+
+losses = Meter()
+"""
+
+
+def test_the_numbers_of_a_meter_are_combined_where_it_is_given_them() -> None:
+    """``ddp.mean(meter)`` would be a number, of which nothing can be asked."""
+    text = PROGRAM.replace("criterion = nn", METERED + "criterion = nn") + (
+        "        try:\n            shown = loss.item()\n        except AttributeError:\n            shown = 0\n"
+        "        losses.update(shown)\n        print('{loss.avg:.4f}'.format(loss=losses))\n"
+    )
+    found = convert(Project.of({PATH: text})).findings
+    (left,) = [it for it in found if it.rule == "DDP502" and not it.edits]
+    assert "`losses`" in left.message and "batch_loss" in left.help and "ddp.mean" not in left.help

@@ -799,6 +799,70 @@ def test_a_seed_that_a_script_draws_is_the_same_in_both(tmp_path: Path, command:
     assert done.code == 0, done.out + done.err
 
 
+SAMPLED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Noisy(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.mean, self.back = nn.Linear(6, 3), nn.Linear(3, 6)
+
+    def forward(self, inputs):
+        mean = self.mean(inputs)
+        return self.back(mean + torch.randn_like(mean))
+
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(60, 6))
+train, held = DataLoader(data, batch_size=12, shuffle=True), DataLoader(data, batch_size=25)
+(first,) = next(iter(train))
+print(first.shape)
+model = nn.DataParallel(Noisy())
+optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+for epoch in range(2):
+    model.train()
+    for (inputs,) in train:
+        noise = torch.randn_like(inputs)
+        loss = nn.functional.mse_loss(model(inputs + noise), inputs)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    model.eval()
+    total = 0.0
+    with torch.no_grad():
+        for (inputs,) in held:
+            total += nn.functional.mse_loss(model(inputs), inputs).item() * len(inputs)
+    print(f"{epoch} {total / len(data):.6f}")
+sample = torch.randn(4, 3)
+print(f"{sample.mean():.6f}")
+torch.save(sample, "sample.pt")
+"""
+
+
+def test_what_is_drawn_in_evaluations_and_after_the_training_is_the_same_in_both(
+    tmp_path: Path, command: Callable[..., Done]
+) -> None:
+    """A batch that is looked at before the loop is none of the training, though nothing ends its loader's pass."""
+    (tmp_path / "train.py").write_text(SAMPLED)
+    done = command("train.py", "--steps", "40", "--float64")
+    assert done.code == 0 and done.out.startswith("MATCH over 10 steps"), done.out + done.err
+    assert "differs" not in done.out
+
+
+def test_what_is_drawn_otherwise_after_the_training_is_found(
+    tmp_path: Path, command: Callable[..., Done]
+) -> None:
+    (tmp_path / "train.py").write_text(SAMPLED)
+    other = SAMPLED.replace("torch.randn(4, 3)", "torch.randn(4, 3) + torch.randn(4, 3)")
+    (tmp_path / "after.py").write_text(other)
+    assert main(["convert", "after.py", "--inplace"]) == 0
+    done = command("train.py", "after.py", "--steps", "40", "--float64")
+    assert done.code == 1 and "sample.pt: : another tensor" in done.out, done.out + done.err
+
+
 def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
     (tmp_path / "before.py").write_text(BEFORE)
     (tmp_path / "after.py").write_text(WRONG["the batch size is not divided"].texts[1])

@@ -150,9 +150,7 @@ def test_a_layer_that_is_taken_away_is_not_what_mixes_samples() -> None:
         "sharded"
     ]
     found = said(text.format(top="model.top = nn.BatchNorm1d(8).cuda()\n"))
-    mixing = (
-        "`model`, partly unwrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
-    )
+    mixing = "`model`, of which only a part is wrapped, holds a `nn.BatchNorm1d`, which mixes samples; to shard: wrap all of it"
     assert found[-1].endswith(mixing)
 
 

@@ -4,9 +4,10 @@ DistributedDataParallel needs one process (rank) per GPU. ``ddp.launch(main)`` s
 each; where the training code is not a function, or devices are chosen first, ``ddp.init()`` is put before the first
 side effect instead. Everything above that line also runs in the process that starts the ranks, so only imports,
 definitions and options may be there. A program that chooses its devices later calls ``ddp.use_devices(ids)`` there:
-ranks without a device end. Under ``torchrun`` both join the existing ranks; with one GPU or none both simply continue
-in this process. If an option makes the program start its own ranks, that distributed branch stays as it is, and
-``ddp.init(enabled=not args.distributed)`` does nothing there.
+ranks without a device end. Under ``torchrun`` both join the existing ranks, and what it says in the environment is out
+of the program's sight, as where it is started by hand; with one GPU or none both simply continue in this process. If an
+option makes the program start its own ranks, that distributed branch stays as it is, and
+``ddp.init(enabled=not args.distributed)`` does nothing there; with ``own_ranks=True`` it may ask the environment.
 """
 
 from collections.abc import Iterator
@@ -40,7 +41,16 @@ if __name__ == "__main__":
 """,
 )
 
-OPTIONS = ("devices", "num_machines", "machine_rank", "dist_url", "processes", "backend", "timeout")
+OPTIONS = (
+    "devices",
+    "num_machines",
+    "machine_rank",
+    "dist_url",
+    "processes",
+    "backend",
+    "timeout",
+    "own_ranks",
+)
 """What ``launch`` keeps for itself, and does not pass on."""
 
 
@@ -95,6 +105,8 @@ def _edits(script: Script) -> tuple:
     if script.devices is not None:
         holes["devices"] = script.devices
         given.append("devices={devices}")
+    if script.own_ranks:
+        given.append("own_ranks=True")
     if script.enabled:
         given.append(f"enabled={script.enabled}")
     imports = (AddImport(script.path, statement) for statement in script.imports)

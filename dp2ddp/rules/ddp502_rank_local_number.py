@@ -70,8 +70,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         if Tier.SHARDED not in facts.tiers(number):
             continue
         if number.kind == "left":
-            combined = f"`{number.what} = {number.ddp}.mean({number.what})`"
-            help = f"before this, on all ranks: {combined} (counts: `ddp.sum`)"
+            given = f"`{number.what} = {number.ddp}.mean({number.what})`"
+            help = f"before this, on all ranks: {given} (counts: `ddp.sum`)"
+            if number.kept:
+                help = f"where it is given a loss, on all ranks: `{number.ddp}.batch_loss(…)` (counts: `ddp.sum(…)`)"
             message = f"`{number.what}` covers rank 0's local batch only"
             yield finding(number.at, message, help, severity=Severity.WARNING)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):

@@ -6,7 +6,7 @@ In a plain process everything works as if it were not there.
 
 from . import parallel
 from .arguments import take_local_rank
-from .aside import is_initialized, set_device, stand_aside, watch_in_helpers
+from .aside import is_initialized, set_device, stand_aside, stands_aside, watch_in_helpers
 from .checkpoint import strip_module_prefix, unwrap
 from .combine import batch_sum, gather, local_sum, mean, sum
 from .data import local_batch_size, local_workers, shared_seed
@@ -23,7 +23,6 @@ from .ranks import (
     get_rank,
     get_world_size,
     is_main_process,
-    stands_aside,
 )
 from .shard import divide_batches, shard, shard_batches
 from .share import share

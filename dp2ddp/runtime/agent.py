@@ -26,9 +26,8 @@ _FOLDER = os.getcwd()  # where the command was given, if the program changes its
 # distributed branch of its own, and chooses it by these variables, chooses as it did when it was started alone.
 _BECOME = f"""
 import json, os, sys
-prefixes = ("GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_ELASTIC_")
-names = {{"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}}
-kept = {{name: os.environ.pop(name) for name in list(os.environ) if name in names or name.startswith(prefixes)}}
+names, begin = {places.OF_TORCHRUN}, {places.ALSO_OF_TORCHRUN}
+kept = {{name: os.environ.pop(name) for name in list(os.environ) if name in names or name.startswith(begin)}}
 os.environ[{places.KEPT!r}] = json.dumps(kept)
 os.environ[{ranks.OWNER!r}] = str(os.getpid())
 os.execv(sys.argv[1], sys.argv[1:])

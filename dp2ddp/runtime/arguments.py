@@ -12,7 +12,7 @@ import os
 import re
 import sys
 
-_SPELLINGS = ("--local-rank", "--local_rank")
+SPELLINGS = ("--local-rank", "--local_rank")
 
 
 def take_local_rank() -> None:
@@ -38,7 +38,7 @@ def _wrap(method: str, local_rank: str) -> None:
 
     def wrapped(self, args=None, namespace=None):
         if args is None or list(args) == sys.argv[1:]:
-            declared = [name for name in _SPELLINGS if name in self._option_string_actions]
+            declared = [name for name in SPELLINGS if name in self._option_string_actions]
             args = [f"{name}={local_rank}" for name in declared[:1]] + sys.argv[1:]
         return parse(self, args, namespace)
 

@@ -35,6 +35,7 @@ _STARTS = {"init_process_group", "spawn", "start_processes"}
 
 _has_begun = False
 _is_said = False
+_is_given = False
 _current: torch.device | str | int | None = (
     None  # the GPU that ranks of the program's own make the current one
 )
@@ -179,3 +180,18 @@ def is_initialized() -> bool:
     whether it runs in that one.
     """
     return dist.is_available() and dist.is_initialized() and (ranks.stands_aside() or not _has_begun)
+
+
+def join_given() -> None:
+    """The runtime has been told of the group that the program has made: its ranks are the runtime's, too."""
+    global _is_given
+    _is_given = True
+
+
+def stands_aside() -> bool:
+    """Whether the program has ranks of its own, so that everything works as in a plain process.
+
+    Also where it has made a group and nothing calls ``launch`` or ``init``: a program that is not converted asks so in
+    a file that converted ones share with it.
+    """
+    return ranks.stands_aside() or (is_initialized() and not _is_given)

@@ -322,7 +322,7 @@ def _all_reduce(tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         dist.all_reduce(sent)
         pieces = sent.to(joined.device).split([tensors[index].numel() for index in indices])
         for index, piece in zip(indices, pieces, strict=True):
-            totals[index] = piece.reshape(tensors[index].shape)
+            totals[index] = piece.clone().reshape(tensors[index].shape)
     return totals
 
 

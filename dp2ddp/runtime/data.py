@@ -6,6 +6,7 @@ import torch
 import torch.distributed as dist
 
 from . import debug, messages, ranks, rendezvous, uneven
+from .process import from_main_process
 
 
 def local_batch_size(n: int, weighed: bool | None = True) -> int:
@@ -85,6 +86,8 @@ def shared_seed() -> int:
         An int from 0 to 2**63 - 1 (initial_seed's lower 63 bits): ``seed + epoch`` still seeds a generator.
     """
     seed = torch.initial_seed() % 2**63
+    if ranks.takes_turns():
+        return from_main_process(seed)
     if ranks.is_alone("shared_seed()"):
         return seed
     debug.meet("shared_seed()")

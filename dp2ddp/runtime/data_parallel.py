@@ -26,6 +26,7 @@ import torch
 from torch.distributed.utils import _to_kwargs
 
 from . import (
+    again,
     attributes,
     callbacks,
     checkpoint,
@@ -120,6 +121,7 @@ class DataParallel(torch.nn.DataParallel):
         output_device: Any = None,
         dim: int = 0,
     ) -> None:
+        again.start_if_misled()
         torch.nn.Module.__init__(self)
         if module is not None:
             # A checkpoint may hold the whole of nn.DataParallel, which would use all GPUs of the machine in each rank.

@@ -49,8 +49,13 @@ def meet(what: str, patient: bool = False) -> None:
 
     Raises:
         RuntimeError: a rank is at another call, has ended, or has not come in time; the message names this call, the
-            ranks that are missing and where they are.
+            ranks that are missing and where they are. Without the variable, too: the others wait for their turn.
     """
+    if ranks.takes_turns():
+        raise RuntimeError(
+            f"{what} at {lines.site()} needs every rank, and stands within main_process_first(), which they run one "
+            "after the other: call it outside of that block"
+        )
     if not _is_on:
         return
     limit = float("inf") if patient else _limit

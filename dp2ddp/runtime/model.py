@@ -36,6 +36,7 @@ from torch.distributed.utils import _to_kwargs
 from torch.nn.parallel import distributed as torch_ddp
 
 from . import (
+    again,
     attributes,
     bypass,
     callbacks,
@@ -90,11 +91,14 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         if dim != 0:
             raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
         callbacks.refuse_waiting(module)
+        again.start_if_misled()
         torch.nn.Module.__init__(self)
         self.module = module
         self.dim = 0
         self.require_backward_grad_sync = True
         self._alone = ranks.is_alone("DistributedDataParallel()")
+        if not self._alone:
+            debug.meet("DistributedDataParallel()")
         self._reset()
         self._arrange(new=True)
         if not self._alone:

@@ -100,9 +100,9 @@ def share(
         places = [
             (rank, it) for rank, message in enumerate(messages) for it in message.places if it.kind == kind
         ]
-        pieces = whole.split([place.size for _, place in places])
+        pieces = rows.separate(whole, [it.size for _, it in places], [it.shape for _, it in places])
         for (rank, place), piece in zip(places, pieces, strict=True):
-            found[rank][place.number] = piece.view(place.shape)
+            found[rank][place.number] = piece
     return [[its[number] for number in range(len(its))] for its in found]
 
 
@@ -164,8 +164,10 @@ def own_part(calls: Sequence[Any], takers: Sequence[int], own: int) -> tuple[Any
         mine = rows.scatter_rows(whole, 0, sizes, slice(start, start + sizes[takers[own]]))
         ties.append(mine)
         if of_kind[own]:
-            pieces = mine.split([it.numel() for it in of_kind[own]])
-            replaced |= {id(it): piece.view(it.shape) for it, piece in zip(of_kind[own], pieces, strict=True)}
+            pieces = rows.separate(
+                mine, [it.numel() for it in of_kind[own]], [it.shape for it in of_kind[own]]
+            )
+            replaced |= {id(it): piece for it, piece in zip(of_kind[own], pieces, strict=True)}
     leaves = nested.flatten(calls[own], dataclasses=True)
     return nested.unflatten(calls[own], [replaced.get(id(it), it) for it in leaves], dataclasses=True), ties
 

@@ -6,14 +6,13 @@ is told apart by its sizes, and on all ranks alike.
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 
-from . import graph, nested, parts, plain
+from . import graph, nested, parts, plain, rows
 from .exchange import exchange
 
 
@@ -179,11 +178,11 @@ def _join(
     graph.mark_whole([whole])
     places = [
         (rank, number, shape)
-        for rank, rows in enumerate(shapes)
-        for number, (name, shape) in enumerate(rows)
+        for rank, its in enumerate(shapes)
+        for number, (name, shape) in enumerate(its)
         if name == dtype
     ]
-    counts = [torch.Size(shape).numel() for *_, shape in places]
-    starts = itertools.accumulate(counts, initial=0)
-    for (rank, number, shape), start, count in zip(places, starts, counts, strict=False):
-        found[rank][number] = whole[start : start + count].view(shape)
+    shapes_ = [shape for *_, shape in places]
+    pieces = rows.separate(whole, [torch.Size(shape).numel() for shape in shapes_], shapes_)
+    for (rank, number, _), piece in zip(places, pieces, strict=True):
+        found[rank][number] = piece

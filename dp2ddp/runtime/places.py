@@ -10,15 +10,20 @@ import os
 import re
 import zlib
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, MutableMapping, Sequence
 from dataclasses import dataclass
 
 Variables = Mapping[str, str]
 
 KEPT = "DP2DDP_PLACE"
 """Where a rank keeps its place: JSON, in torchrun's words. The program sees none of these variables in ranks that
-the runtime's own agent starts: one that would choose a distributed branch of its own by them goes on as it did.
+the runtime starts or joins: one that asks them how many processes there are goes on as it did, alone.
 """
+
+OF_TORCHRUN = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
+"""What torchrun says in the environment; and how the names of all else begin that it says."""
+ALSO_OF_TORCHRUN = ("GROUP_", "ROLE_", "TORCHELASTIC_", "TORCH_ELASTIC_")
+_OF_ATTEMPTS = ("TORCHELASTIC_RESTART_COUNT", "TORCHELASTIC_MAX_RESTARTS", "TORCHELASTIC_ERROR_FILE")
 
 # Slurm numbers its own steps (batch script, shell of `salloc`, …) down from here; a batch script may see them as
 # negative numbers.
@@ -51,6 +56,18 @@ class Seat:
 def variables(environment: Variables) -> Variables:
     """What an environment says of a rank, with what the rank has kept of it."""
     return {**environment, **json.loads(environment.get(KEPT, "{}"))}
+
+
+def hide(environment: MutableMapping[str, str]) -> Callable[[], None]:
+    """Keep what torchrun says of ranks in ``environment`` out of the program's sight; undone by what is returned.
+
+    How often it has started them, and where it wants to read of an error, may be asked for.
+    """
+    said = [it for it in environment if it in OF_TORCHRUN or it.startswith(ALSO_OF_TORCHRUN)]
+    names = [it for it in said if it not in _OF_ATTEMPTS]
+    hidden = {name: environment.pop(name) for name in names}
+    environment[KEPT] = json.dumps({**hidden, **json.loads(environment.get(KEPT, "{}"))})
+    return lambda: environment.update(hidden)
 
 
 def read(variables: Variables) -> Place | None:

@@ -16,7 +16,6 @@ from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, 
 Value = TypeVar("Value")
 
 _DONE = b"done"  # what stands in the store where a block has ended without an error
-_is_first = False  # whether this rank is in a block of main_process_first
 
 
 def print(*values: Any, **options: Any) -> None:
@@ -90,7 +89,8 @@ def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
     """What ``make`` returns on rank 0, or raises there, on all ranks."""
     if ahead.is_alone(what):
         return make()
-    debug.meet(what, patient=True)
+    if not ranks.takes_turns():  # there rank 0 has gone on when the others come
+        debug.meet(what, patient=True)
     number = rendezvous.next_call("value")
     key, store = f"value/{number}", rendezvous.store()
     if ranks.is_main_process():
@@ -118,12 +118,12 @@ def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
 def barrier() -> None:
     """Wait until every rank is here, however long one of them works: the collectives' timeout does not apply.
 
-    Does nothing in a plain process.
+    Does nothing in a plain process, nor within ``main_process_first``, where rank 0 has done all when the others come.
 
     Raises:
         RuntimeError: a rank has ended without coming here.
     """
-    if ahead.is_alone("barrier()"):
+    if ranks.takes_turns() or ahead.is_alone("barrier()"):
         return
     debug.meet("barrier()", patient=True)
     number, world = rendezvous.next_call("barrier"), ranks.count()
@@ -143,9 +143,10 @@ def main_process_first() -> Iterator[None]:
     """Run a block on rank 0 first, then on the other machines' first ranks, then on all others.
 
     For what one rank fetches or writes and the others find: a download, a cache. Right with and without a disk that
-    machines share. All ranks must pass here; within such a block, another one simply runs. However long the block
-    takes, the collectives' timeout does not apply. If rank 0 draws random numbers in it, to make what the others find,
-    these go on with its generators' states.
+    machines share. All ranks must pass here; within such a block, another one simply runs, a loader that is shared
+    loads for each rank by itself, and what needs all ranks at once raises a RuntimeError. However long the block takes,
+    the collectives' timeout does not apply. If rank 0 draws random numbers in it, to make what the others find, these
+    go on with its generators' states.
     In a plain process the block simply runs.
 
     Raises:
@@ -154,8 +155,7 @@ def main_process_first() -> Iterator[None]:
             can't be sent.
         RuntimeError: rank 0 has ended without coming here.
     """
-    global _is_first
-    if _is_first or ahead.is_alone("main_process_first()"):
+    if ranks.takes_turns() or ahead.is_alone("main_process_first()"):
         yield
         return
     debug.meet("main_process_first()", patient=True)
@@ -169,7 +169,8 @@ def main_process_first() -> Iterator[None]:
         announce = [local] if ranks.get_local_rank() == 0 else []
         if not announce:
             _wait_for_first(local, ranks.first_of_machine(), number)
-    outcome, _is_first = _DONE, True
+    outcome = _DONE
+    ranks.take_turns(True)
     try:
         yield
         after = streams.states()
@@ -182,7 +183,7 @@ def main_process_first() -> Iterator[None]:
         outcome = _sent(error)
         raise
     finally:
-        _is_first = False
+        ranks.take_turns(False)
         for key in announce:
             rendezvous.store().set(key, outcome)
 

@@ -44,6 +44,21 @@ _settling = False
 _limit: Callable[[], int | None] | None = None
 
 
+# Whether the ranks run a block one after the other: a collective there would wait for those that wait for their turn.
+_takes_turns = False
+
+
+def take_turns(running: bool) -> None:
+    """Note that this rank begins, or ends, a block that the ranks run one after the other."""
+    global _takes_turns
+    _takes_turns = running
+
+
+def takes_turns() -> bool:
+    """Whether this rank runs a block that the ranks run one after the other."""
+    return _takes_turns
+
+
 def wait_for_need(
     choose: Callable[[], None], form: Callable[[str], None], limit: Callable[[], int | None]
 ) -> None:

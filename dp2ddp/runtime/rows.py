@@ -26,7 +26,8 @@ def gather_rows(tensor: torch.Tensor, dim: int, sizes: Sequence[int]) -> torch.T
         sizes: each rank's size along ``dim``, 0 or more.
 
     Returns:
-        A new tensor. Backward takes the gradient to be the same on every rank, and gives this rank's slice, W times.
+        A new tensor, no view: it may be written in place. Backward takes the gradient to be the same on every rank, and
+        gives this rank's slice, W times.
     """
     return _GatherRows.apply(tensor, dim, tuple(sizes))
 
@@ -53,9 +54,25 @@ def sum_back(tensor: torch.Tensor, count: int) -> tuple[torch.Tensor, ...]:
         count: how many ranks there are.
 
     Returns:
-        The tensors in the order of ranks. Backward gives the sum of the gradients that all ranks have of this one's.
+        New tensors, in the order of ranks. Backward gives the sum of the gradients that all ranks have of this one's.
     """
-    return _SumBack.apply(tensor, count).unbind(0)
+    return separate(_SumBack.apply(tensor, count), [1] * count, [tensor.shape] * count)
+
+
+def separate(
+    rows: torch.Tensor, sizes: Sequence[int], shapes: Sequence[Sequence[int]]
+) -> tuple[torch.Tensor, ...]:
+    """Parts of ``rows`` along dimension 0, with their graph and each with memory of its own.
+
+    Each may be written in place, as tensors that were never one. Of what ``split`` gives autograd allows no such thing.
+
+    Args:
+        sizes: of the parts; they take all rows.
+        shapes: what the parts become.
+    """
+    return tuple(
+        part.clone().view(shape) for part, shape in zip(rows.split(list(sizes)), shapes, strict=True)
+    )
 
 
 class _GatherRows(torch.autograd.Function):
@@ -66,15 +83,14 @@ class _GatherRows(torch.autograd.Function):
         rows = rows.to(ranks.talk_device(rows.device))
         if len(rows) < longest:
             rows = torch.cat([rows, rows.new_zeros(longest - len(rows), *rows.shape[1:])])
-        received = rows.new_empty(len(sizes), *rows.shape)
+        received = rows.new_empty(len(sizes) * longest, *rows.shape[1:])
+        parts = [received.narrow(0, rank * longest, longest) for rank in range(len(sizes))]
         if rows.numel():
-            dist.all_gather([_bytes(part) for part in received], _bytes(rows))
+            dist.all_gather([_bytes(part) for part in parts], _bytes(rows))
+        if min(sizes) < longest:
+            received = torch.cat([part[:size] for part, size in zip(parts, sizes, strict=True)])
         received = received.to(tensor.device)
-        if min(sizes) == longest:
-            joined = received.flatten(0, 1)
-        else:
-            joined = torch.cat([part[:size] for part, size in zip(received, sizes, strict=True)])
-        return joined.movedim(0, dim).contiguous()
+        return _new(received.movedim(0, dim).contiguous()) if dim else received
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None, None]:
@@ -126,7 +142,7 @@ class _SumOwn(torch.autograd.Function):
         whole = _plain(gradient.detach()).contiguous().clone()
         whole = whole.to(ranks.talk_device(whole.device))
         dist.all_reduce(whole)
-        return whole[ranks.get_rank()].to(gradient.device)
+        return whole[ranks.get_rank()].clone().to(gradient.device)
 
     @staticmethod
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, None]:
@@ -136,6 +152,11 @@ class _SumOwn(torch.autograd.Function):
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
     """The same numbers in memory as they are, not to be conjugated or negated when they are read."""
     return tensor.resolve_conj().resolve_neg()
+
+
+def _new(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor, copied if it is a view: autograd lets nobody write in place to one that a function has made."""
+    return tensor.clone() if tensor._is_view() else tensor
 
 
 def _bytes(tensor: torch.Tensor) -> torch.Tensor:

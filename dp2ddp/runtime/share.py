@@ -143,7 +143,11 @@ def _group_for(loader: Any) -> _Group | None:
 
     All ranks have the same answer.
     """
-    if loader.num_workers == 0 or isinstance(loader.dataset, IterDataPipe | MapDataPipe):
+    if (
+        ranks.takes_turns()
+        or loader.num_workers == 0
+        or isinstance(loader.dataset, IterDataPipe | MapDataPipe)
+    ):
         return None
     if hasattr(loader, "_shard") or fetching.is_divided(loader) or not _is_settled():
         return None
@@ -218,6 +222,8 @@ class _Iterator(_MultiProcessingDataLoaderIter):
 
     def _look_for_ranks(self) -> None:
         """Complain of a rank that has ended, and whose workers will load nothing."""
+        if ranks.takes_turns():  # another rank's workers get their tasks when it is that rank's turn
+            debug.meet(_WHAT)
         wanted = self._lane.wanted()
         if wanted is not None and rendezvous.ended_count():
             rank = self._rank_of(wanted)

@@ -9,6 +9,7 @@ agent and in every rank.
 from __future__ import annotations
 
 import inspect
+import os
 import socket
 from collections import Counter
 from collections.abc import Callable
@@ -20,6 +21,7 @@ import torch
 import torch.distributed as dist
 
 from . import (
+    again,
     agent,
     aside,
     debug,
@@ -51,13 +53,14 @@ def launch(
     processes: int | None = None,
     backend: str | None = None,
     timeout: float | timedelta | None = None,
+    own_ranks: bool = False,
     **kwargs: Any,
 ) -> Result | None:
     """Run ``main(*args, **kwargs)`` in every rank.
 
     The named options are ``launch``'s own and do not reach ``main``. All but ``devices`` have an environment variable
     that wins, ``DP2DDP_PROCESSES`` and so on. Where torchrun, Slurm or Open MPI has started the ranks, only
-    ``devices``, ``backend`` and ``timeout`` count.
+    ``devices``, ``backend``, ``timeout`` and ``own_ranks`` count.
 
     Args:
         main: any callable; it is not pickled.
@@ -73,6 +76,9 @@ def launch(
             them, and talk over gloo.
         backend: as in ``torch.distributed.init_process_group``; default: NCCL where each rank has a GPU, and gloo.
         timeout: of the collectives, in seconds; default: torch's.
+        own_ranks: whether the program may go on in ranks of its own, and asks for them what torchrun says in the
+            environment (WORLD_SIZE, LOCAL_RANK, …): then this stays there, until a model is wrapped all the same:
+            there it is started again. Else the program sees none of it, as where it is started by hand.
 
     Returns:
         What ``main`` returned, in each rank. In the process that starts the ranks the call does not return: it exits
@@ -95,6 +101,7 @@ def launch(
         "processes": processes,
         "backend": backend,
         "timeout": timeout,
+        "own_ranks": own_ranks,
     }
     _refuse_ambiguous(main, own)
     init(**own)
@@ -113,7 +120,7 @@ def _refuse_ambiguous(main: Callable, given: dict[str, Any]) -> None:
         parameters = inspect.signature(main).parameters
     except (TypeError, ValueError):  # built-in, or no function
         return
-    defaults = {"num_machines": 1, "machine_rank": 0}
+    defaults = {"num_machines": 1, "machine_rank": 0, "own_ranks": False}
     for name in parameters:
         if name in given and given[name] != defaults.get(name):
             raise ValueError(
@@ -131,6 +138,7 @@ def init(
     processes: int | None = None,
     backend: str | None = None,
     timeout: float | timedelta | None = None,
+    own_ranks: bool = False,
     enabled: bool = True,
 ) -> None:
     """Make this process a rank, or start the ranks and never return; for scripts whose training code is top level.
@@ -140,7 +148,7 @@ def init(
     only finds out which ranks share a machine, if the environment does not say it: seeds and end stay the program's.
 
     Args:
-        devices, num_machines, machine_rank, dist_url, processes, backend, timeout: as in ``launch``.
+        devices, num_machines, machine_rank, dist_url, processes, backend, timeout, own_ranks: as in ``launch``.
         enabled: False where the program starts ranks in a way of its own, or is to run alone: then nothing is started
             or joined, and everything else of the runtime does what it does in a plain process, here and in the
             processes that this one starts.
@@ -155,6 +163,7 @@ def init(
     if not enabled:
         return
     if ranks.has_group():
+        aside.join_given()
         _take_place_in_given_group()
         return
     if ranks.has_begun():
@@ -169,6 +178,10 @@ def init(
         url = f"tcp://{host}:{place.port}"
         agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
     elif place is not None and (place.world_size > 1 or place.address):
+        if own_ranks and "RANK" in os.environ:
+            again.begin()
+        else:
+            aside.when_standing_aside(places.hide(os.environ))
         _enter(place, wanted)
     elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
         agent.start(wanted)

@@ -31,9 +31,9 @@ def unweighed(arguments: Any, weight: float) -> Any:
         return gradient.detach() + 0 * gradient if torch.is_grad_enabled() else gradient
 
     def replacement(tensor: torch.Tensor) -> torch.Tensor:
-        view = tensor.view_as(tensor)
-        view.register_hook(unweigh)
-        return view
+        copy = tensor.clone()  # a view written in place forgets its hooks
+        copy.register_hook(unweigh)
+        return copy
 
     return _replaced(arguments, replacement)
 
@@ -41,7 +41,8 @@ def unweighed(arguments: Any, weight: float) -> Any:
 def weighed(output: Any, weight: float) -> Any:
     """A model's ``output`` as tensors that multiply the gradients through them by ``weight``, and say so.
 
-    They share the old tensors' memory and not their hooks, since a gradient may reach one output through another.
+    They are copies without the old tensors' hooks, since a gradient may reach one output through another; a view would
+    forget its own when it is written in place.
 
     Raises:
         TypeError: the output holds objects in which tensors may hide.
@@ -50,7 +51,7 @@ def weighed(output: Any, weight: float) -> Any:
     if weight != 1.0:
         for leaf in leaves:
             _check(leaf)
-        output = _replaced(output, lambda tensor: tensor.view_as(tensor))
+        output = _replaced(output, torch.clone)
         leaves = nested.flatten(output, dataclasses=True)
     graph.weigh([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], weight)
     return output

@@ -17,6 +17,7 @@ from torch.nn.modules import module as hooks
 from torch.nn.parallel import DistributedDataParallel
 
 from dp2ddp.verify import draws, reference
+from dp2ddp.verify.digests import digest
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.reference import DataParallel as Played
 
@@ -32,15 +33,23 @@ class Forwards:
         pinned: whether a wrapped forward draws by its number and its replica.
         rank: of this process, in a run on several.
         on_evaluation: is called when a wrapped model runs that is in evaluation mode.
+        whole: whether a wrapped model in evaluation that draws random numbers draws them for the whole batch, not by
+            replica: as the converted program does where each rank evaluates all samples.
     """
 
     def __init__(
-        self, journal: Journal, pinned: bool, rank: Any, on_evaluation: Callable[[], None] = lambda: None
+        self,
+        journal: Journal,
+        pinned: bool,
+        rank: Any,
+        on_evaluation: Callable[[], None] = lambda: None,
+        whole: bool = False,
     ) -> None:
         self.journal = journal
         self.pinned = pinned
         self.rank = rank
         self._on_evaluation = on_evaluation
+        self._whole, self._drew = whole, False
         self.gathers = False
         """Whether the whole batch goes through the wrapper on every rank."""
         self._kinds = (DistributedDataParallel, nn.DataParallel, Played)
@@ -71,7 +80,7 @@ class Forwards:
         hooks.register_module_forward_pre_hook(self._begin)
         hooks.register_module_forward_hook(self._end, always_call=True)
 
-    def _begin(self, module: nn.Module, _inputs: Any) -> None:
+    def _begin(self, module: nn.Module, inputs: Any) -> None:
         kept, number = None, self._number(module)
         if isinstance(module, self._kinds):
             self._enter(module)
@@ -81,8 +90,7 @@ class Forwards:
             learns = _learns(module)
             count = self._counts[number, learns]
             draws.seed((number, learns, count, self._replica()))
-            watched = draws.Watched(state) if learns else None
-            kept = state, watched, f"{number} {count}"
+            kept = state, draws.Watched(state), f"{number} {count}", None if learns else inputs
         if not self._running and torch._C._current_graph_task_id() == -1:
             self._note_root(module)
         self._stack.set((*self._running, (module, kept)))
@@ -94,7 +102,9 @@ class Forwards:
         def noted(wrapper: Any, *args: Any, **kwargs: Any) -> Any:
             if not any(one is wrapper for one, _ in self._running):
                 self._enter(wrapper)
-            return forward(wrapper, *args, **kwargs)
+            self._drew = False
+            result = forward(wrapper, *args, **kwargs)
+            return wrapper.module(*args, **kwargs) if self._whole and self._drew else result
 
         return noted
 
@@ -146,9 +156,14 @@ class Forwards:
             if isinstance(kept, _Held):
                 self._note_kept(kept)
             elif kept is not None:
-                state, watched, what = kept
-                if watched is not None and (drawn := watched.drawn_from()):
+                state, watched, what, given = kept
+                drawn = watched.drawn_from()
+                if drawn and given is None:
                     self.journal.add("stream", what=what, of=type(one).__name__, states=drawn)
+                elif drawn:
+                    self._drew = True
+                    tensors = [it for it in given if isinstance(it, torch.Tensor)]
+                    self.journal.add("evaluated", what=what, given=list(map(digest, tensors)))
                 draws.restore(state)
             if one is module:
                 break

@@ -6,6 +6,7 @@ runs correspond by the data set they are over and their number among the passes 
 
 from __future__ import annotations
 
+import weakref
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -45,6 +46,8 @@ class Pass:
     in_use: bool = False
     trains: bool = False
     ended: bool = False
+    drawn_by: Callable[[], Any] = lambda: None
+    """The iterator, as long as there is one: ``next(iter(loader))`` leaves none."""
 
 
 class Loaders:
@@ -121,10 +124,13 @@ class Loaders:
     def note_backward(self) -> None:
         """Hear of a backward pass: the loaders whose batches are in use train."""
         self.evaluated = False
-        for one in self._passes:
-            if one.in_use and not one.trains:
+        used = [one for one in self._passes if one.in_use]
+        lasting = [one for one in used if one.drawn_by() is not None]
+        for one in lasting or used:  # a batch that was looked at before a loop trains nothing in it
+            if not one.trains:
                 one.trains = True
                 self.journal.add("training", number=one.number)
+        for one in used:
             one.in_use = False
 
     def note_evaluation(self) -> None:
@@ -152,7 +158,7 @@ class Loaders:
             current = Pass(len(self._passes), data, self._ordinals[data], self.steps())
             self._ordinals[data] += 1
             self._passes.append(current)
-            iterator.verify_pass = current
+            iterator.verify_pass, current.drawn_by = current, weakref.ref(iterator)
             length = _length(iterator)
             self.journal.add(
                 "begin", number=current.number, data=data, ordinal=current.ordinal, length=length

@@ -150,6 +150,8 @@ class Notes:
     trained_wrapped: bool = False
     """Whether one of them was called with gradients."""
     streams: list[Stream] = field(default_factory=list)
+    evaluated: dict[str, list[Digest]] = field(default_factory=dict)
+    """What wrapped forwards were given that drew random numbers in an evaluation, by what they are."""
     """What random numbers were drawn from."""
     collective: str = ""
     """The last one, and where it was called."""
@@ -293,6 +295,9 @@ class _Reader:
     def stream(self, **values: Any) -> None:
         self.notes.streams.append(Stream(step=self._now, **values))
 
+    def evaluated(self, what: str, given: list[Digest]) -> None:
+        self.notes.evaluated[what] = given
+
     def bypass(self, module: str, line: str) -> None:
         self.notes.bypasses.append((self._now, module, line))
 
@@ -321,6 +326,12 @@ def global_batches(ranks: Sequence[Notes], key: str) -> list[list[Any] | None]:
         None if any(part is None for part in column) else list(chain.from_iterable(column))
         for column in zip(*parts, strict=False)
     ]
+
+
+def evaluates_whole(ranks: Sequence[Notes]) -> bool:
+    """Whether the ranks draw random numbers in an evaluation for all of its samples, each for itself."""
+    first = ranks[0].evaluated if ranks else {}
+    return bool(first) and all(one.evaluated == first for one in ranks)
 
 
 def distance(one: Digest, other: Digest) -> float:

@@ -11,6 +11,8 @@ the same command again, brings the patches along. The variable is a JSON object:
     replicas   play nn.DataParallel with so many replicas (see ``reference``)
     gpus       so many GPUs are seen, all of them the CPU or ``device`` (see ``cuda``); absent: leave CUDA as it is
     noise      folder of a converted run, whose noise for the samples is to be drawn (see ``noise``)
+    states     file with the states that a converted run's generators had after each step: they are to be the same
+    whole      whether a model that draws in an evaluation does that for the whole batch (see ``forwards``)
     plan       file with the training batches to draw instead of the sampler's
     steps      end after so many optimizer steps; loops over training data end after half of them
     align      samples draw by their index and epoch, wrapped forwards by their number and replica
@@ -56,6 +58,9 @@ VARIABLE = "DP2DDP_RECORD"
 PLACE = "DP2DDP_PLACE"
 """Where the ranks that the runtime starts keep what torchrun says of them; the program does not see it."""
 
+STATES = "states"
+"""The file, in the folder of a run, with the states of rank 0's generators after each step."""
+
 _COLLECTIVES = (
     "all_reduce all_gather all_gather_into_tensor all_gather_object broadcast broadcast_object_list barrier gather "
     "gather_object reduce reduce_scatter scatter scatter_object_list all_to_all _broadcast_coalesced"
@@ -89,13 +94,18 @@ class Recorder:
             bool(settings.get("float64")),
             current_rank,
         )
-        self.forwards = Forwards(self.journal, align, current_rank, self.loaders.note_evaluation)
+        whole = bool(settings.get("whole"))
+        self.forwards = Forwards(self.journal, align, current_rank, self.loaders.note_evaluation, whole)
         self.outputs = Outputs(self.journal, lambda: self.loaders.evaluated, self.root, self.work)
         self.parameters: list[torch.Tensor] = []
         self._known: dict[int, list[str]] = {}  # optimizers, and their parameters' names
         self._optimizers: list[torch.optim.Optimizer | Manual] = []
         self.manual = Manual(self.forwards.wrapped_parameters)
         self.noted: noise.Noted | None = None
+        self.states: list[Any] = (
+            torch.load(settings["states"], weights_only=False) if settings.get("states") else []
+        )
+        self._keeps_states = align and plan is None
 
     def patch(self) -> None:
         """Put the notes into torch, and make the changes that the settings ask for."""
@@ -254,6 +264,10 @@ class Recorder:
             options=[_options(group) for group in optimizer.param_groups],
             frozen=[place for place, parameter in enumerate(parameters) if not parameter.requires_grad],
         )
+        if self._keeps_states:
+            self.states.append(draws.states())
+        elif self.steps <= len(self.states):
+            draws.restore(self.states[self.steps - 1])
         keep = self.settings.get("parameters")
         if keep:
             if keep == "last":
@@ -289,6 +303,8 @@ class Recorder:
         partial.replace(self.out / f"{rank}.pt")
         if self.noted is not None:
             self.noted.write(self.out, rank)
+        if self._keeps_states and rank == 0:
+            torch.save(self.states, self.out / STATES)
         self.journal.on = True
         self.journal.add("done", steps=self.steps)
 

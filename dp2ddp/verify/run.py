@@ -26,6 +26,7 @@ from dp2ddp.verify import compare, contents, noise, notes, reached, rounding
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.record import STATES
 from dp2ddp.verify.report import where
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
 
@@ -177,10 +178,13 @@ class Bench:
         plan: Path | None = None,
         seeds: int | None = None,
         noise: Path | None = None,
+        states: Path | None = None,
+        whole: bool = False,
         nudge: int = 0,
     ) -> Run:
         """The original, on as many replicas; drawing by ``plan``, and the noise of the run in the folder ``noise``.
 
+        ``states``: of the generators after each step of that run. ``whole``: an evaluation draws for whole batches.
         ``nudge``: the number of a run with other rounding errors, from 1 on.
         """
         settings: dict[str, Any] = {} if self.is_real else {"replicas": self.request.processes}
@@ -188,6 +192,10 @@ class Bench:
             settings["plan"] = str(plan)
         if noise is not None:
             settings["noise"] = str(noise)
+        if states is not None:
+            settings["states"] = str(states)
+        if whole:
+            settings["whole"] = True
         if nudge:
             settings["nudge"] = nudge
         settings |= {"seeds": seeds, "module": self.request.modules[0], "watched": self.request.watched}
@@ -312,7 +320,10 @@ def _aligned(bench: Bench) -> Result:
     plan = bench.folder / "plan.json"
     plan.write_text(json.dumps(notes.plan(after.ranks) if after.ranks else {}))
     given = {"noise": after.folder} if noise.joined(after.folder) else {}
-    before = bench.run_before(plan, **given)
+    states = after.folder / STATES
+    kept: dict[str, Any] = {"states": states if states.exists() else None}
+    kept["whole"] = notes.evaluates_whole(after.ranks)
+    before = bench.run_before(plan, **given, **kept)
     result = Result(Verdict.MATCH, before=before.ranks[:1], after=[after.ranks])
     result.reached = reached.read(before.folder)
     reason = _why_not(before, request)
@@ -345,7 +356,9 @@ def _aligned(bench: Bench) -> Result:
     result.differences = compare.differences(first, ranks, tolerance, written)
     moved = None
     if result.differences and _rounding_may_make(result.differences[0]):
-        nudged = [bench.run_before(plan, **given, nudge=number) for number in range(1, rounding.RUNS + 1)]
+        nudged = [
+            bench.run_before(plan, **given, **kept, nudge=number) for number in range(1, rounding.RUNS + 1)
+        ]
         moved = rounding.moved(first, [run.ranks[0] for run in nudged if not run.failed])
         tolerance = replace(tolerance, moved=moved)
         written = contents.found(first, ranks, tolerance)
@@ -475,7 +488,8 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "sizes, repeats and reshuffling were compared with those of its own samplers",
         "random augmentation: drawn by data set, epoch and sample, whichever process draws it",
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
-        "Python's and numpy's random state before the programs seed it: the same in the original and on rank 0",
+        "Python's and numpy's random state before the programs seed it, and all generators' states after each "
+        "optimizer step: the same in the original and on rank 0",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]

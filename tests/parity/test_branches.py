@@ -18,7 +18,7 @@ from programs import PATH
 from spellings import SPELLINGS, Spelling
 
 from dp2ddp.convert import convert
-from dp2ddp.source import Project
+from dp2ddp.source import Project, read
 from parity.harness import FIXTURES, REPOSITORY, Lab, Run, environment, free_port
 from parity.test_tier_training import differences, write
 
@@ -133,7 +133,15 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         (tmp_path / f"{name}.py").write_text(text.replace("distributed = False", "distributed = True"))
         # A file for each rank's output: in a common one their lines may run into each other.
         logs = ["--redirects", "1", "--log-dir", name]
-        launched = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *logs, f"{name}.py"]
+        launched = [
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            *logs,
+            f"{name}.py",
+        ]
         env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
         for _ in range(3):
             run = subprocess.run(
@@ -149,6 +157,32 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         assert run.returncode == 0, run.stderr
         printed.append(sorted(it.read_text() for it in (tmp_path / name).rglob("stdout.log")))
     assert printed[0] == printed[1] and len(list(filter(str.strip, printed[0]))) == 2
+
+
+ASKS = [
+    ("    torch.manual_seed(3)\n", '    torch.manual_seed(3)\n    several = int(os.environ.get("WORLD_SIZE", 1))\n'),
+    ("torch.randn(60, 8), torch.randint(2, (60,))", "torch.randn(60 // several, 8), torch.randint(2, (60 // several,))"),
+    ("import argparse", "import argparse\nimport os"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("launcher", ["warm", "warm torchrun"])
+def test_a_program_that_asks_how_many_processes_there_are_trains_on_all_data(lab: Lab, launcher: str) -> None:
+    """However it is started: it has no ranks of its own that could divide the data."""
+    text = PROGRAM
+    begin, end = text.index("    if args.spread"), text.index("def wrapped")
+    text = text[:begin] + "    worker(-1, args)\n\n\n" + text[end:]
+    begin, end = text.index("    if several:\n        model.to"), text.index("    elif device.type")
+    text = text[:begin] + text[end:].replace("elif", "if", 1)
+    begin, end = text.index("    if args.several:\n        dist.init"), text.index("    model = wrapped")
+    text = text[:begin] + text[end:].replace("        if args.several:\n            dist.barrier()\n", "")
+    for old, new in ASKS:
+        assert text.count(old) == 1, old
+        text = text.replace(old, new)
+    (change,) = convert(Project.of({PATH: text}), exact=True).changes
+    before = lab.run(write(lab, "before", text), replicas=2, timeout=60).ok()
+    after = lab.run(write(lab, "after", change.after), processes=2, launcher=launcher, timeout=60).ok()
+    assert after.printed == before.printed and differences(before, after, losses=False) == []
 
 
 APEX_STEPS = {
@@ -327,3 +361,85 @@ def test_ranks_that_a_fixture_spawns_train_as_they_did(lab: Lab) -> None:
     assert had["epoch"] == has["epoch"] and all(
         torch.equal(had["model"][it], has["model"][it]) for it in had["model"]
     )
+
+
+SHARED = """\
+import torch
+
+
+def setup(args):
+    if args.local_rank == -1:
+        args.n_gpu = torch.cuda.device_count()
+    else:
+        torch.distributed.init_process_group("gloo")
+        args.n_gpu = 1
+
+
+def wrap(model, n_gpu, local_rank):
+    if n_gpu > 1:
+        model = torch.nn.DataParallel(model)
+    if local_rank != -1:
+        model = torch.nn.parallel.DistributedDataParallel(model)
+    return model
+"""
+BESIDE = """\
+import os
+from types import SimpleNamespace
+
+import torch
+from torch import nn
+
+from util import setup, wrap
+
+
+def main():
+    args = SimpleNamespace(local_rank=int(os.environ.get("LOCAL_RANK", "-1")))
+    setup(args)
+    torch.manual_seed(0)
+    model = wrap(nn.Linear(4, 1), args.n_gpu, args.local_rank)
+    data = torch.randn(32, 4) + max(args.local_rank, 0)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for start in range(0, 32, 8):
+        loss = (model(data[start : start + 8]) ** 2).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+    with open(f"found{args.local_rank}.txt", "w") as file:
+        file.write(str(loss.item()))
+    if args.local_rank != -1:
+        torch.distributed.destroy_process_group()
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Path) -> None:
+    """Its own ranks have DistributedDataParallel alone, as before."""
+    texts = {"util.py": SHARED, "train.py": BESIDE, "other.py": BESIDE}
+    found = []
+    for side in ("before", "after"):
+        folder = tmp_path / side
+        folder.mkdir()
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        if side == "after":
+            for change in convert(read([folder / "train.py"])).changes:
+                change.path.write_text(change.after)
+            assert "ddp.DataParallel" in (folder / "util.py").read_text()
+            assert (folder / "other.py").read_text() == BESIDE
+        run = [
+            sys.executable,
+            "-m",
+            "torch.distributed.run",
+            "--standalone",
+            "--nproc-per-node",
+            "2",
+            "other.py",
+        ]
+        more = {"PYTHONPATH": str(REPOSITORY)}
+        done = subprocess.run(run, cwd=folder, env=environment() | more, capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr.decode()
+        found.append([(folder / f"found{rank}.txt").read_text() for rank in range(2)])
+    assert found[0] == found[1]

@@ -59,6 +59,39 @@ STEP = """\
 """
 LOOP = "    for i, (inputs, targets) in enumerate(loader):\n"
 CASES = {
+    "sums under a condition of the batch's size": "correct = 0\n"
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    if inputs.size(0) == 15:
+        correct += (outputs.argmax(1) == targets).sum().item()
+print(correct)
+""",
+    "what decisions by the loss keep": "best, at, drop, last = 100.0, 0, 0, None\nfor epoch in range(2):\n"
+    + LOOP
+    + STEP
+    + """\
+        if last is not None and last - loss.item() > drop:
+            drop, at = last - loss.item(), i
+        if loss.item() < best:
+            best = loss.item()
+        last = loss.item()
+print(f"{best:.6f} {drop:.6f} {at}")
+""",
+    "what a function of the project makes of samples, reduced": """\
+def by_class(outputs, targets):
+    hits = torch.zeros(4).index_add_(0, targets, (outputs.argmax(1) == targets).float())
+    return hits / torch.bincount(targets, minlength=4).clamp(min=1)
+
+
+found = []
+"""
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    found.append(by_class(outputs.detach(), targets).mean().item())
+print(f"{sum(found) / len(found):.6f}")
+""",
     "sums for what comes after the loop": """\
 for epoch in range(2):
     running = 0.0
@@ -645,10 +678,6 @@ NAMED = {
     size = (targets > 2).sum().item()
     if not size:
         correct += 1
-""",
-    "sums under a condition of the part's own": """\
-    if inputs.size(0) == 15:
-        correct += (outputs.argmax(1) == targets).sum().item()
 """,
     "what a part without such samples fails at": """\
     mask = targets > 2

@@ -1,9 +1,11 @@
 """A program that starts ranks of its own, in place of the runtime's: who goes on, with what, and who ends."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
+import pytest
 import torch
 from jobs import TORCHRUN, finish, run, start, write
 
@@ -93,6 +95,39 @@ warnings.warn("warned")
     told = sorted(["RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_PORT", "OMP_NUM_THREADS"])
     assert events(script) == sorted(["begun False"] * 2 + RANKS + [f"after {told}"] * 2)
     assert "goes on" not in result.err
+
+
+@pytest.mark.parametrize("wrap", ["DataParallel", "DistributedDataParallel"])
+@pytest.mark.parametrize("own", [False, True], ids=["", "own"])
+def test_torchrun_s_variables_divide_no_data_where_the_program_has_no_ranks_of_its_own(tmp_path, own, wrap):
+    """It may ask for them before it is known which way it goes; then it is started again without them."""
+    body = """
+    ddp.init(own_ranks=True)
+    torch.manual_seed(0)
+    several = int(os.environ.get("WORLD_SIZE", 1))
+    os.environ["SET"] = os.environ.get("SET", "") + "x"
+    data = torch.randn(8 // several, 3)
+    ddp.barrier()
+    if "--own" in sys.argv:
+        dist.init_process_group("gloo")
+        model = torch.nn.parallel.DistributedDataParallel(torch.nn.Linear(3, 1))
+    else:
+        model = ddp.WRAP(torch.nn.Linear(3, 1))
+    loss = model(data).pow(2).mean()
+    loss.backward()
+    shape, same = list(data.shape), len({*map(float, ddp.gather(model.module.weight.grad.sum().item()))})
+    sys.stdout.write(f"{dist.get_rank()} {dist.get_world_size()} {several} {shape} {same} {os.environ['SET']}\\n")
+    if "--own" in sys.argv:
+        dist.barrier()
+        sys.stdout.flush()
+        os._exit(0)  # gloo's threads may outlive the interpreter
+    """
+    script = write(tmp_path, body.replace("WRAP", wrap))
+    result = run([*TORCHRUN, script, *["--own"] * own], tmp_path, processes=None)
+    assert (result.code, result.left) == (0, []), result.err
+    lines = [re.sub(r"\[rank \d\] ", "", line) for line in result.out.split("\n")]
+    assert sorted(lines)[1:] == [f"{rank} 2 {'2 [4, 3]' if own else '1 [8, 3]'} 1 x" for rank in range(2)]
+    assert result.err.count("started again as if by python") == (not own)
 
 
 def test_the_gpu_that_the_program_s_own_ranks_name_is_theirs_alone(tmp_path):

@@ -150,6 +150,43 @@ def test_two_machines_rank_0_then_each_machines_first_then_all(lab, tmp_path):
     lab.run(script, launcher="warm torchrun", processes=4, recorded=False, timeout=60).ok()
 
 
+def test_what_needs_all_ranks_within_main_process_first(tmp_path):
+    """What can be done by one rank after the other is; what can't is said, where it would wait for ever."""
+    write(
+        tmp_path,
+        """
+        from torch.utils.data import DataLoader
+        def loaded(workers):
+            loader = ddp.share(DataLoader(torch.arange(6.0), batch_size=2, shuffle=True, num_workers=workers))
+            return [batch.tolist() for batch in loader]
+        def main():
+            torch.manual_seed(0)
+            with ddp.main_process_first():
+                found = loaded(2), loaded(0)
+                ddp.barrier()
+                found += (ddp.from_main_process(ddp.get_rank() + 7), ddp.shared_seed() == torch.initial_seed())
+            found += (loaded(2), torch.rand(1).item())
+            assert all(it == found for it in ddp.gather(found)), found
+            begun = iter(ddp.share(DataLoader(range(100), num_workers=2)))
+            model = ddp.DataParallel(torch.nn.Linear(2, 1))
+            calls = lambda: list(begun), lambda: ddp.sum(1), lambda: model(torch.ones(4, 2))
+            for call in calls[int(os.environ["DP2DDP_DEBUG"]) :]:
+                try:
+                    with ddp.main_process_first():
+                        call()
+                except RuntimeError as error:
+                    assert "stands within main_process_first()" in str(error), error
+                else:
+                    raise AssertionError(call)
+            ddp.print("done", ddp.sum(1))
+        ddp.launch(main)
+        """,
+    )
+    for debug in (0, 1):
+        result = run(["train.py"], tmp_path, DP2DDP_DEBUG=debug, limit=50)
+        assert (result.code, result.left, result.out) == (0, [], "done 2\n"), result.err
+
+
 def test_an_exception_that_nobody_handles_ends_all_ranks(tmp_path):
     write(
         tmp_path,

@@ -89,8 +89,14 @@ weights = torch.tensor([0.2, 1.0, 3.0])
 def contrastive(net, x, y):
     f = F.normalize(net(x), dim=1)
     return F.cross_entropy(f @ f.T / 0.5, torch.arange(len(x)))
+def in_place(net, x, y):
+    out = net(x)
+    out[:, :2] = (out[:, :2] + 1) * 2
+    out.flatten()[::2].clamp_(-3, 3)
+    return F.cross_entropy(torch.relu_(out.add_(0.1)), y)
 steps = {
     "mean": lambda net, x, y: F.cross_entropy(net(x), y),
+    "written in place": in_place,
     "sum": lambda net, x, y: F.cross_entropy(net(x), y, reduction="sum"),
     "class weights": lambda net, x, y: F.cross_entropy(net(x), y, weights),
     "ignore_index": lambda net, x, y: F.cross_entropy(net(x), y, ignore_index=1),

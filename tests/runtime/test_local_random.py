@@ -1,7 +1,9 @@
 """Random numbers of each rank's own, for its samples; outside of that all ranks draw alike."""
 
+import functools
 import pickle
 import random
+import sys
 
 import numpy
 import pytest
@@ -155,6 +157,34 @@ CASES = {
                 alike(data.transform())
                 alike(shared())
     """,
+    "generators that the code of a data set names": """
+        of_module, of_numpy = random.Random(5), numpy.random.default_rng(5)
+        def noise():
+            return of_numpy.random()
+        class Own(Dataset):
+            of_class = numpy.random.RandomState(5)
+            def __init__(self):
+                self.order = list(range(8))
+                of_module.shuffle(self.order)
+            def __len__(self):
+                return 8
+            def __getitem__(self, index):
+                return torch.tensor([of_module.random(), self.of_class.rand()], dtype=torch.float64)
+        def together(samples):
+            return torch.cat([*samples, torch.tensor([noise()], dtype=torch.float64)])
+        for make in (lambda data, **options: DataLoader(data, sampler=DistributedSampler(data), **options),
+                     lambda data, **options: ddp.shard(DataLoader(data, batch_size=4, **options))):
+            for workers in (0, 2):
+                seen = []
+                for epoch in range(2):
+                    data = Own()
+                    alike(data.order)
+                    loader = make(data, num_workers=workers, collate_fn=together)
+                    drawn = [number for batch in loader for number in batch.tolist()]
+                    apart(drawn)
+                    alike([of_module.random(), of_numpy.random(), data.of_class.rand()])
+                alike(shared())
+    """,
     "a generator of the loader's own": """
         data = TensorDataset(torch.arange(8.0))
         own = torch.Generator().manual_seed(7)
@@ -235,18 +265,77 @@ def test_states_are_put_back_as_they_were():
     assert others == [number for _ in range(400) for number in draw(aside)]
 
 
+MODULE = """
+import random
+import numpy as np
+import torch
+import drawing
+
+of_module, of_helper, unused = random.Random(1), np.random.default_rng(1), random.Random(2)
+system = random.SystemRandom()
+pick = np.random.RandomState(1).randint
+
+def helper(default=torch.Generator()):
+    return [of_helper.random() for _ in range(2)], system.random(), random.random(), np.random.rand()
+
+class Base:
+    of_class = random.Random(3)
+    __slots__ = ("slot",)
+
+class Data(Base):
+    def __init__(self):
+        self.slot, self.crop = random.Random(4), made(random.Random(5))
+    def __getitem__(self, index):
+        return self.other, self.more(), drawing.inner.draw(), self.crop()
+    @property
+    def other(self):
+        return of_module.random()
+    @staticmethod
+    def more():
+        return helper(), pick(3)
+
+def made(closed):
+    return lambda: closed.random()
+"""
+
+
+def test_generators_that_code_names_are_found(tmp_path, monkeypatch):
+    monkeypatch.syspath_prepend(tmp_path)
+    names = ["drawn_from", "drawing", "drawing.inner"]
+    (tmp_path / "drawn_from.py").write_text(MODULE)
+    (tmp_path / "drawing").mkdir()
+    (tmp_path / "drawing" / "__init__.py").write_text("from . import inner")
+    inner = (
+        "import random\nrng, unused = random.Random(6), random.Random(7)\ndef draw(): return rng.random()\n"
+    )
+    (tmp_path / "drawing" / "inner.py").write_text(inner)
+    module = __import__("drawn_from")
+    data = module.Data()
+    wanted = [
+        module.of_module,
+        module.of_helper,
+        module.pick.__self__,
+        module.helper.__defaults__[0],
+        data.of_class,
+    ]
+    wanted += [data.slot, data.crop.__closure__[0].cell_contents, module.drawing.inner.rng]
+    assert {id(it.generator) for it in held.generators(data)} == {*map(id, wanted)}
+    for name in names:
+        monkeypatch.delitem(sys.modules, name)
+
+
 def test_held_generators_are_found_and_global_ones_are_not():
     class Holder:
         pass
 
     data, inner = Holder(), Holder()
     data.inner, data.long = {"transforms": [inner, data]}, [random.Random() for _ in range(100)]
-    inner.draw = random.Random(1).random  # a method of C: its generator can't be seen
+    inner.draw = functools.partial(random.Random(1).random)
     inner.rng, inner.torch, inner.method = numpy.random.default_rng(1), torch.Generator(), Holder.__init__
     inner.shared = [random, random.random, numpy.random, numpy.random.rand, torch.default_generator]
     inner.own = numpy.random.RandomState(numpy.random.PCG64(1))
     found = {id(it.generator) for it in held.generators(data)}
-    assert found == {id(inner.rng), id(inner.torch), id(inner.own)}
+    assert found == {id(inner.rng), id(inner.torch), id(inner.own), id(inner.draw.func.__self__)}
     for it in held.generators(data):
         before = pickle.dumps(it.get())
         it.send_apart(1)

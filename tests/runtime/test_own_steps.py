@@ -163,6 +163,35 @@ def halved(base, functions):
         def replicate(self, module, device_ids):
             return super().replicate(module, device_ids)
     return Halved
+# in which what they get is written in place
+def written(base, functions):
+    class Written(base):
+        def gather(self, outputs, output_device):
+            squares = 0
+            for it in outputs:
+                it[:, 0] = 0
+                squares = squares + it.mul_(2).sin_().pow(2).sum()
+            return super().gather(outputs, output_device).sub_(1), squares
+    return Written
+def squared(net, x, y):
+    out, squares = net(x)
+    return F.cross_entropy(out, y) + squares
+compare("written", *own(written), squared, (16, 9, 1))
+class Writing(Net):
+    def forward(self, x, y):
+        return super().forward(x.mul_(2)) + y.sigmoid_()[:, :3]
+def twofold(base, functions):
+    class Twofold(base):
+        def scatter(self, inputs, kwargs, device_ids):
+            return [(it * 1, it * 2) for it in inputs[0].chunk(len(device_ids))], [{}] * len(inputs[0].chunk(len(device_ids)))
+    return Twofold
+found = []
+for net in own(twofold, net=Writing):
+    x = draw(9, 0)[0].requires_grad_()
+    net(x).pow(2).sum().backward()
+    found.append([x.grad, net.module.a.weight.grad])
+same("inputs written", *found)
+
 compare("torch's", *own(halved, net=lambda: Net(norm=True)), lambda net, x, y: F.cross_entropy(net(x), y), (16, 11))
 
 # objects that hold tensors are compared, and can't hold a graph

@@ -451,6 +451,26 @@ def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path
     assert sorted(result.out.split("\n"))[1:] == firsts
 
 
+@pytest.mark.parametrize("own", [False, True], ids=["", "ranks of its own"])
+def test_what_a_launcher_says_is_out_of_the_programs_sight(tmp_path, own):
+    """Unless the program may go on in ranks of its own, and ask it for them."""
+    body = """
+    import json, subprocess
+    ddp.init(own_ranks=OWN)
+    names = [it for it in os.environ if it in ("RANK", "WORLD_SIZE", "LOCAL_RANK") or it.startswith("TORCHELASTIC_")]
+    code = "import os; print(os.environ.get('WORLD_SIZE'))"
+    child = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True).stdout.strip()
+    said = ddp.get_rank(), ddp.get_world_size(), ddp.get_local_rank(), len(names) > 3, child, ddp.sum(1)
+    launched = torch.distributed.is_torchelastic_launched()
+    sys.stdout.write(f"{said} {launched}\\n")
+    """
+    write(tmp_path, body.replace("OWN", str(own)))
+    result = run([*TORCHRUN, "train.py"], tmp_path, processes=None)
+    assert (result.code, result.left) == (0, []), result.err
+    expected = [f"({rank}, 2, {rank}, {own}, '{2 if own else None}', 2) {own}" for rank in range(2)]
+    assert sorted(result.out.split("\n"))[1:] == expected
+
+
 @pytest.mark.parametrize("wrap", ["DistributedDataParallel", "DataParallel"])
 @pytest.mark.parametrize(
     ("begin", "said"),

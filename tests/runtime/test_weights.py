@@ -39,6 +39,13 @@ class Pair(NamedTuple):
     first: torch.Tensor
     second: list
 
+class Writing(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+    def forward(self, x):
+        return self.layer(x.relu_())
+
 class Net(nn.Module):
     def __init__(self):
         super().__init__()
@@ -93,8 +100,13 @@ def slope_of_loss(net, x, y):  # whose own gradient depends on the parameters
     loss = (net(x) - y).pow(2).sum(1)
     slope = torch.autograd.grad(loss.sum(), x, create_graph=True)[0]
     return loss.mean() + slope.pow(2).sum(1).sqrt().mean()
+def in_place(net, x, y):
+    out = net(x)
+    out[:, 0] *= 2
+    return F.mse_loss(out.sigmoid_(), y)
 steps = {
     "mean": lambda net, x, y: F.mse_loss(net(x), y),
+    "written in place": in_place,
     "root": lambda net, x, y: (net(x) - y).abs().sqrt().mean(),
     "checkpoint": lambda net, x, y: F.mse_loss(net(x, "checkpoint"), y),
     "several outputs": dataclass_,
@@ -131,6 +143,16 @@ for n in (2 * world, 2 * world + 1, world + 1):
         local = copy.deepcopy(single)
         expected, = torch.autograd.grad(F.mse_loss(local(first(x)), y), x)
         assert torch.allclose(x.grad, expected, rtol=1e-12, atol=1e-14), n
+
+# a model that writes its inputs, after another one
+for n in (2 * world, 2 * world + 1, world + 1):
+    torch.manual_seed(2)
+    single = nn.Linear(3, 3), Writing()
+    wrapped = [ddp.DistributedDataParallel(copy.deepcopy(it)) for it in single]
+    for (first, second), (x, y) in ((single, draw(n, n)), (wrapped, own(*draw(n, n)))):
+        F.mse_loss(second(first(x)), y).backward()
+    for p, q in zip([p for it in single for p in it.parameters()], [p for it in wrapped for p in it.parameters()]):
+        assert torch.allclose(p.grad, q.grad, rtol=1e-12, atol=1e-14), n
 
 # the stand-in's gradient may be infinite
 single, model = new()

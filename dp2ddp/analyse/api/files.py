@@ -39,7 +39,10 @@ KEY_STORES = {
 }
 MODES = {
     **dict.fromkeys(
-        ("codecs.open", "gzip.open", "bz2.open", "lzma.open", "h5py.File", "zipfile.ZipFile", "tarfile.open"),
+        """
+        codecs.open gzip.open gzip.GzipFile bz2.open bz2.BZ2File lzma.open lzma.LZMAFile h5py.File zipfile.ZipFile
+        tarfile.open wave.open soundfile.SoundFile netCDF4.Dataset tables.open_file rasterio.open
+        """.split(),
         Mode(),
     ),
     **KEY_STORES,
@@ -56,8 +59,17 @@ READS_ROWS = re.compile(r"\s*(SELECT|WITH|PRAGMA|EXPLAIN|ATTACH|VALUES)\b", re.I
 # Where those and Python's own are given the path.
 OPENED_PATHS = {
     **dict.fromkeys(BUILTIN_OPENERS | {"dp2ddp.runtime.open", "zipfile.ZipFile"}, ("file", 0)),
-    **dict.fromkeys(("codecs.open", "gzip.open", "bz2.open", "lzma.open"), ("filename", 0)),
+    **dict.fromkeys(
+        """
+        codecs.open gzip.open gzip.GzipFile bz2.open bz2.BZ2File lzma.open lzma.LZMAFile netCDF4.Dataset
+        tables.open_file
+        """.split(),
+        ("filename", 0),
+    ),
     "h5py.File": ("name", 0),
+    "wave.open": ("f", 0),
+    "soundfile.SoundFile": ("file", 0),
+    "rasterio.open": ("fp", 0),
     "tarfile.open": ("name", 0),
     **{name: ("filename" if name == "shelve.open" else "file", 0) for name in KEY_STORES},
     "sqlite3.connect": ("database", 0),
@@ -74,10 +86,14 @@ EXISTENCE = frozenset("""
     os.path.exists os.path.isdir os.path.isfile os.path.lexists
     pathlib.Path.exists pathlib.Path.is_dir pathlib.Path.is_file
     """.split())
+# The exceptions that say that a file is not there.
+NO_FILE = frozenset({"OSError", "IOError", "FileNotFoundError", "EnvironmentError"})
 # What lists a folder: what that holds changes while the main process writes into it.
 LISTS_FOLDER = frozenset("""
     glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
     """.split())
+# What lists the paths of what it is given the pattern of.
+LISTS_PATHS = frozenset({"glob.glob", "glob.iglob"})
 # How the names begin of what asks for files and folders.
 ASKS_FILES = ("os.path.", "pathlib.Path.", "os.listdir", "glob.")
 # What begins like a write, and only answers.
@@ -146,6 +162,25 @@ WRITTEN_BY = {
     "yaml.safe_load": ("yaml.", "json."),
 }
 READS = frozenset(READ_PATHS) | {"pathlib.Path.read_text", "pathlib.Path.read_bytes"}
+# What reads a picture: apart, since data sets do, of files that no program writes.
+PICTURE_PATHS = {
+    **dict.fromkeys(
+        ("matplotlib.pyplot.imread", "matplotlib.image.imread", "skimage.io.imread"), ("fname", 0)
+    ),
+    **dict.fromkeys(("imageio.imread", "imageio.v2.imread", "imageio.v3.imread"), ("uri", 0)),
+    "cv2.imread": ("filename", 0),
+    "PIL.Image.open": ("fp", 0),
+    "torchvision.io.read_image": ("path", 0),
+}
+READS_PICTURES = frozenset(PICTURE_PATHS)
+# What no text file can be read by.
+LOADS_BINARY = READS_PICTURES | frozenset("""
+    torch.load torch.jit.load numpy.load pickle.load cPickle.load dill.load cloudpickle.load joblib.load
+    """.split())
+# What stands for any characters in a path.
+ANY_CHARACTERS = "*"
+# The paths that have nothing to do with what a program writes: those of its own files, of the user.
+EVERYWHERE = ("__file__", "getcwd(", "expanduser(", ".home(")
 
 # Writing
 
@@ -183,6 +218,8 @@ WRITTEN_PATHS = {
     "os.symlink": ("dst", 1),
     "os.link": ("dst", 1),
 }
+# What writes a picture, and is not given its path first.
+PICTURES_WRITTEN = {"torchvision.utils.save_image": ("fp", 1)}
 # The ending that some of them may add to it.
 ADDED_ENDINGS = {
     "numpy.save": ".npy",
@@ -192,7 +229,14 @@ ADDED_ENDINGS = {
     "scipy.sparse.save_npz": ".npz",
 }
 # All that is given the path of a file that it reads or writes.
-FILE_PATHS = OPENED_PATHS | LOADED_PATHS | READ_PATHS | WRITTEN_PATHS
+FILE_PATHS = {
+    **OPENED_PATHS,
+    **LOADED_PATHS,
+    **READ_PATHS,
+    **PICTURE_PATHS,
+    **WRITTEN_PATHS,
+    **PICTURES_WRITTEN,
+}
 # What is given two places, and writes to the second or to both, by the beginning of its name.
 BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
 # What makes files or folders; what makes folders, and may be told that they are there.

@@ -66,12 +66,8 @@ REMOVED_NAMES = {
         *_gone("torchvision 0.13", "`weights=`", "torchvision.models.resnet", "model_urls"),
         *_gone("torchvision 0.13", "`weights=`", "torchvision.models.vgg", "model_urls"),
         *_gone("torchvision 0.13", "`weights=`", "torchvision.models.densenet", "model_urls"),
-        *_gone(
-            "SciPy 1.2",
-            "imageio or Pillow",
-            "scipy.misc",
-            "imread imsave imresize imshow imrotate toimage fromimage",
-        ),
+        *_gone("SciPy 1.3", "imageio", "scipy.misc", "imread imsave toimage fromimage"),
+        *_gone("SciPy 1.3", "Pillow: `PIL.Image`", "scipy.misc", "imresize imrotate imshow"),
         *_renames(
             "NumPy 1.24",
             {

@@ -23,6 +23,8 @@ POPEN_ANSWERS = frozenset(
 # What starts processes that run a function; what makes one such process.
 SPAWNS = frozenset({"torch.multiprocessing.spawn", "torch.multiprocessing.start_processes"})
 PROCESSES = frozenset({"multiprocessing.Process", "torch.multiprocessing.Process"})
+# What is given a function as ``target``, and what to call it with as ``args`` and ``kwargs``.
+RUNS_TARGET = PROCESSES | {"threading.Thread"}
 # What runs functions that it is given in threads of its own, by the beginning of its name.
 THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
 # What hands out results of threads or processes, by the beginning and the end of its name; and by its whole name.
@@ -43,6 +45,10 @@ WORLD_SIZE = "torch.distributed.get_world_size"
 # What tells one rank from the others: calls, and what a launcher sets in the environment.
 RANKS = frozenset({"torch.distributed.get_rank", "dp2ddp.runtime.get_rank", "dp2ddp.runtime.is_main_process"})
 RANK_VARIABLES = frozenset({"RANK", "LOCAL_RANK"})
+# All that a launcher says there; what DataParallel's programs do not see.
+LAUNCHER_VARIABLES = frozenset(
+    {*RANK_VARIABLES, "WORLD_SIZE", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
+)
 # What a program's environment is, as it is written.
 ENVIRONMENT = frozenset({"os.environ", "environ"})
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.devices import AVAILABLE, BINDS, COUNT
 from dp2ddp.analyse.api.parallel import WRAP
+from dp2ddp.analyse.api.processes import LAUNCHER_VARIABLES
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import own_ranks
 from dp2ddp.analyse.processes.answers import (
@@ -43,7 +44,8 @@ class Branches:
     Both are empty where the options do not say it. ``scripts``: the programs. ``binds``: where they do not train with
     DataParallel, they make the GPUs that they use the current ones. ``alone``: identities of what only runs with
     DataParallel, and of statements which, as they were, start ranks or join their group (``starting``). ``mixed``: the
-    calls that wrap a model for either. ``decided``: where they may also ask for a single process, the statement behind
+    calls that wrap a model for either. ``asks``: whether the programs may ask the environment what a launcher says of
+    their own ranks. ``decided``: where they may also ask for a single process, the statement behind
     which it is known that they ask for another way, and how that is said there.
     """
 
@@ -52,6 +54,7 @@ class Branches:
     scripts: frozenset[Path]
     binds: bool
     mixed: frozenset[Anchor]
+    asks: bool
     decided: tuple[Anchor, str] | None
     alone: frozenset[int] = frozenset()
     starting: frozenset[int] = frozenset()
@@ -146,12 +149,31 @@ def _find(context: Context, answers: Answers) -> Branches | None:
     ]
     binds = all(any(~it in literals for literals in bound) for it in assumed)
     mixed = frozenset(context.program.anchor(it.node) for it in context.wraps if own_ranks.wraps(context, it))
-    found = Branches(assumed, chosen, scripts, binds, mixed, None, starting=_starting(context))
+    asks = any(_names_launcher_s(file.tree) for file in _files(context, scripts))
+    found = Branches(assumed, chosen, scripts, binds, mixed, asks, None, starting=_starting(context))
     alone = frozenset(~it for it in found.own)
     if not found.assumed - alone:
         return found  # the runtime sees by itself that ranks are started
     decided = _decided(replace(context, branches=found), answers)
     return replace(found, decided=decided) if decided else replace(found, assumed=found.assumed & alone)
+
+
+def _files(context: Context, scripts: frozenset[Path]) -> list[SourceFile]:
+    """The files that programs are made of."""
+    project = context.program.project
+    paths = frozenset().union(*(project.reaches(path) | {path} for path in scripts))
+    return [file for file in context.program.files if file.path in paths]
+
+
+def _names_launcher_s(tree: ast.AST) -> bool:
+    """Whether a file names a variable that a launcher sets for each rank, whatever it asks for it."""
+    return any(isinstance(it, ast.Constant) and it.value in LAUNCHER_VARIABLES for it in ast.walk(tree))
+
+
+def keeps_variables(context: Context, file: SourceFile) -> bool:
+    """Whether what a launcher says in the environment has to stay there, for ranks that are the program's own."""
+    branches = context.branches
+    return branches is not None and branches.asks and file.path in branches.scripts
 
 
 def choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:

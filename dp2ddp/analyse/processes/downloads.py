@@ -73,6 +73,8 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
             return True
     if any(isinstance(callee, Func) and callee.scope in context.downloaders for callee in call.callees):
         return True
+    if _makes_unseen(context, call):
+        return True
     return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
 
 
@@ -135,6 +137,23 @@ def _is_handed_on(context: Context, question: ast.expr) -> bool:
         if context.program.called_scopes(it)
         for given in handed(it)
     )
+
+
+def _makes_unseen(context: Context, call: Call) -> bool:
+    """Whether a function of the project is given a path that is not there, and no call in it is known to write.
+
+    It is there to make the file all the same: by a package that nothing is known of, or another program.
+    """
+    question = _missing(context, call.node) if context.program.called_scopes(call.node) else None
+    if question is None or not context.runs_in_training(call.node):
+        return False
+    asked = {ast.unparse(it) for it in _asked(context, question)}
+    if not asked & {ast.unparse(it) for it in handed(call.node)} or _is_repeated(context, question):
+        return False
+    if _trains(context, context.program.statement(question)) or _reads_instead(context, question):
+        return False
+    runs = context.runs(call.node) - {id(call.node)}
+    return not any(id(it.node) in runs and leaves_any_file(context, it) for it in context.program.calls)
 
 
 @once

@@ -10,7 +10,7 @@ import ast
 from collections.abc import Callable, Iterator
 
 from dp2ddp.analyse.api.containers import ASKING_METHODS, TAKES_OUT
-from dp2ddp.analyse.api.files import ACTS, MAKES_FOLDERS, SAVES, TRACKED_SETTINGS, WRITERS
+from dp2ddp.analyse.api.files import ACTS, MAKES_FOLDERS, NO_FILE, SAVES, TRACKED_SETTINGS, WRITERS
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import INPUT, POPEN_ANSWERS
@@ -18,8 +18,15 @@ from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.downloads import is_fetch, is_inside, made_first, only_missing
-from dp2ddp.analyse.processes.folders import given_to, in_own_folder, with_folders
-from dp2ddp.analyse.processes.writes import is_of_tracker, is_open, is_plain_write, is_write_call, is_writer
+from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
+from dp2ddp.analyse.processes.writes import (
+    is_of_tracker,
+    is_open,
+    is_plain_write,
+    is_write_call,
+    is_writer,
+    leaves_any_file,
+)
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Made, Member
 from dp2ddp.facts import NO_TIER, Effect, Obstacle
@@ -124,26 +131,12 @@ def _filled_first(context: Context) -> frozenset[str]:
 
 def _made_folders(context: Context, call: Call) -> frozenset[str]:
     """The folders that a call makes, as they are spelled."""
-    made = [it for path in paths.given(call) for it in _listed(context, path)]
+    definitions = context.program.definitions
+    made = [
+        it for path in paths.given(call) for it in paths.taken_apart(context, definitions(path)) or [path]
+    ]
     texts = (repr(it.value.rstrip("/")) for it in made if isinstance(it, ast.Constant) and it.value != "/")
     return frozenset(texts).union(*(paths.spelled(context, it) for it in made))
-
-
-def _listed(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
-    """What a name may stand for to which a loop gives the parts of a list; the node itself where none does."""
-    program = context.program
-    around = [program.parent(it) for it in program.definitions(node)] if isinstance(node, ast.Name) else []
-    loops = [it.iter for it in around if isinstance(it, ast.For | ast.comprehension)]
-    return [it for listed in loops for it in _parts(context, listed, depth)] or [node]
-
-
-def _parts(context: Context, node: ast.expr, depth: int) -> list[ast.expr]:
-    """The parts of a list, followed through names; what is no list stands for itself."""
-    if isinstance(node, ast.List | ast.Tuple):
-        return node.elts
-    definitions = context.program.definitions(node) if isinstance(node, ast.Name) and depth < 8 else ()
-    sources = [it for definition in definitions for it in given_to(context, definition)]
-    return [it for source in sources for it in _parts(context, source, depth + 1)] or [node]
 
 
 def _folder(context: Context, call: Call) -> Effect:
@@ -403,16 +396,34 @@ def _all_come(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
     return not around and context.runs_in_training(node) and all_pass(context, node, guards)
 
 
-def all_pass(context: Context, node: ast.AST, guards: list[Effect], depth: int = 0) -> bool:
-    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone."""
+def all_pass(
+    context: Context, node: ast.AST, guards: list[Effect], depth: int = 0, handled: bool = False
+) -> bool:
+    """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone.
+
+    ``handled``: exceptions that are not about files are taken to come in all.
+    """
     program = context.program
     if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards) or already(context, node):
         return False
-    if any(isinstance(around, ast.ExceptHandler | ast.Lambda) for around in program.ancestors(node)):
-        return False
+    for around in program.ancestors(node):
+        if isinstance(around, ast.Lambda) or (
+            isinstance(around, ast.ExceptHandler) and not (handled and _is_alike(context, around))
+        ):
+            return False
     scope = program.scope(node).index
-    calls = context.callers.get(scope, ())
-    return all(all_pass(context, call, guards, depth + 1) for call in calls if context.runs_in_training(call))
+    calls = [it for it in context.callers.get(scope, ()) if context.runs_in_training(it)]
+    return all(all_pass(context, call, guards, depth + 1, handled) for call in calls)
+
+
+def _is_alike(context: Context, handler: ast.ExceptHandler) -> bool:
+    """Whether an exception comes in all processes if in one: of work that writes files, and not of one not there."""
+    tried = context.program.parent(handler)
+    kinds = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    if any(it is not None and ast.unparse(it) in NO_FILE for it in kinds) or not isinstance(tried, ast.Try):
+        return False
+    runs = set().union(*(context.runs(it) for it in tried.body))
+    return any(id(it.node) in runs and leaves_any_file(context, it) for it in context.program.calls)
 
 
 def _handed(context: Context, node: ast.Call) -> Iterator[Effect]:

@@ -21,7 +21,7 @@ from dp2ddp.analyse.api.settings import CONFIGURES, FILLS_SETTINGS
 from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard
 from dp2ddp.analyse.processes import entries
 from dp2ddp.analyse.processes.answers import compared, is_options
-from dp2ddp.analyse.processes.branches import choosing, condition, is_start, leaving
+from dp2ddp.analyse.processes.branches import choosing, condition, is_start, keeps_variables, leaving
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
     asks_machine,
@@ -31,6 +31,7 @@ from dp2ddp.analyse.processes.conditions import (
     is_call_of,
     is_choice,
     is_cuda_string,
+    is_true,
     leaves_before,
     needs_gpu,
     number_of,
@@ -75,6 +76,7 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
     """All nodes that run before a statement, in its block and in those that lead to it; ``after``: or in it."""
     program = context.program
     found: set[int] = set()
+    left: set[int] = set()  # functions; one that calls itself is left by its outer calls
     node = program.node_at(at)
     start = None if node is None else program.statement(node)
     while start is not None:
@@ -85,7 +87,9 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
         around = program.parent(start)
         if isinstance(around, ast.FunctionDef):
             scope = program.by_node[id(around)].index
-            around = next(iter(context.callers.get(scope, ())), None)
+            left.add(scope)
+            calls = context.callers.get(scope, ())
+            around = next((it for it in calls if program.scope(it).index not in left), None)
         start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
     return found
 
@@ -135,12 +139,16 @@ def _script(context: Context, entry: Entry) -> Script:
         enabled = _enabled(context, file, top, inner_first)
         begin, call = (inner_first, None) if enabled else (begin, call)
     aside = None if enabled else leaving(context, file)
-    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside}
+    own_ranks = not enabled and keeps_variables(context, file)
+    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside, "own_ranks": own_ranks}
     if call is None or enabled:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]
     arguments = tuple(
-        [("*" if isinstance(arg, ast.Starred) else "", program.anchor(arg)) for arg in function.args]
+        [
+            ("*", program.anchor(arg.value)) if isinstance(arg, ast.Starred) else ("", program.anchor(arg))
+            for arg in function.args
+        ]
         + [
             (f"{keyword.arg}=" if keyword.arg else "**", program.anchor(keyword.value))
             for keyword in function.keywords
@@ -315,22 +323,33 @@ def _each_wanted(context: Context, file: SourceFile) -> Iterator[tuple[bool, _De
     for wrap in context.wraps:
         if id(wrap.node) in runs:
             given = context.wrappers.argument(wrap, "device_ids", 1)
-            given = None if given is None or _all_devices(context, given) else given
+            if given is not None and (_all_devices(context, given) or _is_of_wrapper(context, given)):
+                given = None
             expression = _by_option(context, wrap.node, given) or given
             yield given is not None, _Devices(expression, wrap.node)
 
 
+def _is_of_wrapper(context: Context, given: ast.expr) -> bool:
+    """Whether devices are those that another DataParallel has: ``model.device_ids``."""
+    is_theirs = isinstance(given, ast.Attribute) and given.attr == "device_ids"
+    return is_theirs and context.is_wrapped(context.program.values(given.value))
+
+
 def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.expr | None:
-    """``device_ids`` where options of the program choose between DataParallel and a single device, or the CPU."""
-    if context.branches is not None:
-        return None
-    if given is not None and (chosen := _where_chosen(context, wrap, given)) is not None:
+    """``device_ids`` where options of the program choose between DataParallel and a single device, or the CPU.
+
+    Beside a distributed branch only what switches the GPUs off: with a single device that one may have its own ranks.
+    """
+    beside = context.branches is not None
+    if not beside and given is not None and (chosen := _where_chosen(context, wrap, given)) is not None:
         return chosen
     asked: list[ast.expr] = []
     alone: ast.expr | None = None
     flags: list[ast.expr] = []
     switches: list[bool] = []
     for test, wraps, others in _choices(context, wrap):
+        if is_true(test):
+            continue  # as the program runs with DataParallel
         if any(_goes_on_wrapped(context, it, wrap) for part in others for it in ast.walk(part)):
             return None
         alone = alone or _single(context, others)
@@ -346,6 +365,8 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
     if not asked:
         return None
     switched = switches == [True] and not flags
+    if beside and not switched:
+        return None
     one = ast.Constant(0) if switched else _numbered(context) or ast.Constant(1)
     return _where_all([*asked, *flags], alone or one, given or ast.Constant(None))
 
@@ -923,7 +944,7 @@ def _source(
 
     Its names are the program's own nodes. Where nothing took the place of a name, so is the whole expression.
     """
-    behind = _behind(context, given, scopes, late) if depth < 9 else None
+    behind = _behind(context, given, scopes, depth, late) if depth < 9 else None
     if behind is not None:
         return _source(context, behind, scopes, depth + 1, late)
     if isinstance(given, ast.Name):
@@ -941,12 +962,14 @@ def _source(
     return given if same else changed
 
 
-def _behind(context: Context, node: ast.AST, scopes: list[Scope], late: Set[int]) -> ast.expr | None:
+def _behind(
+    context: Context, node: ast.AST, scopes: list[Scope], depth: int, late: Set[int]
+) -> ast.expr | None:
     """What a name or attribute is that the ranks' start can't use, if it is one thing; None for others."""
     program = context.program
     if not isinstance(node, ast.Name | ast.Attribute) or id(node) not in program.nodes:
         return None
-    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes)) is not None:
+    if isinstance(node, ast.Name) and (argument := _argument(context, node, scopes, depth)) is not None:
         return argument
     root: ast.expr = node
     while isinstance(root, ast.Attribute):
@@ -987,15 +1010,18 @@ def _is_simple(context: Context, node: ast.expr) -> bool:
     return plain and _pure(context, node)
 
 
-def _argument(context: Context, name: ast.Name, scopes: list[Scope]) -> ast.expr | None:
-    """What is given for a parameter, where that is one thing, or its default; None for other names."""
+def _argument(context: Context, name: ast.Name, scopes: list[Scope], depth: int = 0) -> ast.expr | None:
+    """What is given for a parameter, where that is one thing, or its default; None for other names.
+
+    ``depth``: how many names were followed to this one. A function may give its parameter to itself.
+    """
     definitions = context.program.definitions(name)
     alone = definitions[0] if len(definitions) == 1 else None
     if not isinstance(alone, ast.arg):
         return None
     found = context.program.given(alone)
     if len(found) > 1:
-        found = [_source(context, it, scopes, depth=6) for it in found]
+        found = [_source(context, it, scopes, max(6, depth + 1)) for it in found]
         same = len(set(map(ast.dump, found))) == 1
         return found[0] if same and not any(_hidden(context, it, scopes) for it in found) else None
     return found[0] if found else None

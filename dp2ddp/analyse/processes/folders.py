@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import ast
+import re
+from collections.abc import Iterable
 
-from dp2ddp.analyse.api.files import BETWEEN_PATHS, PATHS, TEMPORARY
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.api.files import BETWEEN_PATHS, EVERYWHERE, JOINS_PATHS, PATHS, TEMPORARY
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import returned
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.texts import ANY
 
 
 def in_own_folder(context: Context, call: Call) -> bool:
@@ -60,6 +63,69 @@ def with_folders(context: Context, node: ast.expr, depth: int = 0) -> frozenset[
     return same.union(*(with_folders(context, it, depth + 1) for it in begins))
 
 
+@once
+def around(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
+    """The folders that a path is in, or what its name begins with, as they are spelled: without the path itself.
+
+    What a program's own files are in, and the user's, says nothing of it.
+    """
+    if depth > 8 or (
+        isinstance(node, ast.Attribute | ast.Subscript) and not context.program.definitions(node)
+    ):
+        return frozenset()
+    begins = _begins(context, node)
+    found = frozenset().union(*(around(context, it, depth + 1) for it in begins))
+    made = isinstance(node, ast.Call) and not returned(context, node)
+    if made or isinstance(node, ast.BinOp | ast.JoinedStr):
+        found = found.union(*(paths.spelled(context, it) for it in begins)) | _text_folders(node)
+    elif isinstance(node, ast.Constant):
+        found |= _text_folders(node) - paths.spelled(context, node)
+    return frozenset(it for it in found if _is_place(it))
+
+
+def ends_after(context: Context, node: ast.expr, folder: str, depth: int = 0) -> frozenset[str]:
+    """How a path goes on after a folder that it is in: with ``*`` for what is not known."""
+    if depth > 10:
+        return frozenset([ANY])
+    if folder in paths.spelled(context, node):
+        return frozenset([""])
+    parts: list[ast.expr] = []
+    match node:
+        case ast.Name() if definitions := context.program.definitions(node):
+            sources = [it for definition in definitions for it in given_to(context, definition)]
+            return frozenset().union(*(ends_after(context, it, folder, depth + 1) for it in sources))
+        case ast.Call(args=[_, *_] as given) if not returned(context, node):
+            call = context.program.call(node)
+            parts = given if call is not None and call.names & JOINS_PATHS else []
+        case ast.BinOp(left=left, op=ast.Add() | ast.Div(), right=right):
+            parts = [left, right]
+        case ast.JoinedStr(values=values):
+            parts = values
+    if not parts:
+        return frozenset([ANY])
+    rest = "/".join(it.value if _is_text(it) else ANY for it in parts[1:])  # type: ignore[attr-defined]
+    return frozenset(f"{it}/{rest}" for it in ends_after(context, parts[0], folder, depth + 1))
+
+
+def _is_text(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and isinstance(node.value, str)
+
+
+def may_meet(some: Iterable[str], others: Iterable[str]) -> bool:
+    """Whether one of some ends of paths in a folder may be one of others, by what they begin with."""
+    pairs = ((_known(a), _known(b)) for a in some for b in others)
+    return any(a.startswith(b) or b.startswith(a) for a, b in pairs)
+
+
+def _known(end: str) -> str:
+    return re.sub("/+", "/", end.partition(ANY)[0]).lstrip("/")
+
+
+def _is_place(text: str) -> bool:
+    """Whether a folder, as it is spelled, is one of some files and no others."""
+    return text != "None" and bool(text.strip("'./")) and not any(it in text for it in EVERYWHERE)
+
+
 def _text_folders(node: ast.expr) -> frozenset[str]:
     """The folders that a text begins with, as they would be spelled: ``'a'`` and ``'a/b'`` of ``f"a/b/{name}"``."""
     match node:
@@ -87,7 +153,6 @@ def given_to(context: Context, definition: ast.AST) -> list[ast.expr]:
     around = program.parent(definition)
     if isinstance(around, ast.withitem):
         return [around.context_expr]
-    statement = program.statement(definition)
-    if isinstance(statement, ast.Assign) and definition in statement.targets:
-        return [statement.value]
-    return [ast.Constant(...)]
+    if (value := program.source(definition).plain) is not None:
+        return [value]
+    return paths.taken_apart(context, [definition]) or [ast.Constant(...)]

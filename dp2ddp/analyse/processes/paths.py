@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 from dataclasses import dataclass
+from itertools import islice, product
 
 from dp2ddp.analyse.api.files import (
     ADDED_ENDINGS,
+    ANY_CHARACTERS,
     BETWEEN_PATHS,
     FILE_PATHS,
     JOINS_PATHS,
+    LISTS_PATHS,
     OPENED_PATHS,
     WRITING_DATA,
 )
+from dp2ddp.analyse.api.iteration import HANDS_OUT, NUMBERS_OR_PAIRS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.sources import How
 
 # What a format stands in place of, up to the last one.
 _UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)
@@ -129,10 +134,8 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
     """The texts that a path, or the path of an open file, may end with."""
     found: list[ast.expr] = []
     match node:
-        case ast.Constant(value=str(text)):
-            return frozenset([text])
-        case ast.JoinedStr(values=[*_, ast.Constant(value=str(text))]):
-            return frozenset([text])
+        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[*_, ast.Constant(value=str(text))]):
+            return frozenset([text.rpartition(ANY_CHARACTERS)[2]])
         case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
             return frozenset([_UP_TO_FORMAT.sub("", text)])
         case ast.BinOp(op=ast.Add() | ast.Div(), right=right):
@@ -168,4 +171,91 @@ def _named(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:
     around = [program.parent(it) for it in definitions]
     if around and all(isinstance(it, ast.withitem) for it in around):
         return [it.context_expr for it in around]  # type: ignore[union-attr]
-    return assigned(context, node)
+    return assigned(context, node) or taken_apart(context, definitions)
+
+
+def taken_apart(context: Context, definitions: list[ast.AST]) -> list[ast.expr]:
+    """What a loop gives a name, or what it is in something that is unpacked; empty where that is not known."""
+    found: list[ast.expr] = []
+    for definition in definitions:
+        source = context.program.source(definition)
+        if source.value is None or source.how not in (How.ELEMENT, How.ASSIGNED):
+            return []
+        whole = elements(context, source.value) if source.how is How.ELEMENT else [source.value]
+        parts = [part for it in whole for part in _at(context, it, source.place)]
+        if not parts:
+            return []
+        found += parts
+    return found
+
+
+def _at(context: Context, node: ast.expr, place: tuple[int | None, ...], depth: int = 0) -> list[ast.expr]:
+    """What stands at a place of something that is unpacked."""
+    match place, node:
+        case (), _:
+            return [node]
+        case (int(first), *rest), ast.Tuple(elts=parts) | ast.List(elts=parts) if first < len(parts):
+            return _at(context, parts[first], tuple(rest), depth + 1)
+        case (_, *rest), ast.ListComp(elt=part) | ast.GeneratorExp(elt=part):
+            return _at(context, part, tuple(rest), depth + 1)
+        case _, ast.Call() if depth < 6:
+            return [it for made in returned(context, node) for it in _at(context, made, place, depth + 1)]
+    return []
+
+
+def elements(context: Context, node: ast.expr, depth: int = 0) -> list[ast.expr]:
+    """The expressions that make the parts of a list of paths; the pattern of those that are looked for.
+
+    What is not known to be a list stands for itself: one path may be given for several.
+    """
+    program = context.program
+    found: list[ast.expr] = []
+    if depth > 8:
+        return [node]
+    match node:
+        case ast.List(elts=parts) | ast.Tuple(elts=parts) | ast.Set(elts=parts):
+            return parts
+        case ast.ListComp(elt=part) | ast.GeneratorExp(elt=part) | ast.SetComp(elt=part):
+            return [part]
+        case ast.Subscript(value=found_in, slice=ast.Slice()):
+            found = [found_in]
+        case ast.Name() | ast.Attribute():
+            sources = [it for definition in program.definitions(node) for it in _sources(context, definition)]
+            made = [it for whole in sources for it in elements(context, whole, depth + 1)]
+            return [*made, *_put_into(context, node)] or [node]
+        case ast.Call(args=arguments):
+            call = program.call(node)
+            names = call.names if call is not None else set()
+            if names & LISTS_PATHS and arguments:
+                return arguments[:1]
+            if names & HANDS_OUT and names & NUMBERS_OR_PAIRS:
+                return _pairs([elements(context, it, depth + 1) for it in arguments], names)
+            found = arguments[:1] if names & HANDS_OUT else returned(context, node)
+    return [it for whole in found for it in elements(context, whole, depth + 1)] or [node]
+
+
+def _sources(context: Context, definition: ast.AST) -> list[ast.expr]:
+    """What a definition gives a name: arguments, or what is assigned."""
+    if isinstance(definition, ast.arg):
+        return context.program.given(definition)
+    plain = context.program.source(definition).plain
+    return [plain] if plain is not None else []
+
+
+def _pairs(columns: list[list[ast.expr]], names: Set[str]) -> list[ast.expr]:
+    """What ``zip()`` and ``enumerate()`` hand out."""
+    if "builtins.enumerate" in names:
+        columns = [[ast.Constant(0)], *columns[:1]]
+    together = islice(product(*columns), 64)
+    return [ast.Tuple(list(parts), ast.Load()) for parts in together]
+
+
+def _put_into(context: Context, name: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+    """What a function puts into a list that it has a name for."""
+    program = context.program
+    scope = program.scope(name)
+    for call in program.calls:
+        func = call.node.func
+        if isinstance(func, ast.Attribute) and func.attr == "append" and len(call.node.args) == 1:
+            if program.scope(call.node) is scope and ast.unparse(func.value) == ast.unparse(name):
+                yield call.node.args[0]

@@ -46,7 +46,7 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         problem = Problem(
             f"keys with `module.` are expected here, but checkpoints of {names} now have none"
             + (" (`strict=False`: nothing is loaded)" if silent else ""),
-            "if this file loads them, convert it, too",
+            "if this script loads those, run dp2ddp convert on it, too",
             NO_TIER,
             works=True,
         )

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Container, Iterator, Set
+from collections.abc import Callable, Container, Iterator, Set
+from dataclasses import dataclass
 
 from dp2ddp.analyse.api.downloads import UNPACKS
-from dp2ddp.analyse.api.files import LOADS, REMOVES, WRITTEN_BY
+from dp2ddp.analyse.api.files import (
+    LISTS_FOLDER,
+    LISTS_PATHS,
+    LOADS,
+    LOADS_BINARY,
+    READS_PICTURES,
+    REMOVES,
+    WRITTEN_BY,
+)
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
+from dp2ddp.analyse.processes.alike import in_worker
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.downloads import (
     asks_files,
@@ -20,8 +30,21 @@ from dp2ddp.analyse.processes.downloads import (
 )
 from dp2ddp.analyse.processes.effects import all_pass
 from dp2ddp.analyse.processes.exclusions import Condition, may_come
-from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
-from dp2ddp.analyse.processes.writes import leaves_any_file, leaves_file, only_appends, reads_file
+from dp2ddp.analyse.processes.folders import (
+    around,
+    ends_after,
+    in_own_folder,
+    may_meet,
+    with_folders,
+)
+from dp2ddp.analyse.processes.writes import (
+    leaves_any_file,
+    leaves_file,
+    leaves_picture,
+    only_appends,
+    reads_file,
+    writes_text,
+)
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.facts import Effect, Reread
 
@@ -65,7 +88,12 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         for it in program.calls
         if it.names & UNPACKS and context.runs_in_training(it.node) and id(it.node) not in alone
     ]
-    cached = caching(context) if unpacks else set()
+    cached = caching(context) if alone else set()
+
+    def is_waited_for(node: ast.AST) -> bool:
+        """Whether only what waits as a whole comes to a place."""
+        return id(node) in alone and (first.covers(node) or is_inside(context, node, cached))
+
     for call in unpacks:
         # What is unpacked is read by paths that nothing here names: all wait at once.
         if not in_own_folder(context, call) and not is_inside(context, call.node, cached):
@@ -73,17 +101,40 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
                 if not _is_barrier(context, statement):
                     what = f"other ranks can get here before rank 0 has finished {_shown(context, call, statement)}"
                     found[id(statement)] = Reread(**context.place(statement), what=what)
-    reading: dict[int, tuple[Call, paths.File]] = {}
+    guards = list(acts)
+    meetings = _meetings(context)
+    reading: dict[int, _Access] = {}
     for call in program.calls:
         # What runs in `main_process_first()` waits there, and nowhere inside.
-        if reads_file(call) and context.runs_in_training(call.node) and id(call.node) not in alone:
-            reading[id(call.node)] = call, paths.read(context, call)
+        if context.runs_in_training(call.node) and not is_waited_for(call.node):
+            if reads_file(call):
+                reading[id(call.node)] = _reading(context, call)
+    looking = {
+        id(it.node): _reading(context, it)
+        for it in program.calls
+        if (id(it.node) in reading or it.names & (LISTS_FOLDER | READS_PICTURES))
+        and not is_waited_for(it.node)
+        and context.runs_in_training(it.node)
+        and not in_worker(context, it.node)
+        and _come_together(context, it.node, guards)
+    }
+    beside = _left_beside(context, first.covers) if looking else {}
     needed: dict[int, tuple[ast.stmt, Call, set[int]]] = {}
     saving = {id(it.node): it for it in program.calls if id(it.node) in saved}
-    for call, file in reading.values():
-        writes = {key for key, written in opened.items() if paths.are_same(file, written)}
-        writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
-        for statement in _places(context, call.node, writes, set()):
+    for key, access in {**looking, **reading}.items():
+        call, file = access.call, access.file
+        writes = set[int]()
+        if key in reading:
+            writes |= {key for key, written in opened.items() if paths.are_same(file, written)}
+            writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
+        places = list(_places(context, call.node, writes, set()))
+        if key in looking:
+            more = {key for key, written in beside.items() if _may_read(context, access, written)}
+            later = _places(context, call.node, more, set(), meetings)
+            if later := [it for it in later if _come_together(context, it, guards)]:
+                places += later
+                writes |= more
+        for statement in places:
             place = needed.setdefault(id(statement), (statement, call, set()))
             place[2].update(writes)
     # From above: where all have waited, they need not again below.
@@ -92,9 +143,8 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if key not in found and not _after_barrier(context, statement, writes, found):
             what = f"{_shown(context, call, statement)} reads {_WRITING}"
             found[key] = Reread(**context.place(statement), what=what)
-    guards = list(acts)
-    common = {key: it for key, it in reading.items() if all_pass(context, it[0].node, guards)}
-    meetings = _meetings(context)
+    common = {**looking, **reading}
+    common = {key: it for key, it in common.items() if _come_together(context, it.call.node, guards)}
     for call in program.calls if common else ():
         if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
@@ -103,13 +153,76 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             statement = _before_guard(context, place, guards)
             if (
                 id(statement) not in found
-                and all_pass(context, statement, _others(context, guards, statement))
+                and _come_together(context, statement, _others(context, guards, statement))
                 and not _is_cached(context, statement, read)
                 and not _after_barrier(context, statement, read, found)
             ):
                 what = f"{_shown(context, call, statement)} changes what other ranks still read"
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
+
+
+@dataclass(frozen=True)
+class _Access:
+    """A call that reads or writes: the file, and the folders that this is in, as they are spelled."""
+
+    call: Call
+    file: paths.File
+    folders: frozenset[str]
+
+
+def _reading(context: Context, call: Call) -> _Access:
+    file, given = paths.read(context, call), paths.given(call)
+    folders = frozenset[str]().union(*(around(context, it) for it in given))
+    if call.names & LISTS_FOLDER and not call.names & LISTS_PATHS:  # all that is in it
+        return _Access(call, paths.File(None, file.spelled), folders | file.spelled)
+    return _Access(call, file, folders)
+
+
+def _writing(context: Context, call: Call) -> _Access:
+    given = paths.given(call)
+    file = paths.file(context, given)
+    return _Access(call, file, frozenset[str]().union(*(around(context, it) for it in given)))
+
+
+def _left_beside(context: Context, is_first: Callable[[ast.AST], bool]) -> dict[int, _Access]:
+    """The calls that write whole files, but where one process of each machine does that first."""
+    return {
+        id(it.node): _writing(context, it)
+        for it in context.program.calls
+        if context.runs_in_training(it.node)
+        and (leaves_any_file(context, it) or leaves_picture(context, it))
+        and not only_appends(it)
+        and not is_first(it.node)
+        and not in_worker(context, it.node)
+    }
+
+
+def _may_read(context: Context, read: _Access, written: _Access) -> bool:
+    """Whether a call may read what another writes: the same file, or one of a folder in which that is, too."""
+    if read.call.names & LOADS_BINARY and writes_text(written.call):
+        return False
+    if paths.are_same(read.file, written.file):
+        return True
+    loads = read.call.names & LOADS
+    readable = not loads or any(_can_read(it, written.call) for it in loads)
+    if read.call.names & READS_PICTURES:
+        readable = leaves_picture(context, written.call)
+    if not readable or not paths.may_be_same(read.file, written.file):
+        return False
+    return any(
+        may_meet(*(_ends(context, it, folder) for it in (read, written)))
+        for folder in read.folders & written.folders
+    )
+
+
+def _ends(context: Context, access: _Access, folder: str) -> frozenset[str]:
+    return frozenset().union(*(ends_after(context, it, folder) for it in paths.given(access.call)))
+
+
+def _come_together(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
+    """Whether every process comes to a place if one does: also where all handle the same exception."""
+    return all_pass(context, node, guards, handled=True)
 
 
 def _shown(context: Context, call: Call, statement: ast.stmt) -> str:
@@ -149,7 +262,7 @@ def _spoils(context: Context, call: Call) -> bool:
     return takes or leaves_any_file(context, call)
 
 
-def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.File]]) -> set[int]:
+def _spoiled(context: Context, call: Call, reading: dict[int, _Access]) -> set[int]:
     """The calls that read what another one writes or takes away."""
     files, gone = [paths.written(context, call)], frozenset[str]()
     if call.names & REMOVES:
@@ -157,9 +270,9 @@ def _spoiled(context: Context, call: Call, reading: dict[int, tuple[Call, paths.
         gone = files[0].spelled | files[1].spelled
     return {
         key
-        for key, (reader, read) in reading.items()
-        if any(paths.are_same(read, it) for it in files)
-        or any(gone & with_folders(context, it) for it in paths.given(reader))
+        for key, access in reading.items()
+        if any(paths.are_same(access.file, it) for it in files)
+        or any(gone & with_folders(context, it) for it in paths.given(access.call))
     }
 
 
@@ -201,6 +314,9 @@ def _places(
     program = context.program
     inside: ast.stmt = program.statement(node)
     branch = inside  # of conditions that are the same in all processes
+    if within := list(_written_within(context, node, inside, others)):
+        yield from within
+        return
     conditions: tuple[Condition, ...] = ()
     while True:
         block = program.block(inside)
@@ -229,6 +345,21 @@ def _places(
         inside = parent
         if not (isinstance(parent, ast.If) and _is_option(context, parent.test)):
             branch = parent
+
+
+def _written_within(
+    context: Context, node: ast.AST, statement: ast.stmt, others: set[int]
+) -> Iterator[ast.stmt]:
+    """Where all wait if a statement itself runs one of ``others`` before a place in it: where that is done."""
+    program = context.program
+    before = (it for it in program.descendants(statement) if isinstance(it, ast.Call) and it is not node)
+    end = (node.end_lineno, node.end_col_offset)  # type: ignore[attr-defined]
+    for call in before:
+        if (call.end_lineno, call.end_col_offset) <= end and program.statement(call) is statement:
+            for key in sorted(context.runs(call) & others):
+                place = next(_following(context, program.nodes[key], set()), None)
+                if place is not None and program.scope(place) is not program.scope(statement):
+                    yield place
 
 
 def _is_option(context: Context, test: ast.expr) -> bool:

@@ -225,6 +225,23 @@ def leaves_file(context: Context, call: Call, by_opening: bool) -> bool:
     return bool(saves) and not in_own_folder(context, call)
 
 
+def leaves_picture(context: Context, call: Call) -> bool:
+    """Whether a call writes a file that a program reads again in rare cases: a plot, a picture, a film."""
+    func = call.node.func
+    method = func.attr if isinstance(func, ast.Attribute) else ast.unparse(func)
+    if any(_writes_file(it) for it in call.names) or call.names & SAVES:
+        return False
+    return bool(VERBS.match(method)) and is_write_call(context, call.node) and bool(handed(call.node))
+
+
+def writes_text(call: Call) -> bool:
+    """Whether a call opens a file for text."""
+    if not call.names & (BUILTIN_OPENERS | PATH_OPENERS):
+        return False
+    mode = call.argument("mode", 0 if call.names & PATH_OPENERS else 1)
+    return isinstance(mode, ast.Constant) and "b" not in str(mode.value)
+
+
 def reads_file(call: Call) -> bool:
     """Whether a call reads a file, or opens one for that."""
     opens = call.names & (OPENERS | MODES.keys()) and not opens_for_writing(call)

@@ -7,9 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
-from dp2ddp.analyse.api.handing import COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
+from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
 from dp2ddp.analyse.api.iteration import GOES_THROUGH, ITERATION
 from dp2ddp.analyse.api.options import COMMANDS
+from dp2ddp.analyse.api.processes import RUNS_TARGET
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
 from dp2ddp.analyse.program.calling import Calling
@@ -138,7 +139,24 @@ class Dispatch:
                     found |= self.store.of(node.args[0]) | self.outside.made(callee, node)
                 case Ext() | Member():
                     found |= self.outside.made(callee, node)
+                    self._hand_over(callee, node)
         return frozenset(found)
+
+    def _hand_over(self, callee: Ext | Member, node: ast.Call) -> None:
+        """Give functions that something outside may call what is known of their arguments: at least their object."""
+        given, starts = Arguments(), isinstance(callee, Ext) and callee.name in RUNS_TARGET
+        if starts:
+            named = {keyword.arg: keyword.value for keyword in node.keywords}
+            rest = (named["args"], self.store.of(named["args"])) if "args" in named else None
+            given = Arguments(
+                (), rest, (), (), (self.store.of(named["kwargs"]),) if "kwargs" in named else ()
+            )
+        for argument in () if callee.name.startswith(ASKING) else handed(node):
+            for value in self.store.values(argument):
+                if isinstance(value, Bound):
+                    self.calling.invoke(value.func, value.owner, given, starts)
+                elif isinstance(value, Func) and starts:
+                    self.calling.invoke(value, None, given)
 
     def _table_method(self, node: ast.Call, function: ast.Attribute, scope: Scope) -> Values:
         """What a method of a list or dictionary does and returns: ``table.update(x)``, ``table.items()``."""

@@ -88,7 +88,8 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
         help = f"wrap all of `{whole.id}`"
     message = f"the trained `{shown}` {reason.text}"
     if reason != UNKNOWN:
-        message = f"`{shown}`, {'partly' if is_part else 'trained but'} unwrapped, {reason.text}"
+        outside = "of which only a part is wrapped" if is_part else "trained outside of the wrapped model"
+        message = f"`{shown}`, {outside}, {reason.text}"
     return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
 
 

@@ -192,7 +192,11 @@ class Gathering(Forwards):
             if isinstance(around, ast.If | ast.IfExp | ast.While) and inside is not around.test:
                 if not self._is_settled(around.test, frame) or self.is_drawn(around.test):
                     return False
-            if isinstance(around, ast.BoolOp | ast.Lambda | ast.Try | ast.ExceptHandler):
+            if isinstance(around, ast.BoolOp):
+                before = around.values[: around.values.index(inside)]  # type: ignore[arg-type]
+                if not all(self._is_settled(it, frame) and not self.is_drawn(it) for it in before):
+                    return False
+            if isinstance(around, ast.Lambda | ast.Try | ast.ExceptHandler):
                 return False
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 break

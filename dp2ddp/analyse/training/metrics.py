@@ -25,6 +25,7 @@ from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training import assuming, causes
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
@@ -247,9 +248,9 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
             if isinstance(node, ast.Call) and (what := follow.given(node) or follow.shown(node)):
                 if reporters.has(node):
                     statement = program.statement(node)
-                    found.setdefault(
-                        id(statement), Number(**context.place(statement), kind="left", what=what)
-                    )
+                    kept = _is_object(context, statement, what)
+                    number = Number(**context.place(statement), kind="left", what=what, kept=kept)
+                    found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 waiting += follow.receivers(scope.index, node.value)
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
@@ -283,6 +284,16 @@ def _runs_apart(context: Context, loop: BatchLoop, within: list[BatchLoop]) -> f
     )
 
 
+def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether what a statement shows by a name is an object of the project's, or of a library: a meter."""
+    shown = (
+        it
+        for it in ast.walk(statement)
+        if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
+    )
+    return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
+
+
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
     """The expressions by which a statement lets a loop end early, or sets the optimizer's state."""
     if isinstance(node, ast.Return) and context.program.scope(node).index in context.closures:
@@ -295,7 +306,8 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
             for part in node.body
             for inner in context.program.descendants(part)
         )
-        return [node.test] if leaves or isinstance(node, ast.While) else []
+        keeps = any(isinstance(it, ast.Assign | ast.AugAssign) for it in node.body)
+        return [node.test] if leaves or keeps or isinstance(node, ast.While) else []
     if isinstance(node, ast.Assert):
         around = context.program.ancestors(node)
         return [node.test] if any(isinstance(it, ast.Try) and it.handlers for it in around) else []

@@ -135,6 +135,9 @@ class _Finder(Gathering):
         self._reporters = Reporters(context)
         self._seen: set[int] = set()
         self._shows = False  # what is shown may be rounded otherwise on another GPU, what decides may not
+        self._apart: list[tuple[str, ast.expr]] = (
+            []
+        )  # to be combined, where not all processes were known to come to
         self._summed: set[int] = set()
         self._own: set[int] = set()  # the functions of the training loop
         self._above: set[int] = set()  # those that are handed numbers by another one, which runs the model
@@ -164,7 +167,15 @@ class _Finder(Gathering):
                 base = self._peeled(given)
                 if self._of(base) in DEALT and id(base) not in self.whole:
                     self._combine("rows", base)
-        for step, places in ((self._given, nodes), (self._left, nodes + helpers), (self._reported, nodes)):
+        steps = (
+            (self._given, nodes),
+            (self._left, nodes + helpers),
+            (self._deciding, nodes),
+            (self._reported, nodes),
+        )
+        for step, places in steps:
+            if step == self._reported:
+                self._try_again()  # now that what decides is the whole batch's, and before its sums are reported
             for part in places:
                 for node in part:
                     for value in step(node):
@@ -178,6 +189,15 @@ class _Finder(Gathering):
                 del self.combined[key]
             self._known.clear()
         self._keep_rows([node for part in nodes for node in part])
+
+    def _try_again(self) -> None:
+        """Combine where all processes come to after all."""
+        while self._apart:
+            left, self._apart = self._apart, []
+            for kind, node in left:
+                self._combine(kind, node)
+            if len(self._apart) == len(left):
+                return
 
     def _keep_rows(self, nodes: list[ast.AST]) -> None:
         """Have what is made of samples one by one, or kept of them, made of those of the whole batch."""
@@ -315,14 +335,17 @@ class _Finder(Gathering):
             if not self._is_tensor(node):
                 yield node
 
+    def _deciding(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What decides."""
+        is_report = isinstance(node, ast.Call) and self._reporters.has(node)
+        yield from [] if is_report else deciding(self.context, node)
+
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
-        """What is printed, logged or written, or decides."""
+        """What is printed, logged or written."""
         if isinstance(node, ast.Call) and self._reporters.has(node):
             self._shows = True
             yield from handed(node)
             self._shows = False
-        else:
-            yield from deciding(self.context, node)
 
     # Where they are made
 
@@ -351,12 +374,11 @@ class _Finder(Gathering):
             case ast.Name():
                 yield from self._assigned(node)
             case ast.Call():
-                if self.program.entered(node):
-                    return
-                yield from (it for it in node.args if not isinstance(it, ast.Starred))
-                yield from (keyword.value for keyword in node.keywords)
                 if isinstance(node.func, ast.Attribute) and not isinstance(node.func.value, ast.Name):
                     yield node.func.value
+                if not self.program.entered(node):
+                    yield from (it for it in node.args if not isinstance(it, ast.Starred))
+                    yield from (keyword.value for keyword in node.keywords)
             case ast.Subscript(value=ast.Name() as held, slice=ast.Constant(value=key)):
                 yield from self._entries(held, key)
             case ast.Subscript():
@@ -461,11 +483,25 @@ class _Finder(Gathering):
             if isinstance(around, ast.If) and inside is not around.test and _only_divides(around):
                 self._settle(around.test)
             inside = around
-        if self.meets(node):
-            average = _average(self._of(node)) if kind == "mean" else ""
-            self.combined[id(node)] = Combined(kind, node, average=average)
-            self.whole.add(id(node))
-            self._known.clear()
+        average = _average(self._of(node)) if kind == "mean" else ""
+        if not self.meets(node) and not self._meets_as_whole(node):
+            self._apart.append((kind, node))
+            return
+        self.combined[id(node)] = Combined(kind, node, average=average)
+        self.whole.add(id(node))
+        self._known.clear()
+
+    def _meets_as_whole(self, node: ast.expr) -> bool:
+        """Whether every process comes to a place, as far as what is combined there is of the whole batch.
+
+        ``if loss.item() < best: best = loss.item()``: what is kept under a condition decides it the next time.
+        """
+        self.whole.add(id(node))
+        self._known.clear()
+        meets = self.meets(node)
+        self.whole.discard(id(node))
+        self._known.clear()
+        return meets
 
     def is_size(self, node: ast.expr) -> bool:
         """Whether a number is that of the samples in the batch: ``x.size(0)``, ``x.shape[0]``, ``len(x)``."""

@@ -14,7 +14,7 @@ from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS, MODUL
 from dp2ddp.analyse.api.parallel import FUNCTION, STEPS, WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import UNTRAINED
-from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, root_name
+from dp2ddp.analyse.context import LOOPS, Context, is_inserted, is_main_guard, once, root_name
 from dp2ddp.analyse.processes import branches
 from dp2ddp.analyse.processes.answers import Answers, Literals
 from dp2ddp.analyse.processes.conditions import (
@@ -487,7 +487,7 @@ def _wrap(context: Context, call: Call) -> Wrap:
     idle = _moved_on(context, statement, condition) if device is not None and outer.last is None else None
     return replace(
         wrap,
-        at=program.anchor(outer.node),
+        at=program.anchor(_choice(context, call.node, module) or outer.node),
         device=device,
         moves=moves,
         idle=(program.anchor(idle), program.anchor(idle.func.value)) if idle is not None else None,  # type: ignore[attr-defined]
@@ -814,6 +814,8 @@ def _deciding(
 ) -> Condition | Problem | None:
     program = context.program
     for around in program.ancestors(call):
+        if around is _choice(context, call, module):
+            continue
         if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
             return _unclear(
                 "the model is wrapped in one branch of a conditional expression",
@@ -900,6 +902,28 @@ def _deciding(
     if isinstance(found, Condition) and plain and _is_part(context, statement):
         return replace(found, guard="{ddp}.get_world_size() > 1")
     return found
+
+
+@once
+def _choice(context: Context, call: ast.expr, module: ast.expr) -> ast.IfExp | None:
+    """``nn.DataParallel(model) if torch.cuda.device_count() > 1 else model``, where nothing needs the bare model."""
+    node = _outermost(context, call).node
+    around = context.program.parent(node)
+    if (
+        not isinstance(around, ast.IfExp)
+        or around.body is not node
+        or not asks_for_gpus(context, around.test)
+    ):
+        return None
+    other = around.orelse
+    while is_move(other):
+        other = other.func.value  # type: ignore[attr-defined]
+    if _key(other) != _key(module):
+        return None
+    answers = Answers(context)
+    said = answers.around(call)
+    bare = [it for it in _bare(context, call) if context.runs_in_training(it)]
+    return None if any(_contradicts(context, answers, it, said) for it in bare) else around
 
 
 def _led_past(context: Context, statement: ast.stmt, module: ast.expr) -> ast.If | None:
@@ -1080,7 +1104,7 @@ def _nested(
         lines = " and ".join(str(condition.lineno) for condition, _ in reversed(ifs))
         return _unclear(
             f"the model is wrapped under the conditions of lines {lines}",
-            "keep `if torch.cuda.device_count() > 1` alone",
+            "make `if torch.cuda.device_count() > 1` the only condition",
         )
     moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
