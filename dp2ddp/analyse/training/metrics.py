@@ -256,16 +256,6 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
     return tuple(sorted(found.values(), key=lambda number: (number.path, number.at.span)))
 
 
-def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
-    """Whether what a statement shows by a name is an object of the project's, or of a library: a meter."""
-    shown = (
-        it
-        for it in ast.walk(statement)
-        if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
-    )
-    return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
-
-
 def _runs_apart(context: Context, loop: BatchLoop, within: list[BatchLoop]) -> frozenset[int]:
     """What a training loop runs, but for what only evaluation loops ``within`` do."""
     program = context.program
@@ -292,6 +282,16 @@ def _runs_apart(context: Context, loop: BatchLoop, within: list[BatchLoop]) -> f
         for key in loop.runs
         if key not in evaluated or key not in inner and program.scope(program.nodes[key]).index in kept
     )
+
+
+def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
+    """Whether what a statement shows by a name is an object of the project's, or of a library: a meter."""
+    shown = (
+        it
+        for it in ast.walk(statement)
+        if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
+    )
+    return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
 
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
