@@ -336,6 +336,25 @@ for epoch in range(2):
 log.close()
 print(open("log.txt").read())
 """,
+    "rows of a log, and lines of its samples": """\
+import csv
+log, lines = open("log.csv", "w"), open("lines.txt", "w")
+rows = csv.writer(log)
+for epoch in range(2):
+"""
+    + LOOP
+    + STEP
+    + """\
+        hits = (outputs.argmax(1) == targets).sum().item()
+        rows.writerow([epoch, i, hits, len(targets)])
+        lines.write(f"{hits / len(targets):.6f}\\n")
+        for guess, truth in zip(outputs.argmax(1).tolist(), targets.tolist()):
+            lines.write(f"{guess} {truth}\\n")
+log.close()
+lines.close()
+print(open("log.csv").read())
+print(open("lines.txt").read())
+""",
     "predictions for a metric": """\
 for epoch in range(2):
     said, true = [], []

@@ -48,6 +48,9 @@ MODES = {
     **KEY_STORES,
 }
 FILE_MODE = Mode()
+# What of an open file, or of what writes rows into one, writes lines; the latter, by the beginning of its name.
+WRITES_LINES = frozenset({"write", "writelines", "writerow", "writerows"})
+WRITES_ROWS = ("csv.writer.", "csv.DictWriter.")
 # What puts something under a key of a store.
 CHANGES_STORE = frozenset({"update", "setdefault", "pop", "popitem", "clear"})
 # Databases in a file, by the beginning of the names; what of a connection or cursor runs statements, or ends them.

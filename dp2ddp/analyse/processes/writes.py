@@ -32,6 +32,8 @@ from dp2ddp.analyse.api.files import (
     VERBS,
     WRITERS,
     WRITES,
+    WRITES_LINES,
+    WRITES_ROWS,
     WRITING_ANYWAY,
     WRITING_DATA,
     WRITING_METHODS,
@@ -195,6 +197,13 @@ def _into_open_file(context: Context, call: Call) -> bool:
     given = [value for argument in handed(call.node) for value in context.program.values(argument)]
     opened = OPENERS | MODES.keys()
     return any(isinstance(it, Made) and it.name in opened for it in (*owners, *given))
+
+
+def is_line_written(context: Context, call: Call) -> bool:
+    """Whether a call writes into a file that is open already: ``file.write(text)``, ``rows.writerow(row)``."""
+    writes = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in WRITES_LINES
+    rows = any(name.startswith(WRITES_ROWS) for name in call.names)
+    return writes and (rows or _into_open_file(context, call))
 
 
 def is_of_tracker(name: str) -> bool:

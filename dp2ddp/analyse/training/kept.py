@@ -127,6 +127,17 @@ def _is_number(node: ast.expr) -> bool:
 
 
 def _is_settled(values: Values, node: ast.expr) -> bool:
+    match node:
+        case ast.JoinedStr():
+            return all(
+                _is_settled(values, it.value) for it in node.values if isinstance(it, ast.FormattedValue)
+            )
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=ast.Tuple(elts=parts)):
+            return all(_is_settled(values, it) for it in parts)
+        case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=part):
+            return _is_settled(values, part)
+        case ast.List(elts=parts) | ast.Tuple(elts=parts):
+            return all(_is_settled(values, it) for it in parts)
     return kinds.tensor(values.of(node), node) in SETTLED
 
 

@@ -22,7 +22,7 @@ from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Kind
 from dp2ddp.analyse.dataflow.samples import Samples, right_side
 from dp2ddp.analyse.processes.conditions import is_rate
-from dp2ddp.analyse.processes.writes import is_write
+from dp2ddp.analyse.processes.writes import is_line_written, is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.values import Inst
@@ -342,7 +342,7 @@ def is_report(context: Context, node: ast.Call) -> bool:
     call = context.program.call(node)
     if call is None:
         return False
-    return any(
+    return is_line_written(context, call) or any(
         name in PRINTS
         or name.startswith("logging.")
         or (is_write(name) and not name.startswith(ACTS_ON_FILES) and not name.endswith(PICTURES))
