@@ -19,6 +19,7 @@ from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.updates import updated
+from dp2ddp.analyse.program.values import Inst
 
 SETTLED = (*PLAIN, Kind.WHOLE)
 LOOPS = ast.For | ast.AsyncFor | ast.While
@@ -278,6 +279,12 @@ class _Needed:
                     case ast.Subscript(ctx=ast.Store(), value=holder):
                         value = getattr(self.program.statement(node), "value", None)
                         given = [node.slice, *([value] if value is not None else [])]
+                    case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as holder) as call):
+                        if not self._is_object(holder):
+                            if not isinstance(holder, ast.Attribute) or not self._is_object(holder.value):
+                                continue
+                            holder = holder.value
+                        given = handed(call)
                     case _ if (update := updated(node)) is not None:
                         holder, given = update.target, [update.value]
                     case _:
@@ -287,3 +294,7 @@ class _Needed:
                 found.setdefault(ast.unparse(holder), []).append((self.program.statement(node), given))
             self._kept[index] = found
         return self._kept[index]
+
+    def _is_object(self, node: ast.expr) -> bool:
+        """Whether an expression is an object of the project's, which may keep what it is given."""
+        return any(isinstance(value, Inst) for value in self.program.values(node))

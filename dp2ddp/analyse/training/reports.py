@@ -126,6 +126,7 @@ class _Finder(Gathering):
         super().__init__(context, loops)
         self._steps = STEPS
         self.combined = {id(part): Combined("sum", part) for part in asked}
+        self._asked_for = frozenset(self.combined)
         self.totals: list[Totals] = []
         self.whole = {*whole, *self.combined}
         self._training = training_loaders(loops)
@@ -188,7 +189,22 @@ class _Finder(Gathering):
                 self.whole.discard(key)
                 del self.combined[key]
             self._known.clear()
+        before = len(self.combined)
         self._keep_rows([node for part in nodes for node in part])
+        if len(self.combined) > before:
+            self._leave_whole()
+
+    def _leave_whole(self) -> None:
+        """Leave means and sums as they are that are made of rows of the whole batch by now."""
+        for key, it in list(self.combined.items()):
+            if it.kind != "rows" and key not in self._asked_for:
+                del self.combined[key]
+                self.whole.discard(key)
+                self._known.clear()
+                if self._of(it.node) not in (*PLAIN, Kind.WHOLE):
+                    self.combined[key] = it
+                    self.whole.add(key)
+        self._known.clear()
 
     def _try_again(self) -> None:
         """Combine where all processes come to after all."""
