@@ -918,4 +918,4 @@ if __name__ == "__main__":
 
 def test_what_switches_the_gpus_off_does_so_beside_a_distributed_branch() -> None:
     (change,) = convert(Project.of({PATH: SWITCHED_OFF})).changes
-    assert "    ddp.init(devices=None if cuda else 0)\n" in change.after
+    assert "    ddp.init(devices=None if cuda else 0, own_ranks=True)\n" in change.after

@@ -355,6 +355,17 @@ lines.close()
 print(open("log.csv").read())
 print(open("lines.txt").read())
 """,
+    "counts in an array": """\
+import numpy as np
+for epoch in range(2):
+    counts = np.zeros((4, 4))
+"""
+    + LOOP
+    + STEP
+    + """\
+        np.add.at(counts, (targets.numpy(), outputs.argmax(1).numpy()), 1)
+    print(counts.tolist())
+""",
     "an object that is called": """\
 class Score:
     def __init__(self):

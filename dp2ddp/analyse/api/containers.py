@@ -24,6 +24,10 @@ KEEPS = frozenset({"append", "update", "add", "extend", "setdefault", "__setitem
 RECORDS_VALUES = frozenset({"update", "append"})
 # Methods that take a number to add it to others, or to keep it: of meters, lists and sets.
 FEEDS = frozenset({"update", "append", "extend", "add", "push"})
+# What writes into the array that it is given first, and reads the rest.
+FILLS_FIRST = frozenset(
+    f"numpy.{name}" for name in ("add.at", "subtract.at", "maximum.at", "minimum.at", "put", "copyto")
+)
 # Methods that change the entries of a dict of arguments.
 ENTRY_CHANGES = frozenset({"update", "setdefault", "pop"})
 # Methods that hand one element out.

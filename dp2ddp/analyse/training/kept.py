@@ -11,13 +11,14 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
 
-from dp2ddp.analyse.api.containers import FEEDS
+from dp2ddp.analyse.api.containers import FEEDS, FILLS_FIRST
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.tensors import LEAVES_TORCH, TO_HOST
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, NUMBERS, PLAIN, Kind, Unclear, Value
 from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst
 
@@ -37,6 +38,8 @@ class Rows:
 
 class Values(Protocol):
     """What is known of the values of the training loop: ``reports``."""
+
+    program: Program
 
     def of(self, node: ast.AST) -> Value: ...
     def drawn(self, source: ast.expr) -> Value: ...
@@ -115,8 +118,20 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
             given = [] if statement.value is None else [statement.value]
             return all(_is_settled(values, it) for it in (*given, *places))
         case ast.Expr(value=ast.Call() as call):
-            return all(_is_settled(values, it) for it in handed(call))
+            return all(_is_settled(values, it) for it in _taken(values, call))
     return True
+
+
+def _fills_first(program: Program, call: ast.Call) -> bool:
+    """Whether a call only writes into what it is given first: ``numpy.add.at(counts, labels, 1)``."""
+    found = program.call(call)
+    return found is not None and bool(found.names & FILLS_FIRST)
+
+
+def _taken(values: Values, call: ast.Call) -> list[ast.expr]:
+    """What a call is given to read."""
+    given = handed(call)
+    return given[1:] if _fills_first(values.program, call) else given
 
 
 def _is_number(node: ast.expr) -> bool:
@@ -176,7 +191,7 @@ def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[
                 yield from (Rows(name, statement) for name in asked) if counted else [it]
             yield from (Rows(it, statement) for it in named)
         case ast.Expr(value=ast.Call() as call):
-            for given in handed(call):
+            for given in _taken(values, call):
                 yield from _within(values, given)
         case ast.Assign(value=value) | ast.AugAssign(value=value):
             yield from _within(values, value)
@@ -220,6 +235,10 @@ class _Needed:
 
     def __init__(self, context: Context) -> None:
         self.program = context.program
+        forwards = (it.node for it in self.program.calls if context.is_wrapped(it.callees))
+        scopes = (self.program.scope(it) for it in (*context.backwards, *forwards))
+        self._is_wrapped = context.is_wrapped
+        self._trainers = {it.owner for it in scopes} - {None}
         self.statements: set[int] = set()
         self._seen: set[int] = set()
         self._steps = STEPS
@@ -249,6 +268,9 @@ class _Needed:
             statement = self.program.statement(definition)
             scopes.add(self.program.scope(definition).index)
             yield from self._enter(statement)
+        scopes |= {
+            it.index for it in self.program.scopes if it.parent is not None and it.parent.index in scopes
+        }
         everywhere = isinstance(name, ast.Attribute)  # other methods may put something into it
         for index in range(len(self.program.scopes)) if everywhere else scopes:
             for statement, given in self._stores(index).get(text, ()):
@@ -279,6 +301,10 @@ class _Needed:
                     case ast.Subscript(ctx=ast.Store(), value=holder):
                         value = getattr(self.program.statement(node), "value", None)
                         given = [node.slice, *([value] if value is not None else [])]
+                    case ast.Expr(value=ast.Call(args=[holder, *given]) as call) if _fills_first(
+                        self.program, call
+                    ):
+                        given = [*given, *(it.value for it in call.keywords)]
                     case ast.Expr(value=ast.Call(func=ast.Name() | ast.Attribute() as holder) as call):
                         if not self._is_object(holder):
                             if not isinstance(holder, ast.Attribute) or not self._is_object(holder.value):
@@ -296,5 +322,11 @@ class _Needed:
         return self._kept[index]
 
     def _is_object(self, node: ast.expr) -> bool:
-        """Whether an expression is an object of the project's, which may keep what it is given."""
-        return any(isinstance(value, Inst) for value in self.program.values(node))
+        """Whether an expression is an object of the project's that may keep what it is given, and does not train."""
+        objects = [it for it in self.program.values(node) if isinstance(it, Inst)]
+        return bool(objects) and not any(map(self._trains, objects))
+
+    def _trains(self, value: Inst) -> bool:
+        """Whether an object has the training in its methods, or the model in its attributes."""
+        held = (values for _, values in self.program.fields(value))
+        return bool(self._trainers & set(self.program.bases(value.cls))) or any(map(self._is_wrapped, held))
