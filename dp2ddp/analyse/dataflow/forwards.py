@@ -32,10 +32,12 @@ class Forwards(Samples):
             isinstance(callee, Func | Bound) for callee in call.callees
         ):  # what has several parts of a program under names that are not told apart: `self.criterion(…)`
             return Unclear(call.node)
-        for given in handed(call.node):
-            value = kinds.tensor(self._value(given, frame), given)
+        inputs = [kinds.tensor(self._value(given, frame), given) for given in handed(call.node)]
+        for given, value in zip(handed(call.node), inputs, strict=True):
             if value not in (*DEALT, *PLAIN):
                 return value if isinstance(value, Unclear) else Unclear(given)
+        if inputs and all(value in PLAIN for value in inputs):
+            return Kind.SAME  # each process computes the whole of it
         models = [model for callee in call.callees for model in self._models(callee)]
         fitting = [model for model in models if self._takes(model, call)] or models
         found = [value for model in fitting for value in self._handed(model, call, frame)]
