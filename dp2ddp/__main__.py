@@ -1,7 +1,5 @@
 """``python -m dp2ddp``."""
 
-import sys
+from dp2ddp.cli import command
 
-from dp2ddp.cli import main
-
-sys.exit(main())
+command()

@@ -104,6 +104,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return code
 
 
+def command() -> NoReturn:
+    """Run the command and end the process with its exit code."""
+    code = main()
+    if code == INTERRUPTED:  # the interpreter's own end would wait for, or crash in, a thread that still analyses
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
+
+
 def _failed(error: Exception) -> int:
     """Say that dp2ddp itself failed."""
     if os.environ.get(DEBUG):

@@ -83,11 +83,12 @@ def test_an_interruption_is_said_and_nothing_is_written(
     assert Path("train.py").read_text() == TRAIN
 
 
-def test_an_interrupted_process_ends_at_once() -> None:
+@pytest.mark.parametrize("seconds", [1, 1.5, 2])
+def test_an_interrupted_process_ends_at_once(seconds: float) -> None:
     write({f"train{number}.py": TRAIN for number in range(30)})
     before = tree()
     done = subprocess.Popen([*PYTHON, "convert", ".", "--inplace"], stderr=subprocess.PIPE)
-    time.sleep(1.5)
+    time.sleep(seconds)
     done.send_signal(signal.SIGINT)
     _, said = done.communicate(timeout=30)
     assert done.returncode in (130, 0, -2)
