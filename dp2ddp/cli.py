@@ -107,7 +107,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 def command() -> NoReturn:
     """Run the command and end the process with its exit code."""
     code = main()
-    if code == INTERRUPTED:  # the interpreter's own end would wait for, or crash in, a thread that still analyses
+    if (
+        code == INTERRUPTED
+    ):  # the interpreter's own end would wait for, or crash in, a thread that still analyses
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)

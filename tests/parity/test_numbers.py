@@ -366,6 +366,34 @@ for epoch in range(2):
         np.add.at(counts, (targets.numpy(), outputs.argmax(1).numpy()), 1)
     print(counts.tolist())
 """,
+    "a closure that counts, and what is computed apart from the batches": """\
+def track():
+    right, seen = [0], [0]
+
+    def add(outputs, targets):
+        right[0] += (outputs.argmax(1) == targets).sum().item()
+        seen[0] += len(targets)
+
+    def get():
+        return right[0] / seen[0]
+
+    return add, get
+
+
+for epoch in range(2):
+    add, get = track()
+    for inputs, targets in loader:
+        inputs, targets = inputs.cuda(), targets.cuda()
+        outputs = model(inputs)
+        loss = criterion(outputs, targets)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        add(outputs, targets)
+    print(f"{get():.6f}")
+    shown = model(data[:5][0].cuda())
+    print(len(shown), f"{shown.sum().item():.6f}")
+""",
     "an object that is called": """\
 class Score:
     def __init__(self):

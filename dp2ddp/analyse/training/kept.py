@@ -275,7 +275,22 @@ class _Needed:
         for index in range(len(self.program.scopes)) if everywhere else scopes:
             for statement, given in self._stores(index).get(text, ()):
                 self.statements.add(id(statement))
+                if self._is_from_outside(text, index):
+                    self._enter_calls(index)
                 yield from given
+
+    def _is_from_outside(self, text: str, index: int) -> bool:
+        """Whether what a function calls so is not its own, but that of the function or module that it stands in."""
+        name, scope = text.partition(".")[0], self.program.scopes[index]
+        bound = scope.names - scope.globals - scope.nonlocals
+        return scope.owner is None and not scope.is_module and name not in bound
+
+    def _enter_calls(self, index: int) -> None:
+        """What a function that keeps numbers outside of itself is given is kept, too."""
+        for call, _ in self.program.callers.get(index, ()):
+            statement = self.program.statement(call.node)
+            if isinstance(statement, ast.Expr) and statement.value is call.node:
+                self.statements.add(id(statement))
 
     def _enter(self, statement: ast.stmt) -> Iterator[ast.AST]:
         self.statements.add(id(statement))
