@@ -434,6 +434,13 @@ class Ahead:
         ),
         (FORWARD, "outputs = model(inputs.cuda() + state)"),
     ),
+    "as many targets as the batch has samples": case(
+        "DDP503",
+        12,
+        "the size of the global batch",
+        (LOOP, "wanted = torch.zeros(16, dtype=torch.long)\n" + LOOP),
+        (LOSS, "loss = criterion(outputs, wanted.cuda())"),
+    ),
     "a row for each GPU": case(
         "DDP503",
         28,

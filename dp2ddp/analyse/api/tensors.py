@@ -161,6 +161,7 @@ FILLS = frozenset(
     f"torch.{name}"
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
+VARIABLE = "torch.autograd.Variable"
 # Where those that are given numbers before stand the sizes: from the first, or from the last.
 SIZE_PLACES = {"torch.randint": -1, "numpy.random.randint": 2}
 # What makes something that may begin a sum.

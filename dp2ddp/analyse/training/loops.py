@@ -15,14 +15,17 @@ from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import HOLDS
 from dp2ddp.analyse.api.python import DICTIONARIES, IMPORTING
 from dp2ddp.analyse.api.tensors import (
+    BY_ROW,
     FILLS,
     GIVEN_SIZES,
     HANDS_ON,
     JOINS_TENSORS,
     PASSES_PICTURES_ON,
     REPEATS,
+    VARIABLE,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_copy
+from dp2ddp.analyse.dataflow.losses import is_any_loss
 from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import updated
@@ -350,12 +353,16 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """Tensors as large as the global batch: a rank's part of it is smaller."""
     program = context.program
-    sizes = set()
+    sizes, numbers = set(), set()
     for site in training:
         call = program.call(program.node(site))
         given = call.argument("batch_size", 1) if call is not None else None
-        if given is not None and not isinstance(given, ast.Constant):
+        if isinstance(given, ast.Constant):
+            numbers.add(given.value)
+        elif given is not None:
             sizes.add(ast.unparse(given))
+            numbers |= {it.value for it in assigned(context, given) if isinstance(it, ast.Constant)}
+    compared = _compared(context) if numbers else frozenset()
     for call in program.calls:
         function = call.node.func
         shapes = bool(call.names & FILLS) or (
@@ -364,13 +371,39 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         if not shapes or not context.runs_in_training(call.node):
             continue
         parts = _sizes(call)
-        if any(ast.unparse(part) in sizes for part in parts) and not _is_only_shown(context, call.node):
+        first = getattr(parts[0], "value", None) if parts and isinstance(parts[0], ast.Constant) else None
+        as_many = id(call.node) in compared and first in numbers  # elsewhere a number may be that of anything
+        named = any(ast.unparse(part) in sizes for part in parts)
+        if (named or as_many) and not _is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
                 "this tensor has the size of the global batch, not of the local batch",
                 "take its size from the batch, `len(inputs)`",
                 SHARDED_ONLY,
             )
+
+
+def _compared(context: Context) -> frozenset[int]:
+    """Identities of the new tensors that losses are given."""
+    found = set()
+    for call in context.program.calls:
+        if is_any_loss(context, call) and context.runs_in_training(call.node):
+            waiting, seen = handed(call.node), set[int]()
+            while waiting:
+                node = waiting.pop()
+                if id(node) in seen:
+                    continue
+                seen.add(id(node))
+                match node:
+                    case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in BY_ROW:
+                        waiting.append(inner)
+                    case ast.Call(args=[inner]) if is_call_of(context, node, VARIABLE):
+                        waiting.append(inner)
+                    case ast.Call():
+                        found.add(id(node))
+                    case ast.Name() | ast.Attribute():
+                        waiting += assigned(context, node)
+    return frozenset(found)
 
 
 def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
