@@ -107,6 +107,36 @@ def test_a_model_that_a_lambda_makes_is_moved_where_it_is_wrapped() -> None:
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\n" in change.after
 
 
+WRAPS = {
+    "under its name": "model = nn.DataParallel(model) if {} else model",
+    "under another": "model, bare = nn.Linear(8, 2), model\nmodel = nn.DataParallel(bare) if {} else bare",
+    "the other way round": "model = model if not {} else nn.DataParallel(model)",
+}
+
+
+@pytest.mark.parametrize("wrap", WRAPS.values(), ids=WRAPS)
+@pytest.mark.parametrize("option", ["1", "0"])
+def test_an_option_in_a_conditional_expression_says_on_how_many_devices(
+    tmp_path: Path, lab: Lab, wrap: str, option: str
+) -> None:
+    text = (
+        HEAD
+        + "import argparse\nparser = argparse.ArgumentParser()\nparser.add_argument('--parallel', type=int)\n"
+        + "parallel = parser.parse_args().parallel\ntorch.manual_seed(3)\nmodel = nn.Linear(8, 2)\n"
+        + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\n"
+        + f"{wrap.format('parallel')}\nloader = DataLoader(data, batch_size=16)\n{LOOP}"
+        + "print(sum(it.sum().item() for it in model.parameters()))\n"
+    )
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "sampler = DistributedSampler(" in change.after
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    options = ["--parallel", option]
+    before = lab.run(tmp_path / "before.py", options, replicas=2, timeout=60).ok()
+    after = lab.run(tmp_path / "after.py", options, processes=2, timeout=60).ok()
+    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+
+
 def test_a_model_that_a_conditional_expression_wraps_is_sharded(tmp_path: Path, lab: Lab) -> None:
     """One that a process alone has stays wrapped: so do the keys that nothing strips."""
     text = (

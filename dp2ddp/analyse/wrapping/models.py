@@ -909,20 +909,21 @@ def _choice(context: Context, call: ast.expr, module: ast.expr) -> ast.IfExp | N
     """``nn.DataParallel(model) if torch.cuda.device_count() > 1 else model``, where nothing needs the bare model."""
     node = _outermost(context, call).node
     around = context.program.parent(node)
-    if (
-        not isinstance(around, ast.IfExp)
-        or around.body is not node
-        or not asks_for_gpus(context, around.test)
-    ):
+    if not isinstance(around, ast.IfExp) or around.test is node:
         return None
-    other = around.orelse
+    asks = around.body is node and asks_for_gpus(context, around.test)
+    if not asks and not is_choice(context, around.test):
+        return None
+    other = around.orelse if around.body is node else around.body
     while is_move(other):
         other = other.func.value  # type: ignore[attr-defined]
     if _key(other) != _key(module):
         return None
+    bare = [it for it in _bare(context, call) if context.runs_in_training(it)]
+    if not asks and (bare or _given_bare(context, call) is not None):
+        return None
     answers = Answers(context)
     said = answers.around(call)
-    bare = [it for it in _bare(context, call) if context.runs_in_training(it)]
     return None if any(_contradicts(context, answers, it, said) for it in bare) else around
 
 
