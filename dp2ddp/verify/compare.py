@@ -25,6 +25,7 @@ from dp2ddp.verify.notes import (
     Stream,
     distance,
     global_batches,
+    norm,
     parts_of,
 )
 from dp2ddp.verify.rounding import bare_key
@@ -642,11 +643,6 @@ def _alike(one: list[float], other: list[float]) -> bool:
     return len(one) == len(other) and all(
         math.isclose(a, b, rel_tol=1e-6) for a, b in zip(one, other, strict=True)
     )
-
-
-def norm(digests: list[Digest]) -> float:
-    """The norm of all tensors together."""
-    return math.sqrt(sum(digest[0] ** 2 for digest in digests if digest is not None))
 
 
 def _farthest(

@@ -55,6 +55,7 @@ class Forwards:
         self._kinds = (DistributedDataParallel, nn.DataParallel, Played)
         self._roots: list[weakref.ref[nn.Module]] = []
         self._wrapped: dict[int, tuple[weakref.ref[nn.Module], int]] = {}  # the modules inside, numbered
+        self._numbered = 0  # those that are gone, too
         self._made: list[weakref.ref[nn.Module]] = []  # the modules that a wrapper was made for
         self._counts: Counter[tuple[int, bool]] = Counter()
         # of the thread that looks: replicas may run in several
@@ -133,7 +134,8 @@ class Forwards:
         if not _learns(wrapper):
             self._on_evaluation()
         if self._number(inner) is None:
-            self._wrapped[id(inner)] = (weakref.ref(inner), len(self._wrapped))
+            self._wrapped[id(inner)] = (weakref.ref(inner), self._numbered)
+            self._numbered += 1
         self._counts[self._number(inner), _learns(inner)] += 1
         # what trains nothing may be cut in either form: `ddp.data_parallel()`
         if (

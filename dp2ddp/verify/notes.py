@@ -342,6 +342,11 @@ def distance(one: Digest, other: Digest) -> float:
     return max(abs(a - b) for a, b in zip(mine, theirs, strict=True))
 
 
+def norm(digests: Sequence[Digest]) -> float:
+    """The norm of all tensors together."""
+    return math.sqrt(sum(digest[0] ** 2 for digest in digests if digest is not None))
+
+
 def parts_of(ranks: Sequence[Notes], key: str) -> list[list[Any]]:
     """What each rank drew in a pass."""
     return [one.drawn for notes in ranks for one in notes.passes if one.key == key]

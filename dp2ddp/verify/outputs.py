@@ -63,6 +63,7 @@ class Outputs:
         def noted_record(logger: logging.Logger, record: logging.LogRecord) -> None:
             if not logger.name.startswith(_NOT_THEIRS):
                 self._note_line(record.getMessage())
+            record.lineno = 0  # the conversion moves lines
             handle(logger, record)
 
         logging.Logger.handle = noted_record

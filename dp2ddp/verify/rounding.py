@@ -8,6 +8,7 @@ larger or smaller, and what moves then, in each tensor, is what rounding moves.
 
 from __future__ import annotations
 
+import math
 import random
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
@@ -16,7 +17,7 @@ from typing import Any
 
 import torch
 
-from dp2ddp.verify.notes import Digest, Notes, distance
+from dp2ddp.verify.notes import Digest, Notes, distance, norm
 
 ULPS = 4
 """By how many units in the last place a loss's gradient is changed, at most."""
@@ -24,6 +25,10 @@ RUNS = 2
 """How often it is measured: what rounding does to a single number may be little by chance."""
 ROOM = 10.0
 """How much farther than measured two programs may be apart, as rounding errors are random."""
+CHAOS = 1e-3
+"""From what part of all gradients' norm on, moved by rounding alone, a training is chaotic: no step is comparable."""
+LEAD = 0.1
+"""How much earlier that may be for other rounding errors, as a part of the steps up to there."""
 
 
 class Nudge:
@@ -57,6 +62,8 @@ class Moved:
     buffers: list[dict[str, float]] = field(default_factory=list)
     saved: dict[tuple[int, str, str], float] = field(default_factory=dict)
     """By step, path and bare key."""
+    chaotic: float = math.inf
+    """The first step that is not to be compared, as rounding alone may have made another training of it by then."""
 
     def loss(self, step: int) -> float:
         """Of a loss of a step, from 1 on."""
@@ -77,7 +84,7 @@ class Moved:
 
 def moved(run: Notes, others: Sequence[Notes]) -> Moved:
     """What was measured: a run of the original, and runs of it with other rounding errors."""
-    found = Moved()
+    found = Moved(chaotic=_chaotic(run, others))
     farthest: defaultdict[tuple[str, int, int | str], float] = defaultdict(float)
 
     def measured(kind: str, optimizer: int, pairs: Mapping[Any, tuple[Digest, Digest]]) -> dict[Any, float]:
@@ -112,6 +119,16 @@ def moved(run: Notes, others: Sequence[Notes]) -> Moved:
                     far = ROOM * distance(value["digest"], theirs["digest"])
                     found.saved[place] = max(found.saved.get(place, 0.0), far)
     return found
+
+
+def _chaotic(run: Notes, others: Sequence[Notes]) -> float:
+    for number, step in enumerate(run.steps):
+        scale = max(norm(step.gradients), 1e-30)
+        for other in (it.steps[number] for it in others if number < len(it.steps)):
+            pairs = zip(step.gradients, other.gradients, strict=False)
+            if any(distance(mine, theirs) > CHAOS * scale for mine, theirs in pairs):
+                return max(2, step.number - math.ceil(LEAD * step.number))
+    return math.inf
 
 
 def bare_key(key: str) -> str:

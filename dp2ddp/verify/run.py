@@ -25,7 +25,7 @@ import torch
 from dp2ddp.verify import compare, contents, noise, notes, reached, rounding
 from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
-from dp2ddp.verify.notes import Notes
+from dp2ddp.verify.notes import Notes, norm
 from dp2ddp.verify.record import STATES
 from dp2ddp.verify.report import where
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
@@ -362,10 +362,13 @@ def _aligned(bench: Bench) -> Result:
         moved = rounding.moved(first, [run.ranks[0] for run in nudged if not run.failed])
         tolerance = replace(tolerance, moved=moved)
         written = contents.found(first, ranks, tolerance)
-        result.differences = compare.differences(first, ranks, tolerance, written)
+        found = compare.differences(first, ranks, tolerance, written)
+        result.differences = [one for one in found if one.step < moved.chaotic]
+        written = [one for one in written if one.step < moved.chaotic]
+        result.steps = min(result.steps, moved.chaotic - 1)
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks) + (_measured(moved) if moved else [])
-    result.notes = _remarks(first, ranks, result.steps, request, written)
+    result.notes = _remarks(first, ranks, request, written)
     if result.differences and not request.float64 and (moved or _may_be_rounding(result.differences[0])):
         result.notes.append(
             "float32 rounding errors can grow from step to step: --float64 tells them from a real difference"
@@ -384,7 +387,10 @@ def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
     """What rounding was allowed to do."""
     far = max((it for step in moved.parameters for it in step.values()), default=0.0) / rounding.ROOM
     text = f"moves parameters of the original by up to {far:.2g}, as {rounding.RUNS} more runs of it measured"
-    return [("rounding", f"{text}; {rounding.ROOM:g} times as much, in each tensor, was no difference")]
+    text = f"{text}; {rounding.ROOM:g} times as much, in each tensor, was no difference"
+    if moved.chaotic < math.inf:
+        text += f"; step {moved.chaotic} and what comes after it were not compared: there it makes other gradients"
+    return [("rounding", text)]
 
 
 def _may_be_rounding(first: Difference) -> bool:
@@ -490,6 +496,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
         "Python's and numpy's random state before the programs seed it, and all generators' states after each "
         "optimizer step: the same in the original and on rank 0",
+        "line numbers in log records: none, as the conversion moves lines",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
     ]
@@ -540,9 +547,10 @@ def _compared(before: Notes, after: Sequence[Notes]) -> list[tuple[str, str]]:
 
 
 def _remarks(
-    before: Notes, after: Sequence[Notes], made: int, request: Request, written: Sequence[contents.Found]
+    before: Notes, after: Sequence[Notes], request: Request, written: Sequence[contents.Found]
 ) -> list[str]:
     found = []
+    made = min(len(one.steps) for one in (before, *after))
     if made < request.steps:
         found.append(f"the programs end after {made} steps by themselves")
     found += _unnumbered(before)
@@ -608,7 +616,7 @@ def loss_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float
 def norm_pairs(before: Notes, after: Sequence[Notes]) -> list[tuple[float, float]]:
     """The norms of each step's gradients."""
     return [
-        (compare.norm(one.gradients), compare.norm(other.gradients))
+        (norm(one.gradients), norm(other.gradients))
         for one, other in zip(before.steps, after[0].steps, strict=False)
     ]
 
