@@ -169,6 +169,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
             *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),
+            *hooks.forward(context),
             *hooks.of_inputs(context, batch_loops),
             *stays,
             *precision.obstacles(context),

@@ -28,6 +28,11 @@ ORDERLESS = frozenset("""
 GOES_THROUGH = (HANDS_OUT | ORDERLESS - {"builtins.len"}) | frozenset("""
     builtins.all builtins.any builtins.dict builtins.filter builtins.map builtins.next itertools.chain
     """.split())
+# What calls a function with one element of each; with what it returned last and the next element: where the function
+# stands, and what it begins with.
+MAPS = frozenset({"builtins.map"})
+FOLDS = {"functools.reduce": (0, 2), "itertools.accumulate": (1, None)}
+COLLECTS_RETURNED = MAPS | {"itertools.accumulate"}
 # What hands elements of several on together, or with a number.
 NUMBERS_OR_PAIRS = frozenset({"builtins.zip", "builtins.enumerate"})
 # What copies a sequence.

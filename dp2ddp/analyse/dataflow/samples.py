@@ -595,8 +595,10 @@ class Samples:
             return self._under(self._tests(statement, use), self._value(named.value, frame), frame)
         match statement:
             case ast.Assign():
-                target = next(it for it in statement.targets if _holds(it, definition))
-                value = self._taken(target, definition, self._value(statement.value, frame))
+                held = next((it for it in statement.targets if _holds(it, definition)), None)
+                value = Unclear(use)  # of what a call in its value has set
+                if held is not None:
+                    value = self._taken(held, definition, self._value(statement.value, frame))
             case ast.AnnAssign() if statement.value is not None:
                 value = self._value(statement.value, frame)
             case ast.AugAssign():

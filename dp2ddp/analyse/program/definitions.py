@@ -109,6 +109,8 @@ class Reaching:
                 hiding = holder
                 break
         hidden = {id(outer) for outer in self.tree.ancestors(hiding)} if hiding is not None else set()
+        if isinstance(hiding, ast.For | ast.AsyncFor):
+            hidden.add(id(hiding))  # its next round begins with another element
         loop = next((it for it in reversed(around.loops) if id(it) not in hidden), None)
         kept.reverse()
         if loop is not None:
@@ -165,7 +167,10 @@ class Reaching:
                     yield self.tree.order[id(outer.body[0])], self.tree.ends[id(outer.body[-1])]
 
     def hides(self, holder: ast.AST, around: Around) -> bool:
-        if isinstance(holder, ast.AugAssign | ast.For | ast.AsyncFor) or not isinstance(holder, ast.stmt):
+        if isinstance(holder, ast.For | ast.AsyncFor):
+            place = around.places.get(id(holder), 0)
+            return place > 0 and around.nodes[place - 1] in holder.body
+        if isinstance(holder, ast.AugAssign) or not isinstance(holder, ast.stmt):
             return False
         part, block = holder, self.tree.parent(holder)
         while isinstance(block, ast.With | ast.AsyncWith) or (

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
 from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
-from dp2ddp.analyse.api.iteration import GOES_THROUGH, ITERATION
+from dp2ddp.analyse.api.iteration import COLLECTS_RETURNED, FOLDS, GOES_THROUGH, ITERATION, MAPS
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.processes import RUNS_TARGET
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
@@ -137,10 +137,34 @@ class Dispatch:
                     found |= self.store.of(node.args[0])
                 case Ext() if callee.name in SELECTS and node.args:
                     found |= self.store.of(node.args[0]) | self.outside.made(callee, node)
+                case Ext() if callee.name in MAPS or callee.name in FOLDS:
+                    found |= self._applied(callee.name, node)
+                    found |= self.outside.made(callee, node) if callee.name in COLLECTS_RETURNED else NOTHING
                 case Ext() | Member():
                     found |= self.outside.made(callee, node)
                     self._hand_over(callee, node)
         return frozenset(found)
+
+    def _applied(self, name: str, node: ast.Call) -> Values:
+        """What a function returns that is called with elements: ``map(f, rows)``, ``reduce(f, rows, start)``."""
+        call = self.store.calls[id(node)]
+        place, begins = FOLDS.get(name, (0, None))
+        function = call.argument("func", place)
+        start = call.argument("initial", begins) if name in FOLDS else None
+        if function is None:
+            return NOTHING
+        rest = [it for it in node.args if it not in (function, start) and not isinstance(it, ast.Starred)]
+        elements = [(it, self.containers.elements(self.store.of(it))) for it in rest]
+        returned: Values = NOTHING
+        if start is not None:
+            returned |= self.store.of(start)
+        elif name in FOLDS:
+            returned |= frozenset().union(*(values for _, values in elements))
+        for value in self.store.of(function):
+            given = (((node, returned),) if name in FOLDS else ()) + tuple(elements)
+            self.store.implicit[id(node)] |= self.calling.functions(value, node, True)
+            returned |= self.calling.apply(value, Arguments(given), node, False)
+        return self.containers.collected(node, returned) if name in COLLECTS_RETURNED else returned
 
     def _hand_over(self, callee: Ext | Member, node: ast.Call) -> None:
         """Give functions that something outside may call what is known of their arguments: at least their object."""

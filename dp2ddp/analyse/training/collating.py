@@ -449,8 +449,8 @@ class _Collating:
                 is_empty = isinstance(value, ast.List) and not value.elts
                 return (self._collected(use) or Form.FIXED) if is_empty else self.of(value)
             case ast.Assign(targets=targets, value=value):
-                target = next(it for it in targets if definition in ast.walk(it))
-                return self._taken(target, definition, self.of(value))
+                held = next((it for it in targets if definition in ast.walk(it)), None)
+                return Across(definition) if held is None else self._taken(held, definition, self.of(value))
             case ast.For(target=target, iter=source):
                 return self._taken(target, definition, self._drawn(source))
         return Across(definition)

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.containers import KEEPS
 from dp2ddp.analyse.api.iteration import COLLECTS
-from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, GRAD, PARAMETER_HOOKS, TENSOR_HOOKS
+from dp2ddp.analyse.api.layers import BACKWARD_HOOKS, FORWARD_HOOKS, GRAD, PARAMETER_HOOKS, TENSOR_HOOKS
 from dp2ddp.analyse.api.tensors import HANDS_GRADIENT_ON, KEEPS_SIGN, NO_GRADIENT, SCALES, SIGN_ALONE
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
@@ -34,6 +34,39 @@ def returned(context: Context) -> Iterator[Obstacle]:
                 "this returns each rank's local gradients: only those of `backward()` are averaged",
                 "train with `backward()` and read `.grad` after it",
             )
+
+
+def forward(context: Context) -> Iterator[Obstacle]:
+    """Hooks that keep or say what they see of a forward: that of this rank's part, where all replicas' came to one."""
+    for call in context.program.calls:
+        function = call.node.func
+        if getattr(function, "attr", "") not in FORWARD_HOOKS or not call.node.args:
+            continue
+        own = any(isinstance(callee, Func | Bound) for callee in call.callees)
+        if not own and context.runs_in_training(call.node):
+            if any(map(_keeps, _functions(context, call.node.args[0]))):
+                yield context.obstacle(
+                    call.node,
+                    "this hook sees what rank 0 computes of its local batch, not what every replica does",
+                    "gather what it keeps, with `ddp.gather`",
+                    NO_TIER,
+                )
+
+
+def _keeps(scope: Scope) -> bool:
+    """Whether a function keeps something outside of itself, or says it."""
+    for node in (inner for statement in scope.body for inner in ast.walk(statement)):
+        match node:
+            case ast.Call(func=ast.Attribute(attr=name) | ast.Name(id=name)) if name in KEEPS | {"print"}:
+                return True
+            case ast.Attribute(ctx=ast.Store()):
+                return True
+            case ast.Subscript(value=held, ctx=ast.Store()):
+                while isinstance(held, ast.Subscript):
+                    held = held.value
+                if not isinstance(held, ast.Name) or held.id not in scope.names:
+                    return True
+    return False
 
 
 def _are_parameters(context: Context, node: ast.AST, depth: int = 0) -> bool:
