@@ -285,6 +285,17 @@ RIGHT = {
         ),
     ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
+    "a log with line numbers": Pair(
+        both=(
+            (
+                OPTIMIZER,
+                OPTIMIZER + "\nimport logging, sys\nlogging.basicConfig(stream=sys.stdout, level=20, "
+                "format='%(lineno)d %(message)s')",
+            ),
+        ),
+        before=((PRINT, PRINT.replace("print", "logging.info")),),
+        after=(("ddp." + PRINT, "if ddp.is_main_process(): " + PRINT.replace("print", "logging.info")),),
+    ),
     "dropout in a forward called by its name": Pair(
         both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),
         before=(("outputs = model(inputs)", "outputs = model.forward(inputs)"),),

@@ -107,6 +107,85 @@ def test_a_model_that_a_lambda_makes_is_moved_where_it_is_wrapped() -> None:
     assert "\nmodel = ddp.DistributedDataParallel(model.to(ddp.device()))\n" in change.after
 
 
+FOLDED = """\
+from functools import partial, reduce
+from itertools import accumulate
+from typing import NamedTuple
+
+
+class State(NamedTuple):
+    model: nn.Module
+    optimizer: torch.optim.Optimizer
+    seen: int = 0
+
+
+def moved(batch):
+    inputs, targets = batch
+    return inputs.float(), targets
+
+
+def pipe(value, *functions):
+    return reduce(lambda made, function: function(made), functions, value)
+
+
+def update(criterion, state, batch):
+    inputs, targets = batch
+    state.optimizer.zero_grad()
+    criterion(state.model(inputs), targets).backward()
+    state.optimizer.step()
+    return state._replace(seen=state.seen + 1)
+
+
+def epoch(batches, state, number):
+    return reduce(partial(update, nn.CrossEntropyLoss()), map(moved, batches()), state)
+
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = pipe(nn.Linear(8, 2), (lambda it: it.double().float()), nn.DataParallel)
+start = State(model, torch.optim.SGD(model.parameters(), lr=0.1))
+*_, last = accumulate(range(2), partial(epoch, lambda: loader), initial=start)
+print(last.seen, sum(it.sum().item() for it in last.model.parameters()))
+"""
+
+
+def test_a_training_that_folds_over_its_batches_is_followed(tmp_path: Path, lab: Lab) -> None:
+    text = HEAD + FOLDED
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok().printed.split()
+    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok().printed.split()
+    assert after[0] == before[0] == "8"
+    assert float(after[1]) == pytest.approx(float(before[1]), abs=1e-6)
+
+
+def test_what_a_loop_takes_under_a_name_is_not_what_another_took_under_it() -> None:
+    """Numbers of an evaluation that all ranks make are not said to be one rank's."""
+    text = HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    text += "loader = DataLoader(data, batch_size=16)\nothers = DataLoader(data, batch_size=16)\nbest = None\n"
+    text += f"model = nn.DataParallel(model)\n{LOOP}"
+    text += (
+        "    total = count = 0\n    for inputs, targets in others:\n"
+        "        total += model(inputs).detach().pow(2).sum().item()\n        count += len(targets)\n"
+        "    if best is None or total / count < best[0]:\n        best = (total / count, epoch)\n    print(best[0])\n"
+    )
+    conversion = convert(Project.of({Path("/example/train.py"): text}))
+    assert "sampler = DistributedSampler(" in conversion.changes[0].after
+    assert [it.code for it in conversion.findings if it.code == "DDP502"] == []
+
+
+@pytest.mark.parametrize("keeps", ["kept.append(output.mean().item())", "print(output.mean().item())"])
+def test_a_forward_hook_that_keeps_what_it_sees_is_named(keeps: str) -> None:
+    hook = f"kept = []\n\n\ndef hook(module, inputs, output):\n    {keeps}\n\n\nmodel.module.register_forward_hook(hook)\n"
+    text = START + hook + LOOP
+    found = convert(Project.of({Path("/example/train.py"): text})).findings
+    assert ["this hook sees what rank 0" in it.message for it in found].count(True) == 1
+    quiet = convert(Project.of({Path("/example/train.py"): text.replace(keeps, "return output * 2")})).findings
+    assert not any("this hook" in it.message for it in quiet)
+
+
 WRAPS = {
     "under its name": "model = nn.DataParallel(model) if {} else model",
     "under another": "model, bare = nn.Linear(8, 2), model\nmodel = nn.DataParallel(bare) if {} else bare",

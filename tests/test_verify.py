@@ -13,12 +13,13 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from xml.etree import ElementTree
 
 import pytest
 import torch
 from command import Done, here
-from pairs import AFTER, BEFORE, RIGHT, STEP, WRONG, Pair
+from pairs import AFTER, BEFORE, LOSS, NET, RIGHT, STEP, WRONG, Pair
 from parity.harness import FIXTURES, REPOSITORY, Lab
 from torch import nn
 
@@ -30,6 +31,7 @@ from dp2ddp.verify import contents, outputs, printed
 from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.folders import link_neighbours, mirror
+from dp2ddp.verify.forwards import Forwards
 from dp2ddp.verify.jobs import Ended
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
@@ -133,6 +135,53 @@ def test_rounding_that_grows_is_no_difference(lab: Lab, tmp_path: Path) -> None:
         one - other for one, other in zip(result.before[0].last[0], result.after[0][0].last[0], strict=True)
     )
     assert max(it.abs().max().item() for it in apart) > 1e-8
+
+
+CHAOTIC = """\
+class Map(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Linear(8, 2)
+        self.at = nn.Parameter(torch.tensor(0.3))
+
+    def forward(self, x):
+        moved = self.at**2 / 2 - 3.9 * (self.at**2 / 2 - self.at**3 / 3)
+        return self.net(x) + (moved * (1 + 1e-9 * x.exp().sum(1)))[:, None] * torch.tensor([1.0, 1.0])
+
+
+net = Map()"""
+"""A parameter that each step takes to 3.9 x (1 - x), the logistic map: rounding doubles with every step."""
+
+
+def test_a_chaotic_training_is_compared_up_to_where_rounding_makes_it_another(
+    lab: Lab, tmp_path: Path
+) -> None:
+    pair = Pair(
+        both=(
+            (NET, CHAOTIC),
+            ("range(3)", "range(40)"),
+            (LOSS, LOSS + " * 0.1 + outputs.mean()"),
+            ("lr=0.1)", "lr=1.0)"),
+        ),
+    )
+    result = verified(lab, tmp_path, pair, float64=True, steps=90)
+    assert result.verdict is Verdict.MATCH, report(result)
+    assert 10 < result.steps < 80, report(result)
+    assert f"step {result.steps + 1} and what comes after it were not compared" in report(result)
+    wrong = replace(pair, after=((LOSS, LOSS.replace("outputs, targets", "outputs * 1.001, targets")),))
+    assert verified(lab, tmp_path, wrong, float64=True, steps=90).verdict is Verdict.DIFFERS
+
+
+def test_models_that_are_gone_keep_their_numbers() -> None:
+    """Others may be made in their place in memory."""
+    forwards = Forwards(SimpleNamespace(add=lambda *_, **__: None), pinned=False, rank=lambda: 0)
+    numbers = []
+    for _ in range(20):
+        wrapper = nn.DataParallel(nn.Linear(2, 2))
+        forwards._enter(wrapper)
+        numbers.append(forwards._number(wrapper.module))
+        del wrapper
+    assert numbers == [*range(20)]
 
 
 SLIPS = {

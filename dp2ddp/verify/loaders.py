@@ -183,7 +183,7 @@ class Loaders:
             indices=[] if stands_in else drawn,
         )
         current.drawn.append(drawn)
-        if drawn is None or not isinstance(index, list):
+        if drawn is None or not isinstance(index, (list, tuple)):
             return index
         keyed = Keyed(drawn if planned is not None else index)
         keyed.key = (current.data, current.ordinal)
@@ -263,7 +263,7 @@ def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
         at_once = getattr(dataset, "__getitems__", None)
         with draws.kept() as before:
             for one in index:
-                draws.seed((index.key, one))
+                draws.seed((index.key, _plain(one)))
                 watched = draws.Watched(before) if index.watched or at_once else None
                 samples.append(at_once([one])[0] if at_once else dataset[one])
                 states |= watched.drawn_from() if watched else {}

@@ -10,6 +10,7 @@ from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.api.files import PICTURES
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
+from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import HOLDS
@@ -329,6 +330,18 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 "call `model.module`",
                 SHARDED_ONLY,
             )
+    for call in by_hand:
+        if (
+            id(call.node) in covered
+            and _drawn_by(context, call) - training
+            and _trains_with(context, call.node)
+        ):
+            yield context.obstacle(
+                call.node,
+                "the model trains with a batch of another loader here, which every rank takes whole",
+                "draw from both loaders in one `for` loop, with `zip`",
+                SHARDED_ONLY,
+            )
     yield from _sized_by_batch(context, training)
     yield from _copied_for_gpus(context)
     apart = {id(call.node) for call in _by_hand(context, loops, alone=True)}
@@ -348,6 +361,48 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
                 "use one `for` loop",
                 SHARDED_ONLY,
             )
+
+
+def _trains_with(context: Context, drawn: ast.Call) -> bool:
+    """Whether a batch that is taken by hand, or what its function makes of it, is given to a wrapped model to train."""
+    program = context.program
+    body = list(program.body(program.scope(drawn)))
+    known: set[int] = set()
+
+    def uses(node: ast.AST) -> bool:
+        inner = list(ast.walk(node))
+        return drawn in inner or any(
+            known & {id(it) for it in program.definitions(name)}
+            for name in inner
+            if isinstance(name, ast.Name)
+        )
+
+    while True:
+        new = {
+            id(name)
+            for node in body
+            if isinstance(node, ast.Assign) and uses(node.value)
+            for target in node.targets
+            for name in ast.walk(target)
+            if isinstance(name, ast.Name)
+        }
+        if new <= known:
+            break
+        known |= new
+    return any(
+        _is_of_wrap(context, node.func)
+        and any(map(uses, handed(node)))
+        and not _disables_gradients(context, node)
+        for node in body
+        if isinstance(node, ast.Call)
+    )
+
+
+def _disables_gradients(context: Context, node: ast.AST) -> bool:
+    blocks = [it for it in context.program.ancestors(node) if isinstance(it, ast.With)]
+    return any(
+        is_call_of(context, it.context_expr, *DISABLES_GRADIENTS) for block in blocks for it in block.items
+    )
 
 
 def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:

@@ -355,6 +355,16 @@ class _Finder(Gathering):
         """What decides."""
         is_report = isinstance(node, ast.Call) and self._reporters.has(node)
         yield from [] if is_report else deciding(self.context, node)
+        if isinstance(node, ast.Assert):
+            tests = node.test.values if isinstance(node.test, ast.BoolOp) else [node.test]
+            for test in tests:
+                yield from self._sums_asked(test)
+
+    def _sums_asked(self, test: ast.expr) -> Iterator[ast.expr]:
+        """The sums over samples that are held against something else: those of one part may be too small for it."""
+        sides = list(compared(test))
+        sums = [it for it in sides if self._of(it) in ADDITIVE]
+        yield from sums if len(sums) < len(sides) or isinstance(test, ast.UnaryOp | ast.Name) else ()
 
     def _reported(self, node: ast.AST) -> Iterator[ast.expr]:
         """What is printed, logged or written."""
