@@ -87,6 +87,33 @@ second = torch.optim.SGD(net[1:].parameters(), lr=0.1)"""
 SAMPLED = "sampler=sampler)"
 SHOWN = '    with torch.no_grad():\n        shown = model(fixed)\n    torch.save(shown.cpu(), "shown.pt")\n'
 TORCHS = "model = nn.parallel.DistributedDataParallel(net)"
+BEFORE_LOADER = "loader = DataLoader(data, batch_size=16, shuffle=True)"
+AFTER_LOADER = """\
+sampler = DistributedSampler(data, shuffle=True, seed=ddp.shared_seed())
+loader = DataLoader(data, batch_size=ddp.local_batch_size(16), sampler=sampler)"""
+TUPLES = """\
+import numpy
+
+
+class Noisy:
+    def __len__(self):
+        return len(data)
+
+    def __getitem__(self, index):
+        inputs, target = data[index]
+        return inputs + torch.randn(8) + numpy.random.randint(3), target
+
+
+class Batches:
+    def __len__(self):
+        return 4
+
+    def __iter__(self):
+        drawn = iter(numpy.random.permutation(64))
+        return zip(*[drawn] * 16)
+
+
+"""
 INITIALISED = """\
 class Initialised(nn.Module):
     def __init__(self):
@@ -295,6 +322,13 @@ RIGHT = {
         ),
         before=((PRINT, PRINT.replace("print", "logging.info")),),
         after=(("ddp." + PRINT, "if ddp.is_main_process(): " + PRINT.replace("print", "logging.info")),),
+    ),
+    "noise for numpy's numbers of samples, in tuples": Pair(
+        before=((BEFORE_LOADER, TUPLES + "loader = DataLoader(Noisy(), batch_sampler=Batches())"),),
+        after=(
+            (AFTER_LOADER, TUPLES + "loader = ddp.shard(DataLoader(Noisy(), batch_sampler=Batches()))"),
+            ("    sampler.set_epoch(epoch)\n", ""),
+        ),
     ),
     "dropout in a forward called by its name": Pair(
         both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),),

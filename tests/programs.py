@@ -441,6 +441,17 @@ class Ahead:
         (LOOP, "wanted = torch.zeros(16, dtype=torch.long)\n" + LOOP),
         (LOSS, "loss = criterion(outputs, wanted.cuda())"),
     ),
+    "a batch of another loader in each step": case(
+        "DDP503",
+        16,
+        "trains with a batch of another loader",
+        (LOOP, "others = DataLoader(data, batch_size=16)\n" + LOOP),
+        (
+            FORWARD,
+            "more, labels = next(iter(others))\n        more = more.cuda()\n        " + FORWARD,
+        ),
+        (LOSS, LOSS + "\n        loss = loss + criterion(model(more), labels.cuda())"),
+    ),
     "a row for each GPU": case(
         "DDP503",
         28,

@@ -161,10 +161,44 @@ def test_a_training_that_folds_over_its_batches_is_followed(tmp_path: Path, lab:
     assert float(after[1]) == pytest.approx(float(before[1]), abs=1e-6)
 
 
+def test_a_wrapper_that_is_one_of_several_functions_is_replaced_where_it_is_named(
+    tmp_path: Path, lab: Lab
+) -> None:
+    text = START.replace(
+        "torch.manual_seed(0)",
+        """\
+def build(steps, model):
+    for step in steps:
+        model = step(model)
+    return model
+
+
+def double(model):
+    for parameter in model.parameters():
+        parameter.data.mul_(2)
+    return model
+
+
+torch.manual_seed(3)""",
+    ).replace("nn.DataParallel(nn.Linear(8, 2))", "build([double, nn.DataParallel], nn.Linear(8, 2))")
+    text += LOOP + "print(sum(it.sum().item() for it in model.parameters()))\n"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "build([double, ddp.DataParallel], nn.Linear(8, 2))" in change.after
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
+    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
+    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+
+
 def test_what_a_loop_takes_under_a_name_is_not_what_another_took_under_it() -> None:
     """Numbers of an evaluation that all ranks make are not said to be one rank's."""
-    text = HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
-    text += "loader = DataLoader(data, batch_size=16)\nothers = DataLoader(data, batch_size=16)\nbest = None\n"
+    text = (
+        HEAD + "data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))\nmodel = nn.Linear(8, 2)\n"
+    )
+    text += (
+        "loader = DataLoader(data, batch_size=16)\nothers = DataLoader(data, batch_size=16)\nbest = None\n"
+    )
     text += f"model = nn.DataParallel(model)\n{LOOP}"
     text += (
         "    total = count = 0\n    for inputs, targets in others:\n"
@@ -173,7 +207,7 @@ def test_what_a_loop_takes_under_a_name_is_not_what_another_took_under_it() -> N
     )
     conversion = convert(Project.of({Path("/example/train.py"): text}))
     assert "sampler = DistributedSampler(" in conversion.changes[0].after
-    assert [it.code for it in conversion.findings if it.code == "DDP502"] == []
+    assert [it.rule for it in conversion.findings if it.rule == "DDP502"] == []
 
 
 @pytest.mark.parametrize("keeps", ["kept.append(output.mean().item())", "print(output.mean().item())"])
@@ -182,7 +216,9 @@ def test_a_forward_hook_that_keeps_what_it_sees_is_named(keeps: str) -> None:
     text = START + hook + LOOP
     found = convert(Project.of({Path("/example/train.py"): text})).findings
     assert ["this hook sees what rank 0" in it.message for it in found].count(True) == 1
-    quiet = convert(Project.of({Path("/example/train.py"): text.replace(keeps, "return output * 2")})).findings
+    quiet = convert(
+        Project.of({Path("/example/train.py"): text.replace(keeps, "return output * 2")})
+    ).findings
     assert not any("this hook" in it.message for it in quiet)
 
 

@@ -169,6 +169,7 @@ class Loaders:
         current = getattr(iterator, "verify_pass", None)
         if current is not None:
             current.in_use, current.ended = False, True
+            self.evaluated |= bool(current.handed) and not current.trains
             self.journal.add("end", number=current.number)
         iterator.verify_pass = None
 

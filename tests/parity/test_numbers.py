@@ -394,6 +394,13 @@ for epoch in range(2):
     shown = model(data[:5][0].cuda())
     print(len(shown), f"{shown.sum().item():.6f}")
 """,
+    "an assertion on the batch's size": LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    assert len(targets) in (15, 5)
+    assert not (targets < 4).sum() < 5
+print("trained")
+""",
     "an object that is called": """\
 class Score:
     def __init__(self):

@@ -25,14 +25,39 @@ from dp2ddp.analyse.api.processes import WAITS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Cls, Ext, Inst, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Obstacle, Parallel, Problem, Wrap
 from dp2ddp.plan import DONE
 
 
 def stays(context: Context, call: Call) -> bool:
-    """Whether a wrap is not a call of torch's own class."""
-    return WRAP not in call.names or any(map(_is_other, _own(context, call)))
+    """Whether a wrap is not a call of torch's own class, or may be one of something else, too."""
+    return (
+        WRAP not in call.names
+        or any(map(_is_other, _own(context, call)))
+        or _is_one_of_several(context, call)
+    )
+
+
+def _is_one_of_several(context: Context, call: Call) -> bool:
+    """Whether a call may be one of functions that do something else: ``for step in steps: model = step(model)``."""
+    return any(
+        isinstance(it, Func | Bound | Cls)
+        and not context.wrappers.is_wrapper(it)
+        and not _hands_back(context, it)
+        for it in call.callees
+    )
+
+
+def _hands_back(context: Context, function: object) -> bool:
+    """Whether a function returns what it is given, and does nothing else."""
+    if not isinstance(function, Func):
+        return False
+    scope = context.program.scopes[function.scope]
+    match scope.body:
+        case [*notes, ast.Return(value=ast.Name(id=name))] if scope.params[:1] == [name]:
+            return all(isinstance(it, ast.Expr) and isinstance(it.value, ast.Constant) for it in notes)
+    return False
 
 
 def wrap(context: Context, call: Call) -> Wrap:
@@ -53,6 +78,12 @@ def wrap(context: Context, call: Call) -> Wrap:
 def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     """What keeps a wrap that stays from being sharded."""
     others = _own(context, call)
+    if _is_one_of_several(context, call):
+        return Problem(
+            f"`{ast.unparse(call.node.func)}` is nn.DataParallel here, or something else",
+            "wrap the model in a statement of its own",
+            SHARDED_ONLY,
+        )
     if WRAP in call.names and not all(map(_is_other, others)):
         return Problem(
             "it isn't known if this is nn.DataParallel itself or a class that derives from it",
@@ -96,6 +127,9 @@ def collect(context: Context) -> tuple[Parallel, ...]:
                 problem = fact.problem or _changed(context, cls)
                 scripts = fact.scripts | context.run_by(call.node)
                 found[id(base)] = replace(fact, scripts=scripts, problem=problem)
+    if any(_is_one_of_several(context, call) for call in wraps):
+        for node in _handed_on(context):
+            found[id(node)] = _named(context, node, "base")
     for call in context.program.calls:
         steps = {STEP_FUNCTIONS.get(name, "") for name in call.names}
         if len(steps) == 1 and (name := steps.pop()) and context.runs_in_training(call.node):
@@ -242,6 +276,19 @@ def _bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
         names = _names(context, base)
         if WRAP in names or any(map(is_derived, names)) or (is_copy and MODULE in names):
             yield base
+
+
+def _handed_on(context: Context) -> Iterator[ast.expr]:
+    """Where ``nn.DataParallel`` is named to be called elsewhere: ``build([double, nn.DataParallel], model)``."""
+    program = context.program
+    for node in program.nodes.values():
+        if not isinstance(node, ast.Name | ast.Attribute) or not isinstance(node.ctx, ast.Load):
+            continue
+        around = program.parent(node)
+        called = isinstance(around, ast.Call) and around.func is node
+        named = isinstance(around, ast.ClassDef | ast.Attribute)
+        if not called and not named and _names(context, node) == {WRAP} and _is_imported(context, node):
+            yield node
 
 
 def _named_bases(context: Context, cls: Cls) -> Iterator[ast.expr]:
