@@ -386,10 +386,22 @@ class Samples:
             if isinstance(around, ast.If) and (answer := self._answer(around.test, frame)) is not None:
                 if inside in (around.orelse if answer else around.body):
                     return False
+            if isinstance(inside, ast.stmt) and self._is_left_before(inside, frame):
+                return False
             if isinstance(around, ast.FunctionDef):
                 break
             inside = around
         return True
+
+    def _is_left_before(self, statement: ast.stmt, frame: Frame) -> bool:
+        """Whether a condition before a statement, which the arguments of a call answer, ends the function."""
+        block = self.program.block(statement)
+        for before in block[: block.index(statement)]:
+            if isinstance(before, ast.If) and (answer := self._answer(before.test, frame)) is not None:
+                taken = before.body if answer else before.orelse
+                if taken and isinstance(taken[-1], ast.Return | ast.Raise):
+                    return True
+        return False
 
     def _answer(self, test: ast.expr, frame: Frame) -> bool | None:
         """How a condition is answered where its parameter is given a literal."""
@@ -839,12 +851,22 @@ class Samples:
     ) -> tuple[dict[int, Value], dict[int, object]]:
         """What a call gives the parameters of a function, and which of them are literals."""
         taken = scope.takes(bound)
-        if is_spread(call.node):
-            return {id(it): Unclear(call.node) for it in taken.named}, {}
         bindings = bind(call.node, taken)
+        several = call.node.args and isinstance(call.node.args[-1], ast.Starred) and len(bindings.spread) == 1
+        if is_spread(call.node) and (not several or taken.rest is not None):
+            return {id(it): Unclear(call.node) for it in taken.named}, {}
         chosen: dict[int, tuple[ast.expr, Frame]] = {id(it): (value, OPEN) for it, value in taken.defaults}
         chosen |= {id(it): (value, frame) for it, value in bindings.given}
         given = {key: self._value(node, where) for key, (node, where) in chosen.items()}
+        if several:  # `step(*batch)`
+            own = {id(it) for it, _ in bindings.given}
+            value, first = self._value(bindings.spread[0], frame), len(call.node.args) - 1
+            for index, parameter in enumerate(taken.places[first:]):
+                if id(parameter) not in own:
+                    entry = kinds.entry(value, index, call.node)
+                    default = [given[id(parameter)]] if id(parameter) in given else []
+                    given[id(parameter)] = kinds.join([entry, *default], call.node)
+                    chosen.pop(id(parameter), None)
         if bound:
             given |= {id(it): Kind.SAME for it in scope.signature.places[:1]}
         if taken.rest is not None:

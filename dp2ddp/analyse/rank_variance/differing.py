@@ -713,7 +713,8 @@ class _Following:
                 self._change(holder, how, frame, found)
                 return
             case ast.Call(func=ast.Attribute(value=holder)):
-                self._change(holder, how, frame, found)
+                if not _is_outside_name(self.program.values(holder)):  # `torch.cat(rows)` is no part of torch
+                    self._change(holder, how, frame, found)
                 return
             case ast.Attribute(value=holder, attr=name):
                 if any(isinstance(it, Ext | Func) for it in self.program.values(held)):

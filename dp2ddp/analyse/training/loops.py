@@ -10,7 +10,6 @@ from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.api.files import PICTURES
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
-from dp2ddp.analyse.api.layers import DISABLES_GRADIENTS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.purity import HOLDS
@@ -364,7 +363,7 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
 
 
 def _trains_with(context: Context, drawn: ast.Call) -> bool:
-    """Whether a batch that is taken by hand, or what its function makes of it, is given to a wrapped model to train."""
+    """Whether a backward pass begins with what is made of a batch that is taken by hand."""
     program = context.program
     body = list(program.body(program.scope(drawn)))
     known: set[int] = set()
@@ -389,19 +388,15 @@ def _trains_with(context: Context, drawn: ast.Call) -> bool:
         if new <= known:
             break
         known |= new
+    backwards = {program.scope(it).index for it in context.backwards}
+    if any(
+        node in context.backwards and uses(context.loss(node)) for node in body if isinstance(node, ast.Call)
+    ):
+        return True
     return any(
-        _is_of_wrap(context, node.func)
-        and any(map(uses, handed(node)))
-        and not _disables_gradients(context, node)
+        any(map(uses, handed(node))) and program.entered(node) & backwards
         for node in body
         if isinstance(node, ast.Call)
-    )
-
-
-def _disables_gradients(context: Context, node: ast.AST) -> bool:
-    blocks = [it for it in context.program.ancestors(node) if isinstance(it, ast.With)]
-    return any(
-        is_call_of(context, it.context_expr, *DISABLES_GRADIENTS) for block in blocks for it in block.items
     )
 
 

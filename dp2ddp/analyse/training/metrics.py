@@ -25,6 +25,7 @@ from dp2ddp.analyse.processes.conditions import is_rate
 from dp2ddp.analyse.processes.writes import is_line_written, is_write
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training import assuming, causes
 from dp2ddp.analyse.training.gathering import Gathering
@@ -421,6 +422,18 @@ class _Followed:
         counted = call is not None and "builtins.enumerate" in call.names
         return loop.target.elts[-1] if counted and isinstance(loop.target, ast.Tuple) else loop.target
 
+    def _pairs(self, loop: ast.For) -> list[tuple[ast.expr, ast.expr]]:
+        """What a loop takes one after the other, and of what: each for itself where it takes of several at once."""
+        target, source = self._taken(loop), loop.iter
+        call = self.program.call(source)
+        if target is not loop.target and isinstance(source, ast.Call) and source.args:
+            source = source.args[0]
+            call = self.program.call(source)
+        if call is not None and call.names == {"builtins.zip"} and isinstance(target, ast.Tuple):
+            if len(target.elts) == len(call.node.args) and not is_spread(call.node):
+                return [*zip(target.elts, call.node.args, strict=True)]
+        return [(target, source)]
+
     def spread(self, scope: Scope) -> None:
         """Follow measured values through the assignments of a function, and into the meters they are given to."""
         while True:
@@ -445,10 +458,11 @@ class _Followed:
                         self.counted |= self._bound([node.target])
                     elif self._is_each(node) or self._is_of_part(node.value):
                         self.known |= self._bound([node.target])
-                if isinstance(node, ast.For) and self._is_by_sample(node.iter):
-                    self.rows |= self._bound([self._taken(node)])
-                if isinstance(node, ast.For) and self.mentioned(node.iter):
-                    self.known |= self._bound([self._taken(node)])
+                for target, source in self._pairs(node) if isinstance(node, ast.For) else ():
+                    if self._is_by_sample(source):
+                        self.rows |= self._bound([target])
+                    if self.mentioned(source):
+                        self.known |= self._bound([target])
                 if isinstance(node, ast.Call) and _method(node) in RECORDS_VALUES and self.given(node):
                     self.known |= self._held(node.func.value)  # type: ignore[attr-defined]
                 if (
