@@ -121,6 +121,23 @@ def program(*changes: tuple[str, str]) -> str:
     return text
 
 
+FEATURES = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.body, self.head = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x, features=False):
+        hidden = self.body(x)
+        out = self.head(hidden)
+        if features:
+            return [x, hidden], out
+        return out
+
+
+model = Net().cuda()
+"""
+
 # Means over the samples, though no plain call of a criterion says so.
 MEANS = {
     "rows of a table of classes": program(
@@ -144,6 +161,29 @@ MEANS = {
         (LOSS, "loss = criterion(outputs, targets.cuda()) / outputs.size(0)"),
     ),
     "smoothed labels": program((CRITERION, SMOOTHED)),
+    "a batch behind a star": program(
+        (
+            "model = nn.Linear(8, 2).cuda()",
+            "def step(model, criterion, inputs, targets, *, scale=1):\n"
+            "    return criterion(model(inputs.cuda()) * scale, targets.cuda())\n\n\nmodel = nn.Linear(8, 2).cuda()",
+        ),
+        ("    for inputs, targets in loader:", "    for batch in loader:"),
+        ("        " + FORWARD + "\n", ""),
+        (LOSS, "loss = step(model, criterion, *batch)"),
+    ),
+    "features that a literal asks for": program(
+        (MODEL, FEATURES),
+        (FORWARD, "features, outputs = model(inputs.cuda(), features=True)"),
+        (LOSS, LOSS + "\n        loss = loss + sum((it**2).mean() for it in features[1:])"),
+    ),
+    "pictures of what all ranks compute": program(
+        (
+            LOSS,
+            LOSS + "\n        with torch.no_grad():\n            seen = model(inputs.cuda())\n"
+            "        torchvision.utils.save_image(torch.cat([inputs.cuda(), seen], 1), 'seen.png')",
+        ),
+        ("import torch\n", "import torch\nimport torchvision\n"),
+    ),
     "a module with a loop": program((CRITERION, MODULE)),
     "outputs in a list": program(
         (MODEL, SEVERAL),

@@ -419,6 +419,17 @@ def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None
     assert "ddp.DistributedDataParallel(" in after
 
 
+def test_what_is_summed_by_names_from_the_whole_batch_is_not_named() -> None:
+    text = PROGRAM.replace(LOOP, "sums = {'first': 0.0, 'second': 0.0}\n" + LOOP)
+    text += (
+        "        for name, value in zip(('first', 'second'), (loss, outputs.mean())):\n"
+        "            sums[name] += value.item()\nprint(sums)\n"
+    )
+    _, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [it for it in conversion.findings if it.rule == "DDP502" and not it.edits]
+
+
 SAMPLED = "loader = DataLoader(data, batch_size=16, sampler=torch.utils.data.RandomSampler(data))"
 
 

@@ -394,6 +394,15 @@ for epoch in range(2):
     shown = model(data[:5][0].cuda())
     print(len(shown), f"{shown.sum().item():.6f}")
 """,
+    "losses by their names": "sums, count = {'first': 0.0, 'second': 0.0}, 0\n"
+    + LOOP[4:]
+    + STEP.replace("        ", "    ")
+    + """\
+    for name, value in zip(("first", "second"), (loss, outputs.pow(2).mean())):
+        sums[name] += value.item() * len(targets)
+    count += len(targets)
+print({name: round(value / count, 6) for name, value in sums.items()})
+""",
     "an assertion on the batch's size": LOOP[4:]
     + STEP.replace("        ", "    ")
     + """\
