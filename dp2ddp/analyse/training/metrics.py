@@ -14,6 +14,7 @@ from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS
 from dp2ddp.analyse.api.layers import TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.processes import PRINTS
+from dp2ddp.analyse.api.python import SHOWS_PARTS
 from dp2ddp.analyse.api.randomness import PERMUTATIONS
 from dp2ddp.analyse.api.tensors import ADDS_IN_PLACE, OF_TENSORS
 from dp2ddp.analyse.context import Context
@@ -567,6 +568,8 @@ class _Followed:
                 case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=inner):
                     waiting.append(inner)
                 case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()))):
+                    waiting += handed(part)
+                case ast.Call() if (call := self.program.call(part)) and call.names & SHOWS_PARTS:
                     waiting += handed(part)
                 case _ if self._is_of_part(part):
                     return ast.unparse(part)

@@ -189,13 +189,11 @@ class _Finder(Gathering):
                 self.whole.discard(key)
                 del self.combined[key]
             self._known.clear()
-        before = len(self.combined)
         self._keep_rows([node for part in nodes for node in part])
-        if len(self.combined) > before:
-            self._leave_whole()
+        self._leave_whole()
 
     def _leave_whole(self) -> None:
-        """Leave means and sums as they are that are made of rows of the whole batch by now."""
+        """Leave means and sums as they are that are made of numbers of the whole batch by now."""
         for key, it in list(self.combined.items()):
             if it.kind != "rows" and key not in self._asked_for:
                 del self.combined[key]
