@@ -449,7 +449,8 @@ class Number(Fact):
     ``name`` is what a number is called that stands in several places, or where only the main process comes;
     ``before`` is the statement before which it gets that name. ``average`` says of a mean what that of ``Loss`` does,
     ``size`` of a sum that it is the number of samples in the batch, ``in_loop`` that it is made anew of each batch.
-    ``kept`` says of what is left that it is an object which keeps the numbers: a meter.
+    ``kept`` says of what is left that it is an object which keeps the numbers: a meter. ``rows`` is what a mean is of,
+    where the means of parts may not average to it.
     """
 
     kind: str
@@ -464,6 +465,7 @@ class Number(Fact):
     names: tuple[str, ...] = ()
     name: str = ""
     before: Anchor | None = None
+    rows: Anchor | None = None
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
-from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Problem, Tier
+from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, Number, Problem, Tier
 from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 
 ASKED = "--exact was given"
@@ -106,10 +106,7 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
     equal |= {script for number in odd for script in number.scripts - dealt}
     return replace(
         facts,
-        numbers=tuple(
-            replace(it, kind="left", name="", before=None) if it in odd and it.scripts & dealt else it
-            for it in facts.numbers
-        ),
+        numbers=tuple(_unaveraged(it) if it in odd and it.scripts & dealt else it for it in facts.numbers),
         losses=tuple(
             replace(loss, problem=None) if loss.average and loss not in unknown and not loss.assumed else loss
             for loss in facts.losses
@@ -119,6 +116,13 @@ def _weighed(facts: Facts, groups: list[frozenset[Path]], exact: bool) -> Facts:
             for it in facts.loaders
         ),
     )
+
+
+def _unaveraged(number: Number) -> Number:
+    """A mean to which those of parts do not average: made of the rows of all, where every rank comes there, or left."""
+    if number.rows is not None and number.before is None:
+        return replace(number, kind="rows", at=number.rows, average="", name="")
+    return replace(number, kind="left", name="", before=None)
 
 
 def _groups(facts: Facts) -> list[frozenset[Path]]:

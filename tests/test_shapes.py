@@ -252,6 +252,30 @@ def test_an_option_in_a_conditional_expression_says_on_how_many_devices(
     assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
 
 
+def test_a_model_that_is_wrapped_for_several_of_its_devices_is_sharded(tmp_path: Path, lab: Lab) -> None:
+    text = HEAD + """\
+def devices(wanted):
+    found = min(torch.cuda.device_count(), wanted)
+    return torch.device("cuda:0" if found > 0 else "cpu"), list(range(found))
+
+
+torch.manual_seed(3)
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+device, device_ids = devices(2)
+model = nn.Linear(8, 2).to(device)
+if len(device_ids) > 1:
+    model = nn.DataParallel(model, device_ids=device_ids)
+""" + LOOP + "print(sum(it.sum().item() for it in model.parameters()))\n"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "\nmodel = ddp.DistributedDataParallel(model" in change.after
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
+    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
+    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+
+
 def test_a_model_that_a_conditional_expression_wraps_is_sharded(tmp_path: Path, lab: Lab) -> None:
     """One that a process alone has stays wrapped: so do the keys that nothing strips."""
     text = (

@@ -403,6 +403,33 @@ for epoch in range(2):
     count += len(targets)
 print({name: round(value / count, 6) for name, value in sums.items()})
 """,
+    "means of what a model hands out, of parts of several sizes": """\
+class Two(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Linear(8, 4)
+
+    def forward(self, x):
+        return self.head(x), x.sum(1)
+
+
+def score(outputs):
+    with torch.no_grad():
+        return outputs.tanh().mean().item()
+
+
+model = nn.DataParallel(Two()).cuda()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+loader = DataLoader(data, batch_size=15, sampler=torch.utils.data.RandomSampler(data))
+for inputs, targets in loader:
+    inputs, targets = inputs.cuda(), targets.cuda()
+    outputs, found = model(inputs)
+    loss = criterion(outputs, targets)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print(f"{outputs.detach().abs().mean().item():.6f} {found.mean().item():.6f} {score(outputs):.6f}")
+""",
     "an assertion on the batch's size": LOOP[4:]
     + STEP.replace("        ", "    ")
     + """\

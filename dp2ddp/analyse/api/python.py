@@ -18,7 +18,13 @@ DICTIONARIES = {
     "types.SimpleNamespace",
 }
 # What shows each part of what it is given, one after the other.
-SHOWS_PARTS = DICTIONARIES | {"json.dumps", "builtins.str", "builtins.repr", "builtins.list", "builtins.tuple"}
+SHOWS_PARTS = DICTIONARIES | {
+    "json.dumps",
+    "builtins.str",
+    "builtins.repr",
+    "builtins.list",
+    "builtins.tuple",
+}
 TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
 # The methods that making an object runs.
 CONSTRUCTING = ("__init__", "__new__", "__post_init__")

@@ -249,13 +249,19 @@ def needs_gpu(context: Context, test: ast.expr) -> bool:
     )
 
 
-def counts_gpus(context: Context, node: ast.expr) -> bool:
-    """Whether an expression is the number of GPUs."""
-    if is_call_of(context, node, COUNT):
-        return True
-    if isinstance(node, ast.Name | ast.Attribute):
-        sources = assigned(context, node)
-        return bool(sources) and all(is_call_of(context, source, COUNT) for source in sources)
+def counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether an expression is the number of GPUs, or of those that a model is wrapped for."""
+    match node:
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
+            return True
+        case ast.Call(func=ast.Name(id="len"), args=[held]):
+            wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
+            return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
+        case ast.Call():
+            return is_call_of(context, node, COUNT)
+        case ast.Name() | ast.Attribute() if depth < 4:
+            sources = assigned(context, node)
+            return bool(sources) and all(counts_gpus(context, it, depth + 1) for it in sources)
     return False
 
 

@@ -6,7 +6,6 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.devices import COUNT
 from dp2ddp.analyse.api.files import PICTURES
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
@@ -26,7 +25,7 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_copy
 from dp2ddp.analyse.dataflow.losses import is_any_loss
-from dp2ddp.analyse.processes.conditions import assigned, is_call_of
+from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_of
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst, Made, Values, full_name
@@ -467,7 +466,7 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
             parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
         elif name not in REPEATS:
             continue
-        if any(_counts_gpus(context, part) for part in parts):
+        if any(counts_gpus(context, part) for part in parts):
             yield context.obstacle(
                 call.node,
                 "this tensor has one row per GPU, which nn.DataParallel scatters over its replicas",
@@ -479,21 +478,6 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
 def _sizes(call: Call) -> list[ast.expr]:
     """What a call is given by place, those in tuples and lists too."""
     return [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
-
-
-def _counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is the number of GPUs, or of a wrap's."""
-    match node:
-        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
-            return True
-        case ast.Call(func=ast.Name(id="len"), args=[held]):
-            wraps = (context.wrappers.argument(call, "device_ids", 1) for call in context.wraps)
-            return any(it is not None and ast.unparse(it) == ast.unparse(held) for it in wraps)
-        case ast.Call():
-            return is_call_of(context, node, COUNT)
-        case ast.Name() | ast.Attribute() if depth < 4:
-            return any(_counts_gpus(context, it, depth + 1) for it in assigned(context, node))
-    return False
 
 
 def _is_only_shown(context: Context, made: ast.expr) -> bool:

@@ -41,6 +41,8 @@ from dp2ddp.analyse.training.metrics import Reporters, deciding, given_to
 from dp2ddp.analyse.wrapping import functional
 from dp2ddp.facts import SHARDED_ONLY, Effect, Number, Obstacle
 
+UNWEIGHED = (Kind.EITHER, Kind.EVEN)
+"""Means of which it is not known how those of parts weigh."""
 STEPS = 2000
 """How many expressions one question may lead to."""
 
@@ -51,7 +53,7 @@ class Combined:
 
     ``average`` says of a mean how those of parts average to it, as that of ``Loss`` does; ``size`` of a sum that it is
     the number of samples in the batch, ``in_loop`` that it is made anew of each
-    batch. ``before``: the loop over samples before which rows get a name for it.
+    batch. ``before``: the loop over samples before which rows get a name for it. ``inner``: what a mean is of.
     """
 
     kind: str
@@ -61,6 +63,7 @@ class Combined:
     size: bool = False
     in_loop: bool = False
     before: ast.For | None = None
+    inner: ast.expr | None = None
 
 
 @dataclass(frozen=True)
@@ -384,6 +387,8 @@ class _Finder(Gathering):
             return
         if value in ADDITIVE:
             self._combine("sum", node)
+        elif self._of(base) in UNWEIGHED and self._gather(base):
+            return
         elif self._is_averaged(base) and (self._is_tensor(base) or self._is_added_up(node, base)):
             self._combine("mean", base)
         elif value in DEALT and self._is_kept_outside(node):
@@ -465,7 +470,8 @@ class _Finder(Gathering):
     def _gather(self, node: ast.expr) -> bool:
         """Have a function of rows given those of all processes."""
         call = self.program.call(node) if isinstance(node, ast.Call) else None
-        if call is None or not self._is_unclear(node) or not self.meets(node):
+        unclear = self._is_unclear(node) or self._of(node) in UNWEIGHED
+        if call is None or not unclear or not self.meets(node):
             return False
         selected = self._reduced(call)
         rows = [selected] if selected is not None else self._rows(call, OPEN)
@@ -511,9 +517,17 @@ class _Finder(Gathering):
         if not self.meets(node) and not self._meets_as_whole(node):
             self._apart.append((kind, node))
             return
-        self.combined[id(node)] = Combined(kind, node, average=average)
+        inner = self._mean_of(node) if average == "even" else None
+        self.combined[id(node)] = Combined(kind, node, average=average, inner=inner)
         self.whole.add(id(node))
         self._known.clear()
+
+    def _mean_of(self, node: ast.expr) -> ast.expr | None:
+        """What of the batch a mean is of: ``outputs.abs().mean()``."""
+        match node:
+            case ast.Call(func=ast.Attribute(value=inner, attr="mean"), args=[], keywords=[]):
+                return inner if kinds.tensor(self._of(inner), inner) in DEALT else None
+        return None
 
     def _meets_as_whole(self, node: ast.expr) -> bool:
         """Whether every process comes to a place, as far as what is combined there is of the whole batch.
@@ -676,6 +690,8 @@ class _Finder(Gathering):
         """Whether something is the whole batch's, or has nothing to do with its samples."""
         if id(node) in self.whole:
             return True
+        if isinstance(node, ast.Call):
+            return bool(self.program.entered(node)) and self._of(node) is Kind.WHOLE
         plain = isinstance(node, ast.Name | ast.Attribute | ast.Subscript)
         return plain and kinds.tensor(self._of(node), node) in (*PLAIN, Kind.WHOLE)  # type: ignore[arg-type]
 
@@ -1002,6 +1018,7 @@ def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
     place |= dict(kind=it.kind, average=it.average, size=it.size, in_loop=it.in_loop)
+    place |= dict(rows=None if it.inner is None else context.program.anchor(it.inner))
     return Number(**place, what=what, **more)  # type: ignore[arg-type]
 
 
