@@ -203,12 +203,13 @@ class Functional(Fact):
     ``at`` is the call, ``value`` the module and ``target`` its input. Without a ``value``, nothing is trained by the
     call, and ``at`` is the function, for which there is one of several processes.
     ``whole``: the other way round. A call ``at`` of a wrapped model, ``value``, that trains nothing: each process would
-    run all samples of its input, ``target``, together.
+    run all samples of its input, ``target``, together. ``graph``: gradients are enabled there, but not asked for.
     """
 
     value: Anchor | None = None
     target: Anchor | None = None
     whole: bool = False
+    graph: bool = False
 
 
 @dataclass(frozen=True)

@@ -222,6 +222,123 @@ def test_a_forward_hook_that_keeps_what_it_sees_is_named(keeps: str) -> None:
     assert not any("this hook" in it.message for it in quiet)
 
 
+PICTURES = """\
+from PIL import Image
+from torchvision import transforms
+from torchvision.datasets import ImageFolder
+
+
+def draw(root, split, count):
+    for kind in ("a", "b"):
+        folder = os.path.join(root, split, kind)
+        os.makedirs(folder, exist_ok=True)
+        for number in range(count):
+            Image.new("RGB", (2, 2), (number, 0, 99)).save(os.path.join(folder, f"{number}.png"))
+
+
+torch.manual_seed(3)
+draw("pictures", "train", 16)
+data = ImageFolder(os.path.join("pictures", "train"), transforms.ToTensor())
+loader = DataLoader(data, batch_size=16)
+model = nn.DataParallel(nn.Sequential(nn.Flatten(), nn.Linear(12, 2)))
+"""
+
+
+def test_all_wait_for_the_pictures_that_a_data_set_lists(tmp_path: Path, lab: Lab) -> None:
+    text = HEAD + PICTURES + LOOP + "print(len(data))\n"
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "\nddp.barrier()\ndata = ImageFolder(" in change.after
+    (tmp_path / "after.py").write_text(change.after)
+    assert lab.run(tmp_path / "after.py", processes=3, timeout=60).ok().printed == "32\n"
+
+
+SHOWN = """\
+torch.manual_seed(3)
+data = TensorDataset(torch.ones(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = nn.DataParallel(nn.Sequential(nn.BatchNorm1d(8), nn.Linear(8, 2)))
+fixed = torch.randn(12, 8)
+"""
+
+
+def test_what_is_only_shown_of_fixed_inputs_is_normalised_by_parts(tmp_path: Path, lab: Lab) -> None:
+    """As nn.DataParallel's replicas did it, where gradients are enabled, too."""
+    text = (
+        HEAD
+        + SHOWN
+        + LOOP
+        + "    shown = model(fixed)\n    torchvision.utils.save_image(shown.detach(), 'shown.png')\n"
+        + "print(model.module[0].running_mean.sum().item())\n"
+    )
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "shown = ddp.data_parallel(model.module, fixed, detached=True)\n" in change.after
+    for name, content in (("before", text), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
+    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
+    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+
+
+def test_a_wrap_under_a_condition_in_a_program_that_only_predicts_stays_one(tmp_path: Path, lab: Lab) -> None:
+    reader = """\
+import sys
+
+import torch
+from torch import nn
+
+model = nn.Linear(8, 2)
+if len(sys.argv) > 1:
+    model = nn.DataParallel(model)
+model.load_state_dict(torch.load("model.pt"))
+print(sum(it.sum().item() for it in model.parameters()))
+"""
+    trainer = START + LOOP + 'torch.save(model.state_dict(), "model.pt")\n'
+    files = {Path("/example/train.py"): trainer, Path("/example/predict.py"): reader}
+    found = {it.path.name: it.after for it in convert(Project.of(files)).changes}
+    for name, text in found.items():
+        (tmp_path / name).write_text(text)
+    lab.run(tmp_path / "train.py", processes=2, folder=tmp_path, timeout=60).ok()
+    said = [
+        lab.run(tmp_path / "predict.py", given, folder=tmp_path, recorded=False, timeout=60).ok().printed
+        for given in ([], ["wrapped"])
+    ]
+    assert said[0] == said[1]
+
+
+def test_a_function_that_calls_itself_with_a_constant_that_it_asks_for_ends() -> None:
+    text = HEAD + """\
+def norm(p, dim):
+    if dim is None:
+        return p.norm()
+    elif dim == 0:
+        return p.view(p.size(0), -1).norm(dim=1)
+    else:
+        return norm(p.transpose(0, dim), 0).transpose(0, dim)
+
+
+class Net(nn.Module):
+    def __init__(self, dim):
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+        norm(self.layer.weight, dim)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+rank = int(os.environ.get("LOCAL_RANK", -1))
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = Net(0)
+if rank != -1:
+    torch.distributed.init_process_group(backend="gloo")
+    model = nn.parallel.DistributedDataParallel(model)
+else:
+    model = nn.DataParallel(model)
+""" + LOOP
+    assert convert(Project.of({Path("/example/train.py"): text})).changes
+
+
 WRAPS = {
     "under its name": "model = nn.DataParallel(model) if {} else model",
     "under another": "model, bare = nn.Linear(8, 2), model\nmodel = nn.DataParallel(bare) if {} else bare",

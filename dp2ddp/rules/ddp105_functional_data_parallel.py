@@ -71,7 +71,8 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _edits(call: Functional) -> Iterator[Edit]:
     if call.whole:
         holes = {"ddp": call.ddp, "value": call.value, "inputs": call.target}
-        yield Replace(call.at, "{ddp}.data_parallel({value}.module, {inputs})", holes)
+        more = ", detached=True" if call.graph else ""
+        yield Replace(call.at, f"{{ddp}}.data_parallel({{value}}.module, {{inputs}}{more})", holes)
         yield runtime_import(call.path, call.ddp)
         return
     if call.value is None:

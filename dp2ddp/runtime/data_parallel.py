@@ -58,14 +58,23 @@ def data_parallel(
     output_device: Any = None,
     dim: int = 0,
     module_kwargs: dict[str, Any] | None = None,
+    *,
+    detached: bool = False,
 ) -> Any:
     """torch.nn.parallel.data_parallel on as many processes as there are, where nothing is trained.
 
     Every rank calls it with the same inputs, runs its chunk of them through the module and gets the outputs of all.
 
+    Args:
+        module, inputs, device_ids, output_device, dim, module_kwargs: as torch's has them.
+        detached: compute the outputs without a graph, where gradients are enabled and nothing asks for them.
+
     Raises:
         RuntimeError: gradients are enabled: they would stay each rank's own; or see DataParallel's forward.
     """
+    if detached:
+        with torch.no_grad():
+            return data_parallel(module, inputs, device_ids, output_device, dim, module_kwargs)
     if torch.is_grad_enabled() and not ranks.is_alone("data_parallel()"):
         raise RuntimeError(
             "data_parallel() outside of torch.no_grad() would give each rank gradients of its own"

@@ -410,9 +410,11 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         return not any(it.requires_grad for it in self.module.parameters())
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
-        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         # `.data` has a version counter of its own
         buffers = [buffer.data for buffer in (self.modules_buffers if bufs is None else bufs)]
+        if not buffers:  # what was shared once need not be any more
+            return
+        debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
         super()._default_broadcast_coalesced(buffers, bucket_size, authoritative_rank)
 
     def _broadcast(self, tensors: Iterable[torch.Tensor]) -> None:

@@ -442,3 +442,30 @@ def test_what_the_source_of_a_forward_says_that_it_writes() -> None:
     assert written.names(Inner()) == own
     assert written.names(nn.Sequential(nn.Linear(2, 2), Inner())) == {f"1.{name}" for name in own}
     assert written.names(nn.Sequential(nn.Linear(2, 2), nn.BatchNorm1d(2), nn.LSTM(2, 2))) == set()
+
+
+POWER = SHARED + """
+class Power(nn.Module):
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer, self.u = nn.Linear(4, 3), nn.Parameter(torch.randn(3), requires_grad=False)
+
+    def forward(self, x):
+        w = self.layer.weight
+        v = w.data.t().mv(self.u.data)
+        u = w.data.mv(v / v.norm())
+        self.u.data.copy_(u / u.norm())
+        return nn.functional.linear(x, w / self.u.dot(w.mv(v / v.norm())), self.layer.bias)
+
+for form in forms:
+    model = train(form, module=Power())
+    assert len(set(ddp.gather(model.module.u.tolist().__repr__()))) == 1
+print("trained")
+"""
+
+
+def test_a_model_without_buffers_whose_forward_writes_what_it_does_not_train(tmp_path: Path) -> None:
+    """It is shared once, and then not any more: every rank writes the same."""
+    result = run([write(tmp_path, POWER)], tmp_path)
+    assert result.code == 0, result.err

@@ -95,6 +95,8 @@ NO_FILE = frozenset({"OSError", "IOError", "FileNotFoundError", "EnvironmentErro
 LISTS_FOLDER = frozenset("""
     glob.glob glob.iglob os.listdir os.scandir pathlib.Path.glob pathlib.Path.rglob pathlib.Path.iterdir
     """.split())
+# Data sets that list the folder which they are given when they are made.
+FOLDER_SETS = frozenset({"torchvision.datasets.ImageFolder", "torchvision.datasets.DatasetFolder"})
 # What lists the paths of what it is given the pattern of.
 LISTS_PATHS = frozenset({"glob.glob", "glob.iglob"})
 # How the names begin of what asks for files and folders.

@@ -432,7 +432,7 @@ class Answers:
 
     @cached_property
     def _constants(self) -> Answers:
-        return Answers(self.context, blank=True)
+        return self if self.blank else Answers(self.context, blank=True)
 
     # What conditions say
 

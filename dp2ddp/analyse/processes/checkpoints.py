@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
 from dp2ddp.analyse.api.files import PICKLES
@@ -19,6 +19,7 @@ from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.signature import bind
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
+from dp2ddp.plan import Anchor
 
 # What holds its parts as they are, and what hands on what it is given.
 DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
@@ -28,8 +29,10 @@ HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
     """Every use of a model's state that the wrap's ``module.`` prefix matters to."""
     found: dict[int, StateDict] = {}
-    unclear = {wrap.call for wrap in wraps if wrap.problem is not None}
+    certain = {wrap.call for wrap in wraps if wrap.problem is None}
+    unclear = {wrap.call for wrap in wraps} - certain
     perhaps = {id(call.node) for call in context.wraps if context.program.anchor(call.node) in unclear}
+    perhaps |= _under_conditions(context, certain)
     project = bool(context.scripts)
     stored = _stored(context)
     for node, fact in _used(context, stored, perhaps) if project else ():
@@ -54,7 +57,20 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
 
 def read(context: Context) -> Iterator[tuple[ast.AST, StateDict]]:
     """Every use of a checkpoint that its prefix matters to, and its node, in files that are not converted."""
-    return _used(context, set(), set())
+    return _used(context, set(), _under_conditions(context, set()))
+
+
+def _under_conditions(context: Context, converted: Container[Anchor | None]) -> set[int]:
+    """The wraps that stay as they are, under conditions."""
+    program = context.program
+    kept = (
+        it.node
+        for it in context.wraps
+        if program.anchor(it.node) not in converted or not context.runs_in_training(it.node)
+    )
+    return {
+        id(node) for node in kept if any(isinstance(it, ast.If | ast.IfExp) for it in program.ancestors(node))
+    }
 
 
 def spelled(context: Context) -> Iterator[ast.Subscript]:
@@ -109,6 +125,12 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
         return _state(context, "other", node)
     bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
     return _state(context, "either" if bare else kind, node)
+
+
+def _predicting(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
+    """The bare model behind one that nothing trains, and that stays nn.DataParallel where it is wrapped."""
+    bare = context.made(context.program.values(node), WRAP) & perhaps
+    return _state(context, "either" if bare else "save", node)
 
 
 def _may_have_module(context: Context, value: Value) -> bool:
@@ -326,7 +348,7 @@ def _states(
         elif context.made(values, WRAP) - {id(it.node) for it in context.idle_wraps}:
             if _from_file(context, call.node.args[0]):
                 # A wrap that only predicts stays nn.DataParallel; what it reads has no prefix any more.
-                yield function.value, _state(context, "save", function.value)
+                yield function.value, _predicting(context, function.value, perhaps)
                 yield from _load(context, call.node.args[0])
     elif call.names & ({"torch.save"} | PICKLES) and (whole := _pickled(call)) is not None:
         if context.is_wrapped(program.values(whole)) and isinstance(whole, ast.Name | ast.Attribute):

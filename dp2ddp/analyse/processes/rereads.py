@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.downloads import UNPACKS
 from dp2ddp.analyse.api.files import (
+    FOLDER_SETS,
     LISTS_FOLDER,
     LISTS_PATHS,
     LOADS,
@@ -112,7 +113,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
     looking = {
         id(it.node): _reading(context, it)
         for it in program.calls
-        if (id(it.node) in reading or it.names & (LISTS_FOLDER | READS_PICTURES))
+        if (id(it.node) in reading or it.names & (LISTS_FOLDER | FOLDER_SETS | READS_PICTURES))
         and not is_waited_for(it.node)
         and context.runs_in_training(it.node)
         and not in_worker(context, it.node)
@@ -174,7 +175,7 @@ class _Access:
 def _reading(context: Context, call: Call) -> _Access:
     file, given = paths.read(context, call), paths.given(call)
     folders = frozenset[str]().union(*(around(context, it) for it in given))
-    if call.names & LISTS_FOLDER and not call.names & LISTS_PATHS:  # all that is in it
+    if call.names & (LISTS_FOLDER | FOLDER_SETS) and not call.names & LISTS_PATHS:  # all that is in it
         return _Access(call, paths.File(None, file.spelled), folders | file.spelled)
     return _Access(call, file, folders)
 

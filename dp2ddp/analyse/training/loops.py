@@ -423,7 +423,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         first = getattr(parts[0], "value", None) if parts and isinstance(parts[0], ast.Constant) else None
         as_many = id(call.node) in compared and first in numbers  # elsewhere a number may be that of anything
         named = any(ast.unparse(part) in sizes for part in parts)
-        if (named or as_many) and not _is_only_shown(context, call.node):
+        if (named or as_many) and not is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
                 "this tensor has the size of the global batch, not of the local batch",
@@ -480,7 +480,7 @@ def _sizes(call: Call) -> list[ast.expr]:
     return [part for argument in call.node.args for part in getattr(argument, "elts", [argument])]
 
 
-def _is_only_shown(context: Context, made: ast.expr) -> bool:
+def is_only_shown(context: Context, made: ast.expr) -> bool:
     """Whether a tensor, and what models make of it, is only made pictures of: fixed noise, for one."""
     program = context.program
     waiting: list[ast.AST] = [made]

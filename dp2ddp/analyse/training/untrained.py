@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import Kind
-from dp2ddp.analyse.training.loops import BatchLoop, modes_before
+from dp2ddp.analyse.training.loops import BatchLoop, is_only_shown, modes_before
 from dp2ddp.analyse.training.reports import Reports
 from dp2ddp.analyse.wrapping import functional
 from dp2ddp.facts import Functional
@@ -24,20 +24,18 @@ def collect(context: Context, loops: Iterable[BatchLoop], reported: Reports) -> 
     evaluating = set().union(*(loop.runs for loop in loops if not loop.trains))
     for call in context.program.calls:
         node = call.node
-        if (
-            not context.is_wrapped(call.callees)
-            or id(node) in evaluating
-            or not functional.is_untrained(context, call)
-        ):
+        if not context.is_wrapped(call.callees) or id(node) in evaluating:
+            continue
+        graph = not functional.is_untrained(context, call)
+        if graph and not (context.runs_in_training(node) and is_only_shown(context, node)):
             continue
         if len(node.args) != 1 or node.keywords or _is_evaluated(context, node):
             continue
         drawn = kinds.tensor(reported.values.of(node.args[0]), node)
         if drawn is Kind.SAME and reported.values.meets(node):
             anchor = context.program.anchor
-            yield Functional(
-                **context.place(node), value=anchor(node.func), target=anchor(node.args[0]), whole=True
-            )
+            parts = dict(value=anchor(node.func), target=anchor(node.args[0]))
+            yield Functional(**context.place(node), **parts, whole=True, graph=graph)
 
 
 def _normalises(name: str) -> bool:
