@@ -50,6 +50,7 @@ from . import (
     unstarted,
     watch,
     weighing,
+    written,
 )
 from .local_streams import LocalStream
 from .passes import Passes
@@ -139,11 +140,18 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
             return self._forward_in_evaluation(*inputs, **kwargs)
         self.settle()
         if not (self._reduces and self._may_write() and self._watch.is_due):
-            return self._forward_in_form(*inputs, **kwargs)
+            return self._forward_with_copies(*inputs, **kwargs)
         self._watch.begin()
-        output = self._forward_in_form(*inputs, **kwargs)
+        output = self._forward_with_copies(*inputs, **kwargs)
         self._watch.end()
         return output
+
+    def _forward_with_copies(self, *inputs: Any, **kwargs: Any) -> Any:
+        """On ranks other than the first, what is written and not trained is a copy's, as with further replicas."""
+        if ranks.is_main_process() or not self._watch.written or not torch.is_grad_enabled():
+            return self._forward_in_form(*inputs, **kwargs)
+        with written.copied(self.module, self._watch.written):
+            return self._forward_in_form(*inputs, **kwargs)
 
     def _may_write(self) -> bool:
         """Whether this is a forward in which a model may write its parameters."""

@@ -83,6 +83,7 @@ class Watch:
 
     Attributes:
         shared: names of parameters that are rank 0's before each forward.
+        written: names of those that a forward writes, as its source says.
         is_due: whether the next pass is compared.
     """
 
@@ -91,6 +92,7 @@ class Watch:
         self.name = name
         self._passes = 0
         self.shared = written.names(module) if module is not None else set()
+        self.written = frozenset(self.shared)
         self._suspected = set(self.shared)  # of which it is not known whether ranks write the same
         self._has_said = False
         self._forget()

@@ -10,7 +10,8 @@ import ast
 import functools
 import inspect
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -26,6 +27,30 @@ def names(module: torch.nn.Module) -> set[str]:
         own = {name for name, _ in layer.named_parameters()} if paths else set()
         found |= {f"{prefix}.{path}" if prefix else path for path in paths & own}
     return found
+
+
+@contextmanager
+def copied(module: torch.nn.Module, names: Iterable[str]) -> Iterator[None]:
+    """Run a forward on copies of parameters of these names that are not trained, and keep what it writes into them.
+
+    nn.DataParallel's replicas but the first have copies of their own: what a second forward writes leaves the graph of
+    the first alone.
+    """
+    kept: list[tuple[torch.nn.Module, str, torch.nn.Parameter]] = []
+    for name in names:
+        path, _, own = name.rpartition(".")
+        layer = module.get_submodule(path)
+        parameter = layer._parameters.get(own)
+        if parameter is not None and not parameter.requires_grad:
+            kept.append((layer, own, parameter))
+            layer._parameters[own] = torch.nn.Parameter(parameter.detach().clone(), requires_grad=False)
+    try:
+        yield
+    finally:
+        for layer, own, parameter in kept:
+            copy, layer._parameters[own] = layer._parameters[own], parameter
+            if copy is not None:
+                parameter.data.copy_(copy.data)
 
 
 @functools.cache

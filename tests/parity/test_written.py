@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from programs import LOSS, OPTIMIZER, PATH, PROGRAM
 
@@ -84,3 +86,50 @@ def test_what_a_forward_writes_is_rank_0_s(lab: Lab, name: str, form: str, proce
     before, after = runs(lab, text, processes, exact=True)
     assert len(after.ranks) == processes
     assert differences(before, after, losses=form == "whole batches") == []
+
+
+NORMED = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Normed(nn.Module):
+    \"\"\"A layer whose weight is divided by its norm, estimated by one step of the power method in each forward.\"\"\"
+
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(4, 3)
+        self.left = nn.Parameter(torch.randn(3), requires_grad=False)
+
+    def forward(self, x):
+        weight = self.layer.weight
+        right = weight.data.t().mv(self.left.data)
+        right = right / right.norm()
+        left = weight.data.mv(right)
+        self.left.data.copy_(left / left.norm())
+        return nn.functional.linear(x, weight / self.left.dot(weight.mv(right)), self.layer.bias)
+
+
+torch.manual_seed(0)
+model = nn.DataParallel(Normed())
+loader = DataLoader(TensorDataset(torch.randn(32, 4)), batch_size=8)
+optimizer = torch.optim.SGD([it for it in model.parameters() if it.requires_grad], 0.1)
+for (x,) in loader:
+    real, fake = model(x), model(x.flip(0) * 2)
+    loss = real.pow(2).sum(1).topk(3)[0].mean() + (1 + fake).pow(2).sum(1).mean()
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    print("%.6f" % loss.item())
+"""
+
+
+def test_what_a_second_forward_writes_leaves_the_graph_of_the_first_alone(lab: Lab, tmp_path: Path) -> None:
+    """On all ranks but the first, as on nn.DataParallel's replicas but the first."""
+    (change,) = convert(Project.of({PATH: NORMED})).changes
+    for name, content in (("before", NORMED), ("after", change.after)):
+        (tmp_path / f"{name}.py").write_text(content)
+    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
+    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
+    assert after.printed == before.printed
