@@ -305,6 +305,42 @@ print(sum(it.sum().item() for it in model.parameters()))
     assert said[0] == said[1]
 
 
+BOXED = """\
+import argparse
+
+
+class Box(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.module, self.head = nn.Linear(8, 8), nn.Linear(8, 2)
+
+    def forward(self, x):
+        return self.head(self.module(x))
+
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--single", action="store_true")
+args = parser.parse_args()
+data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+loader = DataLoader(data, batch_size=16)
+model = Box()
+if not args.single:
+    model = nn.DataParallel(model)
+head = model.head if args.single else model.module.head
+"""
+
+
+def test_a_model_with_a_module_of_its_own_is_saved_whole(tmp_path: Path, lab: Lab) -> None:
+    text = HEAD + BOXED + LOOP + 'torch.save(model.state_dict(), "model.pt")\n'
+    (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
+    assert "ddp.save(ddp.unwrap(model).state_dict()" in change.after
+    (tmp_path / "after.py").write_text(change.after)
+    for given in ([], ["--single"]):
+        lab.run(tmp_path / "after.py", given, processes=2, folder=tmp_path, recorded=False, timeout=60).ok()
+        kept = torch.load(tmp_path / "model.pt")
+        assert set(kept) == {f"{part}.{name}" for part in ("module", "head") for name in ("weight", "bias")}
+
+
 def test_a_function_that_calls_itself_with_a_constant_that_it_asks_for_ends() -> None:
     text = HEAD + """\
 def norm(p, dim):

@@ -17,7 +17,7 @@ from dp2ddp.analyse.processes.entry import given
 from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.signature import bind
-from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 from dp2ddp.plan import Anchor
 
@@ -124,13 +124,28 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     if any(_may_have_module(context, it) for it in others):
         return _state(context, "other", node)
     bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
-    return _state(context, "either" if bare else kind, node)
+    return _state(context, _either(context, values) if bare else kind, node)
+
+
+def _either(context: Context, values: Values) -> str:
+    """How the bare model is taken of one that may be wrapped: it may have a ``module`` of its own."""
+    models = {inner for it in values for inner in context.inside(it) if isinstance(inner, Inst)}
+    return "other" if any("module" in _own_names(context, it) for it in models) else "either"
+
+
+def _own_names(context: Context, value: Inst) -> set[str]:
+    """What an object of the project has of its own: the names in its classes, and its attributes."""
+    scopes = context.program.scopes
+    classes = (it for it in context.program.bases(value.cls) if isinstance(it, Cls))
+    return {name for it in classes for name in scopes[it.scope].names} | {
+        name for name, _ in context.program.fields(value)
+    }
 
 
 def _predicting(context: Context, node: ast.expr, perhaps: set[int]) -> StateDict:
     """The bare model behind one that nothing trains, and that stays nn.DataParallel where it is wrapped."""
-    bare = context.made(context.program.values(node), WRAP) & perhaps
-    return _state(context, "either" if bare else "save", node)
+    values = context.program.values(node)
+    return _state(context, _either(context, values) if context.made(values, WRAP) & perhaps else "save", node)
 
 
 def _may_have_module(context: Context, value: Value) -> bool:
@@ -138,10 +153,7 @@ def _may_have_module(context: Context, value: Value) -> bool:
     if isinstance(value, Inst):
         bases = context.program.bases(value.cls)
         known = all(isinstance(it, Cls) or _is_layer(full_name(it)) for it in bases)
-        methods = {
-            it for base in bases if isinstance(base, Cls) for it in context.program.scopes[base.scope].names
-        }
-        return not known or "module" in methods | {name for name, _ in context.program.fields(value)}
+        return not known or "module" in _own_names(context, value)
     return not _is_layer(full_name(value))
 
 
