@@ -419,6 +419,15 @@ def test_a_mean_over_samples_is_sharded_however_it_is_written(name: str) -> None
     assert "ddp.DistributedDataParallel(" in after
 
 
+def test_a_number_of_samples_that_is_the_whole_batch_s_is_not_named_beside_others() -> None:
+    text = PROGRAM.replace(
+        "    for inputs, targets in loader:", "    for i, (inputs, targets) in enumerate(loader):"
+    )
+    _, conversion = converted(text + "    print('%d images' % (i * 16 + inputs.data.shape[0]))\n")
+    assert conversion.scripts[0].tier == "sharded"
+    assert not [it for it in conversion.findings if it.rule == "DDP502" and not it.edits]
+
+
 def test_what_is_summed_by_names_from_the_whole_batch_is_not_named() -> None:
     text = PROGRAM.replace(LOOP, "sums = {'first': 0.0, 'second': 0.0}\n" + LOOP)
     text += (

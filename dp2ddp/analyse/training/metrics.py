@@ -567,6 +567,8 @@ class _Followed:
                     waiting.append(inner)
                 case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=inner):
                     waiting.append(inner)
+                case ast.BinOp(left=left, right=right):
+                    waiting += (left, right)
                 case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()))):
                     waiting += handed(part)
                 case ast.Call() if (call := self.program.call(part)) and call.names & SHOWS_PARTS:
