@@ -29,19 +29,18 @@ def guard(module: torch.nn.Module, inside: Any, name: str = "the wrapped model")
 
 
 class Inside:
-    """Whether a wrapper's forward is running."""
+    """Whether a forward that weighs is running: this wrapper's, or another's whose model has this one's in it."""
 
-    def __init__(self) -> None:
-        self._depth = 0
+    _running = 0
 
     def __enter__(self) -> None:
-        self._depth += 1
+        Inside._running += 1
 
     def __exit__(self, *_: Any) -> None:
-        self._depth -= 1
+        Inside._running -= 1
 
     def __bool__(self) -> bool:
-        return self._depth > 0
+        return Inside._running > 0
 
 
 def in_a_copy() -> Any:

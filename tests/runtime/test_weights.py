@@ -195,6 +195,15 @@ def mixed(model):
     return line(), model.module.head(F.pad(out, (0, 2))).sum() + out.sum()
 def other(model):  # a wrapper's own forward is no bypass
     return line(), model.forward(x).sum()
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return self.inner.head(self.inner.body(x))
+def outer(model):  # nor is that of another, whose model has this one in it
+    around = ddp.DistributedDataParallel(Around(model.module))
+    return line(), around(x).sum()
 
 single, model = new()
 x, y = own(*draw(2 * world, 0))
@@ -205,7 +214,7 @@ for step in (whole, method, layer, mixed):
     where, message = refused(step)
     assert where in message and "call the wrapped model itself" in message, (step, where, message)
 assert "layer 'head' of Net" in refused(layer)[1] and "layer 'body.0' of Net" in refused(method)[1]
-assert refused(other)[1] == ""
+assert refused(other)[1] == "" and refused(outer)[1] == ""
 
 # what trains nothing may go past it; copies made meanwhile have no guard; checkpointing runs layers again
 with torch.no_grad():
