@@ -26,6 +26,7 @@ import itertools
 import logging
 import math
 import warnings
+import weakref
 from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
@@ -57,6 +58,7 @@ from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
 _numbers = itertools.count()
+_wrappers: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
 
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
@@ -123,6 +125,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._guards: list[Any] = []
         self._stream = LocalStream("model", next(_numbers))
         self._attributes = attributes.Attributes(self.module)
+        self._beside = (0, False)  # among how many wrappers; whether one has buffers of this one's model
+        _wrappers.add(self)
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._alone:
@@ -188,8 +192,18 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         # torch's makes the reducer ready here, for the one backward pass that it expects
         if self._check_sync_bufs_post_fwd():
             self._sync_buffers()
-        self.require_forward_param_sync = torch.is_grad_enabled() and self.require_backward_grad_sync
+        trains = torch.is_grad_enabled() and self.require_backward_grad_sync
+        self.require_forward_param_sync = trains or self._is_beside_another()
         return output
+
+    def _is_beside_another(self) -> bool:
+        """Whether another wrapped model has buffers of this one: its forwards may have changed them, on each rank."""
+        if self._beside[0] != len(_wrappers):
+            own = set(map(id, self.module.buffers()))
+            others = (it for it in _wrappers if it is not self)
+            beside = any(id(buffer) in own for it in others for buffer in it.module.buffers())
+            self._beside = len(_wrappers), beside
+        return self._beside[1]
 
     def _forward_unreduced(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._stale:

@@ -477,3 +477,34 @@ def test_a_plain_process_goes_straight_to_the_module(caplog):
     ddp.DistributedDataParallel(nn.ReLU())(torch.ones(1))
     assert model.double()(torch.ones(2, 3, dtype=torch.double)).dtype is torch.double
     assert repr(model).startswith("DistributedDataParallel(\n  (module): Sequential(")
+
+
+BESIDE = """
+from torch import nn
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+torch.manual_seed(0)
+
+class Around(nn.Module):
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+    def forward(self, x):
+        return self.inner(x)
+
+inner = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 2))
+shown, trained = ddp.DistributedDataParallel(inner), ddp.DistributedDataParallel(Around(inner))
+fixed = torch.randn(5, 3)
+for step in range(3):
+    trained.train()
+    trained(torch.randn(6, 3, generator=torch.Generator().manual_seed(10 * step + rank))).sum().backward()
+    shown.eval()
+    with torch.no_grad():
+        outputs = ddp.gather(shown(fixed).tolist())
+    assert all(it == outputs[0] for it in outputs), (step, outputs)
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_a_model_that_another_one_trains_is_evaluated_with_rank_0_s_buffers(lab, tmp_path, processes):
+    lab.run(write(tmp_path, BESIDE), processes=processes, recorded=False, timeout=60).ok()
