@@ -305,6 +305,28 @@ print(sum(it.sum().item() for it in model.parameters()))
     assert said[0] == said[1]
 
 
+def test_whether_a_folder_is_there_is_asked_once_where_a_question_hangs_on_it(
+    tmp_path: Path, lab: Lab
+) -> None:
+    """The first process makes it while the others are on their way."""
+    text = START.replace(
+        "torch.manual_seed(0)",
+        """\
+import time
+
+time.sleep(float(os.environ.get("LAB_RANK", 0)))
+if os.path.isdir("runs"):
+    input("delete it? ")
+os.makedirs("runs/first")
+open("runs/first/log.txt", "w").write("x")
+torch.manual_seed(0)""",
+    )
+    (change,) = convert(Project.of({Path("/example/train.py"): f"{text}{LOOP}print('trained')\n"})).changes
+    assert 'if ddp.from_main_process(os.path.isdir("runs")):' in change.after
+    (tmp_path / "after.py").write_text(change.after)
+    assert lab.run(tmp_path / "after.py", processes=2, timeout=60).ok().printed == "trained\n"
+
+
 BOXED = """\
 import argparse
 

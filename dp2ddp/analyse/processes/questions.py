@@ -32,7 +32,7 @@ def collect(
     }
     made = set().union(*makers.values())
     guards = [effect for effect in effects if effect.kind in ("guard", "test")]
-    answers = [effect.at for effect in effects if effect.kind == "answer"]
+    answers = [effect.at for effect in effects if effect.kind in ("answer", "input")]
     cached, first = caching(context), made_first(context)
     found = []
     for node in list(context.program.nodes.values()):
