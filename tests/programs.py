@@ -444,7 +444,7 @@ class Ahead:
     "a batch of another loader in each step": case(
         "DDP503",
         16,
-        "trains with a batch of another loader",
+        "train with this whole batch, of another loader",
         (LOOP, "others = DataLoader(data, batch_size=16)\n" + LOOP),
         (
             FORWARD,

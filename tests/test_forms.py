@@ -166,7 +166,6 @@ UNKNOWN = {
     "yielded from",
     "matched by a class",
     "awaited",
-    "mapped",
     "locals()[…]",
     "__iadd__",
     "__add__",

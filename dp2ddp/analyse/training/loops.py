@@ -336,8 +336,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         ):
             yield context.obstacle(
                 call.node,
-                "the model trains with a batch of another loader here, which every rank takes whole",
-                "draw from both loaders in one `for` loop, with `zip`",
+                "each rank would train with this whole batch, of another loader",
+                "draw from both in one `for` loop",
                 SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)

@@ -567,11 +567,13 @@ class _Followed:
                     waiting.append(inner)
                 case ast.BinOp(left=ast.Constant(value=str()), op=ast.Mod(), right=inner):
                     waiting.append(inner)
-                case ast.BinOp(left=left, right=right):
+                case ast.BinOp(left=left, right=right) if not self.whole(part):
                     waiting += (left, right)
                 case ast.Call(func=ast.Attribute(value=ast.Constant(value=str()))):
                     waiting += handed(part)
-                case ast.Call() if (call := self.program.call(part)) and call.names & SHOWS_PARTS:
+                case ast.Call() if (
+                    (call := self.program.call(part)) and call.names & SHOWS_PARTS and not self.whole(part)
+                ):
                     waiting += handed(part)
                 case _ if self._is_of_part(part):
                     return ast.unparse(part)
