@@ -6,6 +6,7 @@ import functools
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -144,6 +145,7 @@ def test_a_setting_in_the_file_starts_the_ranks_of_the_other_branch(lab: Lab, tm
         ]
         env = {**environment(), "PYTHONPATH": str(REPOSITORY)}
         for _ in range(3):
+            shutil.rmtree(tmp_path / name, ignore_errors=True)
             run = subprocess.run(
                 [sys.executable, *launched],
                 cwd=tmp_path,
