@@ -58,7 +58,8 @@ from .passes import Passes
 
 logger = logging.getLogger("dp2ddp")
 _numbers = itertools.count()
-_wrappers: weakref.WeakSet[DistributedDataParallel] = weakref.WeakSet()
+_wraps: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDictionary()
+"""How many wrappers have been made round each layer with buffers: the same on all ranks, whatever is collected when."""
 
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
@@ -125,8 +126,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self._guards: list[Any] = []
         self._stream = LocalStream("model", next(_numbers))
         self._attributes = attributes.Attributes(self.module)
-        self._beside = (0, False)  # among how many wrappers; whether one has buffers of this one's model
-        _wrappers.add(self)
+        for layer in self.module.modules():
+            if layer._buffers:
+                _wraps[layer] = _wraps.get(layer, 0) + 1
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._alone:
@@ -198,12 +200,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def _is_beside_another(self) -> bool:
         """Whether another wrapped model has buffers of this one: its forwards may have changed them, on each rank."""
-        if self._beside[0] != len(_wrappers):
-            own = set(map(id, self.module.buffers()))
-            others = (it for it in _wrappers if it is not self)
-            beside = any(id(buffer) in own for it in others for buffer in it.module.buffers())
-            self._beside = len(_wrappers), beside
-        return self._beside[1]
+        return any(_wraps.get(layer, 0) > 1 for layer in self.module.modules() if layer._buffers)
 
     def _forward_unreduced(self, *inputs: Any, **kwargs: Any) -> Any:
         if self._stale:
