@@ -460,6 +460,18 @@ class Ahead:
         (LOOP, "scales = torch.tensor([2.0, 3.0]).cuda()\ncount = torch.cuda.device_count()\n" + LOOP),
         (FORWARD, "outputs = model(inputs.cuda(), scales.unsqueeze(0).repeat(count, 1))"),
     ),
+    "a row for each GPU, where there are several": case(
+        "DDP503",
+        30,
+        "one row per GPU",
+        ("model = nn.Linear(8, 2).cuda()\n", RESCALED),
+        (
+            LOOP,
+            "scales = torch.tensor([2.0, 3.0]).cuda()\ncount = 1\nif torch.cuda.is_available():\n    count = torch.cuda.device_count()\n"
+            + LOOP,
+        ),
+        (FORWARD, "outputs = model(inputs.cuda(), scales.unsqueeze(0).repeat(count, 1))"),
+    ),
     "layers before the model": case(
         "DDP501",
         15,

@@ -249,8 +249,8 @@ def needs_gpu(context: Context, test: ast.expr) -> bool:
     )
 
 
-def counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
-    """Whether an expression is the number of GPUs, or of those that a model is wrapped for."""
+def counts_gpus(context: Context, node: ast.expr, perhaps: bool = False, depth: int = 0) -> bool:
+    """Whether an expression is the number of GPUs, or of those that a model is wrapped for; ``perhaps``: or may be."""
     match node:
         case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(attr="device_ids")]):
             return True
@@ -260,8 +260,8 @@ def counts_gpus(context: Context, node: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             return is_call_of(context, node, COUNT)
         case ast.Name() | ast.Attribute() if depth < 4:
-            sources = assigned(context, node)
-            return bool(sources) and all(counts_gpus(context, it, depth + 1) for it in sources)
+            found = [counts_gpus(context, it, perhaps, depth + 1) for it in assigned(context, node)]
+            return any(found) if perhaps else bool(found) and all(found)
     return False
 
 

@@ -466,7 +466,7 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
             parts = [it for part in parts if isinstance(part, ast.BinOp) for it in (part.left, part.right)]
         elif name not in REPEATS:
             continue
-        if any(counts_gpus(context, part) for part in parts):
+        if any(counts_gpus(context, part, perhaps=True) for part in parts):
             yield context.obstacle(
                 call.node,
                 "this tensor has one row per GPU, which nn.DataParallel scatters over its replicas",
