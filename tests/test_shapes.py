@@ -46,6 +46,15 @@ FETCHES = [
 ]
 
 
+def assert_same_number(lab: Lab, folder: Path, before: str, after: str, *options: str) -> None:
+    """That a program prints the same number on two processes as DataParallel does with two replicas."""
+    for name, text in (("before", before), ("after", after)):
+        (folder / f"{name}.py").write_text(text)
+    one = lab.run(folder / "before.py", options, replicas=2, timeout=60).ok()
+    two = lab.run(folder / "after.py", options, processes=2, timeout=60).ok()
+    assert float(two.printed) == pytest.approx(float(one.printed), abs=1e-6)
+
+
 @pytest.mark.parametrize("fetch", FETCHES)
 def test_what_is_fetched_is_fetched_by_one_process_first(fetch: str) -> None:
     text = (
@@ -184,11 +193,7 @@ torch.manual_seed(3)""",
     text += LOOP + "print(sum(it.sum().item() for it in model.parameters()))\n"
     (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
     assert "build([double, ddp.DataParallel], nn.Linear(8, 2))" in change.after
-    for name, content in (("before", text), ("after", change.after)):
-        (tmp_path / f"{name}.py").write_text(content)
-    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
-    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
-    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+    assert_same_number(lab, tmp_path, text, change.after)
 
 
 def test_what_a_loop_takes_under_a_name_is_not_what_another_took_under_it() -> None:
@@ -272,11 +277,7 @@ def test_what_is_only_shown_of_fixed_inputs_is_normalised_by_parts(tmp_path: Pat
     )
     (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
     assert "shown = ddp.data_parallel(model.module, fixed, detached=True)\n" in change.after
-    for name, content in (("before", text), ("after", change.after)):
-        (tmp_path / f"{name}.py").write_text(content)
-    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
-    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
-    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+    assert_same_number(lab, tmp_path, text, change.after)
 
 
 def test_a_wrap_under_a_condition_in_a_program_that_only_predicts_stays_one(tmp_path: Path, lab: Lab) -> None:
@@ -419,12 +420,7 @@ def test_an_option_in_a_conditional_expression_says_on_how_many_devices(
     )
     (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
     assert "sampler = DistributedSampler(" in change.after
-    for name, content in (("before", text), ("after", change.after)):
-        (tmp_path / f"{name}.py").write_text(content)
-    options = ["--parallel", option]
-    before = lab.run(tmp_path / "before.py", options, replicas=2, timeout=60).ok()
-    after = lab.run(tmp_path / "after.py", options, processes=2, timeout=60).ok()
-    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+    assert_same_number(lab, tmp_path, text, change.after, "--parallel", option)
 
 
 def test_a_model_that_is_wrapped_for_several_of_its_devices_is_sharded(tmp_path: Path, lab: Lab) -> None:
@@ -444,11 +440,7 @@ if len(device_ids) > 1:
 """ + LOOP + "print(sum(it.sum().item() for it in model.parameters()))\n"
     (change,) = convert(Project.of({Path("/example/train.py"): text})).changes
     assert "\nmodel = ddp.DistributedDataParallel(model" in change.after
-    for name, content in (("before", text), ("after", change.after)):
-        (tmp_path / f"{name}.py").write_text(content)
-    before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
-    after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
-    assert float(after.printed) == pytest.approx(float(before.printed), abs=1e-6)
+    assert_same_number(lab, tmp_path, text, change.after)
 
 
 def test_a_model_that_a_conditional_expression_wraps_is_sharded(tmp_path: Path, lab: Lab) -> None:
