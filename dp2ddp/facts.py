@@ -142,7 +142,7 @@ class Condition:
     ``whole`` if it does nothing else; ``alternative`` if it has an ``else``; ``option`` if an option of the user's
     has a part in it, which also decides the device: then moves to the device stay under it. ``guard`` is the condition
     under which it is wrapped after that, where it has another wrap in a distributed branch; ``part`` if DataParallel
-    wraps only a part of it here.
+    wraps only a part of it here. ``inner``: further conditions inside of it, round the wrap.
     """
 
     at: Anchor
@@ -153,6 +153,7 @@ class Condition:
     option: bool
     guard: str = ""
     part: bool = False
+    inner: tuple[Anchor, ...] = ()
 
 
 @dataclass(frozen=True)

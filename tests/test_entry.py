@@ -243,6 +243,12 @@ STARTS = {
         "ddp.init(devices=[args.gpu] if args.gpu is not None else None)",
         "args = parse()",
     ),
+    "one GPU by its index, or several in a list": (
+        "args = parse()\nmodel = nn.Linear(8, 8)\nif isinstance(args.gpus, (list, tuple)):\n    if len(args.gpus) > 1:\n"
+        "        model = nn.DataParallel(model, device_ids=args.gpus)\ntrain(model)\n",
+        "ddp.init(devices=args.gpus if isinstance(args.gpus, (list, tuple)) else [args.gpus])",
+        "args = parse()",
+    ),
     "a number of GPUs": (
         "args = parse()\nmodel = nn.Linear(8, 8)\nif args.ngpu > 1:\n"
         "    model = nn.DataParallel(model, list(range(args.ngpu)))\ntrain(model)\n",
@@ -458,10 +464,20 @@ def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
     )
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
     assert "device = ddp.device()\n" in text
-    assert 'if device.type == "cuda":\n    model[0] = ' in text
-    whole = tail.replace("cuda:0", "cuda")
-    text = convert(Project.of({PATH: PROGRAM + whole})).changes[0].after
-    assert "if device == torch.device('cuda'):\n    model[0] = " in text
+    assert "if ddp.get_world_size() > 1:\n    model[0] = ddp.D" in text
+    asked = tail.replace("train(model)", "if torch.device('cuda:0') == device:\n    print(model)\ntrain(model)")
+    assert 'if device.type == "cuda":\n    print' in convert(Project.of({PATH: PROGRAM + asked})).changes[0].after
+
+
+def test_a_part_of_a_model_is_wrapped_under_the_option_that_asks_for_it() -> None:
+    """The keys of its checkpoints have a prefix with the option only, and without it one process trains."""
+    tail = (
+        "args = parse()\nprint(args)\nmodel = nn.Sequential(nn.Linear(8, 8))\nif args.multi:\n"
+        "    model[0] = nn.DataParallel(model[0])\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "ddp.init(devices=None if args.multi else 1)\n" in text
+    assert "if args.multi:\n    model[0] = ddp.D" in text
 
 
 def test_a_gpu_chosen_by_its_number_is_the_rank_s_own_wherever_it_is_used() -> None:

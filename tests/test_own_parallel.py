@@ -93,7 +93,7 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
             "wrapped under `if ",
         ),
-        ("torch.cuda.device_count() > 1", "args.parallel", "can differ across ranks"),
+        ("torch.cuda.device_count() > 1", "args.parallel", "no known option"),
         ("Parallel(model)", "Parallel(*[model])", "not visible"),
     ],
 )

@@ -180,7 +180,7 @@ def _edits(wrap: Wrap, whole_batch: bool) -> Iterator[Edit]:
         yield from _after_option(wrap, condition, module, name, more, holes)
     elif condition.whole and not condition.alternative and not condition.guard:
         yield Replace(wrap.at, template, holes)
-        yield Unwrap(condition.at)
+        yield from map(Unwrap, (condition.at, *condition.inner))
     else:
         assignment = f"{{target}} = {template}"
         if condition.guard:

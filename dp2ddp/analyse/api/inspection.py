@@ -26,8 +26,10 @@ ASKS_KIND_OR_SIZE = SIZES | frozenset("""
     """.split())
 # What may be asked of options to decide on devices, beside for devices themselves.
 ASKS_OPTIONS = frozenset(
-    f"builtins.{name}" for name in "len int bool str isinstance list range any all".split()
+    f"builtins.{name}" for name in "len int bool str isinstance type list range any all".split()
 )
+# What asks for the type of its first argument.
+ASKS_TYPE = frozenset({"builtins.isinstance", "builtins.type"})
 # What a condition may call that the main process alone evaluates, by the beginning of its name.
 ASKS = (
     "os.path.",

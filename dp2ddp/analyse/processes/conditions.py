@@ -6,7 +6,7 @@ import ast
 
 from dp2ddp.analyse.api.containers import SETTING_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
-from dp2ddp.analyse.api.inspection import ASKS_OPTIONS
+from dp2ddp.analyse.api.inspection import ASKS_OPTIONS, ASKS_TYPE
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.context import Context
@@ -68,7 +68,10 @@ def asks_for_gpus(context: Context, test: ast.expr, flags: bool = True, depth: i
         case ast.Compare(ops=[operator], comparators=[right]):
             if counts_gpus(context, test.left) and isinstance(operator, ast.Gt | ast.GtE | ast.NotEq):
                 return isinstance(right, ast.Constant)
-            if isinstance(operator, ast.Eq) and is_cuda_string(right):
+            if isinstance(operator, ast.Eq) and (
+                is_cuda_string(right)
+                or (is_call_of(context, right, "torch.device") and any(map(is_cuda_string, handed(right))))
+            ):
                 return is_device(context, test.left)
             if isinstance(operator, ast.NotEq) and isinstance(right, ast.Constant) and right.value == "cpu":
                 return is_device(context, test.left)
@@ -130,6 +133,8 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
             return is_choice(context, test.operand, depth)
         case ast.NamedExpr():
             return is_choice(context, test.value, depth)
+        case ast.Compare(left=ast.Call() as kind) if is_call_of(context, kind, "builtins.type"):
+            return is_choice(context, kind, depth)
         case ast.Compare():
             return all(is_choice(context, value, depth) for value in (test.left, *test.comparators))
         case ast.BinOp():
@@ -150,6 +155,8 @@ def is_choice(context: Context, test: ast.expr, depth: int = 0) -> bool:
         case ast.Call():
             call = program.call(test)
             known = call is not None and bool(call.names) and call.names <= ANSWERED
+            if known and call.names <= ASKS_TYPE:  # type: ignore[union-attr]
+                return is_choice(context, test.args[0], depth)
             methods = isinstance(test.func, ast.Attribute) and test.func.attr in SETTING_METHODS
             if methods:
                 return is_choice(context, test.func.value, depth)

@@ -347,6 +347,7 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
     alone: ast.expr | None = None
     flags: list[ast.expr] = []
     switches: list[bool] = []
+    listed: list[ast.expr] = []
     for test, wraps, others in _choices(context, wrap):
         if is_true(test):
             continue  # as the program runs with DataParallel
@@ -356,14 +357,18 @@ def _by_option(context: Context, wrap: ast.Call, given: ast.expr | None) -> ast.
         for part, holds in _parts(test, wraps):
             literal = part if holds else ast.UnaryOp(ast.Not(), part)
             if given is not None and _asks_of(context, part, given):
+                if _asks_for_list(context, part):
+                    listed.append(literal)
                 continue
             if _is_option(context, part):
                 asked.append(literal)
                 switches.append(_switches_gpus(context, part, others))
             elif isinstance(part, ast.Attribute) and is_options(context, part.value):
                 flags.append(literal)
+    if listed and given is not None:
+        given = _where_all(listed, ast.List([given], ast.Load()), given)
     if not asked:
-        return None
+        return given if listed else None
     switched = switches == [True] and not flags
     if beside and not switched:
         return None
@@ -404,6 +409,20 @@ def _asks_of(context: Context, test: ast.expr, devices: ast.expr, depth: int = 0
     return depth < 3 and any(
         _asks_of(context, source, devices, depth + 1) for it in names for source in assigned(context, it)
     )
+
+
+def _asks_for_list(context: Context, test: ast.expr) -> bool:
+    """Whether a condition asks for a list of GPUs, ``type(args.device) is list``: alone, one is given by its index."""
+    match test:
+        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[kind]):
+            asked = is_call_of(context, left, "builtins.type")
+        case ast.Call(args=[_, kind]):
+            asked = is_call_of(context, test, "builtins.isinstance")
+        case _:
+            return False
+    kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
+    named = {full_name(value) for it in kinds for value in context.program.values(it)}
+    return asked and bool(named) and named <= {"builtins.list", "builtins.tuple"}
 
 
 def _where_all(tests: list[ast.expr], alone: ast.expr, several: ast.expr) -> ast.expr:

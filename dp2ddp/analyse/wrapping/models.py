@@ -857,7 +857,7 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which can differ across ranks",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which is no known option",
                 "wrap it always",
             )
     used = next(_bare(context, call), None)
@@ -899,8 +899,13 @@ def _deciding(
     found = (
         _nested(context, ifs, statement) if len(ifs) > 1 else _movable(context, condition, statement, module)
     )
-    if isinstance(found, Condition) and plain and _is_part(context, statement):
-        return replace(found, guard="{ddp}.get_world_size() > 1")
+    if isinstance(found, Condition) and _is_part(context, statement):
+        if plain:
+            return replace(found, guard="{ddp}.get_world_size() > 1")
+        text = "this part of the model stays under its condition, as checkpoints have other keys without it"
+        if all(is_choice(context, it.test) for it, _ in ifs):
+            return Problem(text, "", NO_TIER, works=True)  # without it one process trains
+        return _unclear(text, "wrap it always")
     return found
 
 
@@ -959,7 +964,8 @@ def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.s
 def _is_part(context: Context, statement: ast.stmt) -> bool:
     """Whether what is wrapped is a part of a model: in checkpoints of one process its keys have no ``module.``."""
     target = statement.targets[0] if isinstance(statement, ast.Assign) else None
-    owners = context.program.values(target.value) if isinstance(target, ast.Attribute) else frozenset()
+    is_held = isinstance(target, ast.Attribute | ast.Subscript)
+    owners = context.program.values(target.value) if is_held else frozenset()  # type: ignore[union-attr]
     return bool(owners) and all(map(context.module_class, owners))
 
 
@@ -1097,11 +1103,14 @@ def _wraps_always(context: Context, condition: ast.If, statement: ast.stmt) -> b
 def _nested(
     context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.Assign
 ) -> Condition | Problem:
-    """One condition inside of others, all about GPUs: the wrap goes after the outermost."""
+    """One condition inside of others, none of which chooses the device: the wrap goes after the outermost."""
     program = context.program
     target = _key(statement.targets[0])
-    plain = all(asks_for_gpus(context, condition.test, flags=False) for condition, _ in ifs)
-    if not plain or any(condition.orelse for condition, _ in ifs):
+    chooses = any(
+        decides_device(context, condition.test) and not asks_for_gpus(context, condition.test, flags=False)
+        for condition, _ in ifs
+    )
+    if chooses or any(condition.orelse for condition, _ in ifs):
         lines = " and ".join(str(condition.lineno) for condition, _ in reversed(ifs))
         return _unclear(
             f"the model is wrapped under the conditions of lines {lines}",
@@ -1117,9 +1126,10 @@ def _nested(
         at=program.anchor(ifs[-1][0]),
         statement=program.anchor(statement),
         target=program.anchor(statement.targets[0]),
-        whole=False,
+        whole=all(it is branch or it in moves for condition, branch in ifs for it in condition.body),
         alternative=False,
         option=False,
+        inner=tuple(program.anchor(condition) for condition, _ in ifs[:-1]),
     )
 
 
