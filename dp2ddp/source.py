@@ -448,7 +448,7 @@ class _Reader:
             self._packages(path)
         unreadable = tuple(self.unreadable[path] for path in sorted(self.unreadable))
         files = dict(sorted(self.files.items()))
-        homes = {path: _home(path, root) for path in alone}
+        homes = {path: _home(path, root, finder.reach(path)) for path in alone}
         beside = {it.path: it for home in dict.fromkeys(homes.values()) for it in self._beside(home)}
         known = frozenset(named)
         copies = frozenset(folder for folder, is_copy in self.copies.items() if is_copy)
@@ -931,12 +931,17 @@ def _is_ours(folder: Path) -> bool:
     return not hidden and folder.name not in _NOT_OURS and not _is_file(folder / "pyvenv.cfg")
 
 
-def _home(path: Path, root: Path) -> Path:
-    """The folder of the project that a program belongs to: the nearest round it that says so, or else ``root``."""
+def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
+    """The folder of the project that a program belongs to: the nearest round it that says so, or else ``root``.
+
+    One with a README alone is a part of the project, where the program imports files from beside it.
+    """
     inside = path.is_relative_to(root)
+    used = [it for it in reached if inside and it.is_relative_to(root)]
     for folder in path.parents:
         beyond = not (inside and folder.is_relative_to(root))
-        if any((folder / name).exists() for name in (_OF_REPOSITORIES if beyond else _OF_PROJECTS)):
+        alone = not beyond and all(it.is_relative_to(folder) for it in used)
+        if any((folder / name).exists() for name in (_OF_PROJECTS if alone else _OF_REPOSITORIES)):
             return folder
     return root if inside else path.parent
 

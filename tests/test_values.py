@@ -397,6 +397,20 @@ def test_readers_in_other_folders_of_the_project_are_named(
     assert [name for name in said if "nothing is loaded" in said[name]] == ["loose.py"]
 
 
+@pytest.mark.parametrize(("beside", "named"), [("net.py", True), ("src/net.py", False)])
+def test_readers_above_a_readme_are_named_where_the_program_uses_files_of_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, beside: str, named: bool
+) -> None:
+    """A folder with a README may be a project of its own in a collection, or a part of one."""
+    text = "import torch\nfrom torch import nn\n\nmodel = nn.DataParallel(nn.Linear(8, 2))\n"
+    text += "model.load_state_dict(torch.load('m.pt'))\n"
+    train = "import sys\n\nsys.path.append('..')\n" + READERS["train.py"]
+    files = {"src/train.py": train, beside: READERS["net.py"], "src/README.md": "", "read.py": text}
+    monkeypatch.chdir(tmp_path)
+    done = converted(tmp_path, files, "src/train.py")
+    assert any("are expected here" in it.message for it in done.findings) is named
+
+
 TRAINS = """
 for inputs, targets in DataLoader(TensorDataset(torch.randn(8, 8), torch.randn(8, 2)), batch_size=4):
     optimizer.zero_grad()
