@@ -201,14 +201,15 @@ class Functional(Fact):
     """A call of ``data_parallel()`` that becomes a plain one, now that the whole network is wrapped.
 
     ``at`` is a condition that chooses between both, ``value`` the plain call, ``target`` what that is assigned to; or
-    ``at`` is the call, ``value`` the module and ``target`` its input. Without a ``value``, nothing is trained by the
-    call, and ``at`` is the function, for which there is one of several processes.
+    ``at`` is the call, ``value`` the module and ``target`` its input. Without a ``value``, the call stays, and ``at``
+    is the function, ``imported`` by a name of its own, for which there is one of several processes.
     ``whole``: the other way round. A call ``at`` of a wrapped model, ``value``, that trains nothing: each process would
     run all samples of its input, ``target``, together. ``graph``: gradients are enabled there, but not asked for.
     """
 
     value: Anchor | None = None
     target: Anchor | None = None
+    imported: str = ""
     whole: bool = False
     graph: bool = False
 

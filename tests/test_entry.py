@@ -465,8 +465,13 @@ def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
     assert "device = ddp.device()\n" in text
     assert "if ddp.get_world_size() > 1:\n    model[0] = ddp.D" in text
-    asked = tail.replace("train(model)", "if torch.device('cuda:0') == device:\n    print(model)\ntrain(model)")
-    assert 'if device.type == "cuda":\n    print' in convert(Project.of({PATH: PROGRAM + asked})).changes[0].after
+    asked = tail.replace(
+        "train(model)", "if torch.device('cuda:0') == device:\n    print(model)\ntrain(model)"
+    )
+    assert (
+        'if device.type == "cuda":\n    print'
+        in convert(Project.of({PATH: PROGRAM + asked})).changes[0].after
+    )
 
 
 def test_a_part_of_a_model_is_wrapped_under_the_option_that_asks_for_it() -> None:

@@ -1,8 +1,11 @@
-"""``data_parallel()`` in a network's forward: the network is wrapped once, where that is the same."""
+"""``data_parallel()``: in a network's forward the network is wrapped once, where that is the same; elsewhere it stays."""
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from command import run
 from programs import FUNCTIONAL, PATH, SAMPLED, WRAP
 from programs import PROGRAM as PLAIN
 
@@ -62,8 +65,6 @@ def test_a_choice_of_two_returns() -> None:
         ("            x = self.main(x)\n", "            x = self.main(2 * x)\n"),
         ("(self.main, x, range(self.ngpu))", "(self.main, (x, x), range(self.ngpu))"),
         ("(self.main, x, range(self.ngpu))", "(self.main, x, range(self.ngpu), dim=1)"),
-        ("model = Net(ngpu)", "model = nn.Sequential(Net(ngpu))"),
-        ("model = Net(ngpu).cuda()\n", "net = Net(ngpu)\nmodel = nn.Sequential(net, nn.ReLU()).cuda()\n"),
         ("model = Net(ngpu)", "\n\nclass Other(Net):\n    pass\n\n\nmodel = Other(ngpu)"),
         ("model.apply(double)\n", "model.apply(double)\nprint(isinstance(model, Net))\n"),
         ("model.apply(double)\n", "model.apply(double)\nprint(dict(model.named_parameters()))\n"),
@@ -71,10 +72,23 @@ def test_a_choice_of_two_returns() -> None:
         ("model = Net(ngpu).cuda()\n", "for _ in range(2):\n    model = Net(ngpu).cuda()\n"),
     ],
 )
-def test_what_is_not_the_same_is_left(old: str, new: str) -> None:
+def test_where_that_is_not_the_same_the_call_stays(old: str, new: str) -> None:
     assert old in PROGRAM
-    errors = converted(PROGRAM.replace(old, new)).errors
-    assert [error.rule for error in errors] == ["DDP503"] and "every call" in errors[0].message
+    assert_stays(PROGRAM.replace(old, new))
+
+
+@pytest.mark.parametrize("layers", ["nn.Sequential(Net(ngpu))", "nn.DataParallel(Net(ngpu), range(2))"])
+def test_calls_inside_of_other_modules_are_left(layers: str) -> None:
+    (error,) = converted(PROGRAM.replace("model = Net(ngpu)", f"model = {layers}")).errors
+    assert "at every call" in error.message
+
+
+def assert_stays(text: str) -> None:
+    conversion = converted(text)
+    after = conversion.changes[0].after
+    assert not conversion.errors and [it.tier for it in conversion.scripts] == ["whole batch"]
+    assert after.count("ddp.data_parallel(") == text.count("parallel.data_parallel(")
+    assert not converted(after).changes
 
 
 def test_a_call_that_trains_nothing_has_one_of_several_processes() -> None:
@@ -129,11 +143,74 @@ FUNCTION = "nn.parallel.data_parallel(network, (noise,))"
         (FUNCTION, f"(lambda: {FUNCTION})()"),
     ],
 )
-def test_another_one_is_left(old: str, new: str) -> None:
+def test_a_call_that_may_train_something_has_one_too(old: str, new: str) -> None:
     assert old in SAMPLED
-    text = "import numpy\n" + SAMPLED.replace(old, new)
-    (error,) = converted(text).errors
-    assert "at every call" in error.message
+    assert_stays("import numpy\n" + SAMPLED.replace(old, new))
+
+
+TRAINER = """\
+import torch
+from torch import nn
+from torch.nn.parallel import data_parallel
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Block(nn.Module):
+    def __init__(self, size):
+        super().__init__()
+        self.inner = nn.Sequential(nn.Linear(size, size), nn.BatchNorm1d(size), nn.Dropout(0.1))
+        self.outer = nn.Linear(size, 3)
+
+    def forward(self, x):
+        x = x - x.mean(0)
+        h = data_parallel(self.inner, x, [0, 1])
+        return self.outer(h + data_parallel(self.inner, inputs=(2 * x,), device_ids=[0, 1], output_device=0))
+
+
+class Trainer:
+    def __init__(self, net, gpus=(0, 1)):
+        self.net, self.gpus = net.cuda(gpus[0]), gpus
+        self.optimizer = torch.optim.SGD(net.parameters(), lr=0.1, momentum=0.9)
+
+    def loss(self, x, y):
+        raise NotImplementedError
+
+    def run(self, loader):
+        for epoch in range(2):
+            for x, y in loader:
+                self.optimizer.zero_grad()
+                loss = self.loss(x.cuda(), y.cuda())
+                loss.backward()
+                self.optimizer.step()
+            with torch.no_grad():
+                print(epoch, loss.item(), sum(self.loss(x, y).item() for x, y in loader))
+        torch.save(self.net.state_dict(), "net.pt")
+
+
+class Of(Trainer):
+    def loss(self, x, y):
+        return nn.functional.cross_entropy(CALL, y)
+
+
+torch.manual_seed(0)
+data = TensorDataset(torch.randn(60, 6), torch.randint(3, (60,)))
+Of(NET).run(DataLoader(data, batch_size=13, shuffle=True))
+"""
+CALLS = {
+    "of a trainer": ("data_parallel(self.net, x, device_ids=self.gpus)", "nn.Sequential(nn.Linear(6, 3))"),
+    "in a forward": ("self.net(x)", "Block(6)"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("where", CALLS)
+def test_calls_that_stay_train_the_same(tmp_path: Path, where: str, processes: int) -> None:
+    call, net = CALLS[where]
+    (tmp_path / "train.py").write_text(TRAINER.replace("CALL", call).replace("NET", net))
+    command = ("verify", "train.py", "--steps", "1000", "--processes", str(processes))
+    done = run(*command, cwd=tmp_path)
+    assert done.stdout.startswith(b"MATCH over 10 steps"), done.stdout.decode()
 
 
 def test_all_processes_take_part_in_what_one_writes() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import LOADER, LOSS, PATH, PROGRAM, STEP, WRAP
+from programs import LOADER, PATH, PROGRAM, STEP, WRAP
 
 from dp2ddp.convert import convert
 from dp2ddp.plan import Severity
@@ -31,13 +31,6 @@ REFUSED = {
         "DDP503",
         11,
         "parallel_things.MyDataParallel is neither torch's",
-    ),
-    "the function": (
-        LOSS,
-        LOSS + "\n        nn.parallel.data_parallel(model.module, inputs)",
-        "DDP503",
-        17,
-        "every call",
     ),
     "layers on two GPUs": (
         "nn.Linear(8, 2).cuda()",

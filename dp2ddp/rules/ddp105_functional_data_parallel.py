@@ -1,16 +1,16 @@
-"""A network calls ``data_parallel()`` in its ``forward``.
+"""A program calls ``data_parallel()``.
 
-If that call is all that its ``forward`` computes, the network is wrapped once where it is made (DDP102), and calls its
-inner module directly. Under ``torch.no_grad()`` the call becomes ``ddp.data_parallel()``, which must get the same input
-on every rank. Other calls are left as they are (DDP503). A wrapped model that runs in training mode without gradients,
-on an input that every rank has (a generator on fixed noise), becomes ``ddp.data_parallel()``, too: each rank runs its
-shard, as each replica of nn.DataParallel did.
+If a network calls it in its ``forward``, and that is all that its ``forward`` computes, the network is wrapped once
+where it is made (DDP102), and calls its inner module directly. Elsewhere the call becomes ``ddp.data_parallel()``:
+every rank has the whole batch, runs its shard and gets the outputs of all. A wrapped model that runs in training mode
+without gradients, on an input that every rank has (a generator on fixed noise), becomes ``ddp.data_parallel()``, too:
+each rank runs its shard, as each replica of nn.DataParallel did.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts, Functional, Tier
-from dp2ddp.plan import Edit, Finding, Insert, Remove, Replace, finding, runtime_import
+from dp2ddp.plan import DropImport, Edit, Finding, Insert, Remove, Replace, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -60,11 +60,9 @@ def check(facts: Facts) -> Iterator[Finding]:
                     tuple(_edits(call)),
                 )
             continue
+        done = "now wrapped once" if call.value is not None else "replaced by dp2ddp's"
         yield finding(
-            call.at,
-            "data_parallel() replicates the model at every call",
-            "now wrapped once",
-            tuple(_edits(call)),
+            call.at, "data_parallel() replicates the model at every call", done, tuple(_edits(call))
         )
 
 
@@ -78,6 +76,8 @@ def _edits(call: Functional) -> Iterator[Edit]:
     if call.value is None:
         yield Replace(call.at, "{ddp}.data_parallel", {"ddp": call.ddp})
         yield runtime_import(call.path, call.ddp)
+        if call.imported:
+            yield DropImport(call.path, call.imported)
         return
     holes = {"value": call.value}
     if call.at.kind == "expr" and call.target is not None:

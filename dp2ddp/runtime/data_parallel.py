@@ -61,27 +61,25 @@ def data_parallel(
     *,
     detached: bool = False,
 ) -> Any:
-    """torch.nn.parallel.data_parallel on as many processes as there are, where nothing is trained.
+    """torch.nn.parallel.data_parallel on as many processes as there are.
 
     Every rank calls it with the same inputs, runs its chunk of them through the module and gets the outputs of all.
+    Where gradients are enabled, those of the module's parameters become the whole batch's, as ``DataParallel``'s do.
 
     Args:
         module, inputs, device_ids, output_device, dim, module_kwargs: as torch's has them.
         detached: compute the outputs without a graph, where gradients are enabled and nothing asks for them.
 
     Raises:
-        RuntimeError: gradients are enabled: they would stay each rank's own; or see DataParallel's forward.
+        RuntimeError: see DataParallel's forward.
     """
     if detached:
         with torch.no_grad():
             return data_parallel(module, inputs, device_ids, output_device, dim, module_kwargs)
-    if torch.is_grad_enabled() and not ranks.is_alone("data_parallel()"):
-        raise RuntimeError(
-            "data_parallel() outside of torch.no_grad() would give each rank gradients of its own"
-        )
     if not isinstance(inputs, tuple):
         inputs = () if inputs is None else (inputs,)
-    return _Untrained(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
+    wrapper = DataParallel if torch.is_grad_enabled() else _Untrained
+    return wrapper(module, device_ids, output_device, dim)(*inputs, **(module_kwargs or {}))
 
 
 class DataParallel(torch.nn.DataParallel):
@@ -215,7 +213,7 @@ class DataParallel(torch.nn.DataParallel):
         return self._runners[0]
 
     def _make_runner(self) -> Runner:
-        return Runner(self.module)
+        return Runner.of(self.module)
 
     def _come_to_device(self) -> None:
         self._has_come = True

@@ -28,7 +28,7 @@ import math
 import warnings
 import weakref
 from collections.abc import Iterable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, nullcontext
 from typing import Any
 
 import torch
@@ -318,7 +318,10 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         # torch's __init__ resets what a module has: mode, hooks
         kept = {name: self.__dict__[name] for name in vars(torch.nn.Module())}
         hooks = self.__dict__.get("_comm_hooks", [])
-        super().__init__(self.module, device_ids=None if index is None else [index])
+        with ExitStack() as stack:  # it writes rank 0's values, which graphs of before may hold
+            for tensor in (*self.module.parameters(), *self.module.buffers()):
+                stack.enter_context(torch.autograd._unsafe_preserve_version_counter(tensor))
+            super().__init__(self.module, device_ids=None if index is None else [index])
         self.__dict__.update(kept)
         compiling.leave_out()
         for hook, state in hooks:

@@ -340,17 +340,26 @@ class Constant(nn.Module):
         return torch.full((1,), float(len(inputs)))
 with torch.no_grad():
     assert ddp.data_parallel(Constant(), None).sum() == 0  # as torch's, whatever the number of replicas
-try:
-    ddp.data_parallel(model.module.net, x)
-    assert False
-except RuntimeError as error:
-    assert "no_grad" in str(error), error
-ddp.print("done")
+# one that trains: a part of a wrapped model, and a whole one, called twice
+alone = Net()
+twin = copy.deepcopy(alone)
+for step in range(3):
+    x, y = draw(4 * world - 1, 20 + step)
+    called = lambda net, x: Emulated(net, device_ids=list(range(world)))(x)
+    for it, other, call in ((reference, alone, called), (model, twin, ddp.data_parallel)):
+        it.zero_grad(), other.zero_grad()
+        loss = it(x).sum() + call(it.module.net, x).pow(2).sum()
+        (loss + F.cross_entropy(call(other, x), y) * call(other, 2 * x).mean()).backward()
+    same("buffers", dict(reference.module.named_buffers()), dict(model.module.named_buffers()))
+    for one, other in ((reference.module, model.module), (alone, twin)):
+        for (name, left), right in zip(one.named_parameters(), other.parameters()):
+            same(name, left.grad, right.grad)
+print("done")
 """
 
 
 @pytest.mark.parametrize("processes", [2, 3])
-def test_a_network_that_nothing_is_trained_through(lab, tmp_path, processes):
+def test_a_network_of_a_call(lab, tmp_path, processes):
     script = write(tmp_path, SHARED + UNTRAINED)
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 

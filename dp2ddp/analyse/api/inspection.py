@@ -28,6 +28,7 @@ ASKS_KIND_OR_SIZE = SIZES | frozenset("""
 ASKS_OPTIONS = frozenset(
     f"builtins.{name}" for name in "len int bool str isinstance type list range any all".split()
 )
+LIST_TYPES = frozenset({"builtins.list", "builtins.tuple"})
 # What asks for the type of its first argument.
 ASKS_TYPE = frozenset({"builtins.isinstance", "builtins.type"})
 # What a condition may call that the main process alone evaluates, by the beginning of its name.

@@ -110,6 +110,7 @@ DISABLES_GRADIENTS = ("torch.no_grad", "torch.set_grad_enabled", "torch.inferenc
 # The arguments of ``data_parallel()`` that are the model, its batch and its devices; words that all that uses
 # replicas is written with.
 DATA_PARALLEL_ARGUMENTS = ("module", "inputs", "device_ids")
+FURTHER_ARGUMENTS = ("output_device", "dim", "module_kwargs")
 DATA_PARALLEL_WORDS = ("DataParallel", "data_parallel", "parallel_apply")
 # What a class of DataParallel may change of what a call of a model does; of that, the steps that may name devices:
 # the runtime has them name each rank's own.

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from dp2ddp.analyse.api.containers import PLAIN_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
 from dp2ddp.analyse.api.files import PATH_WRITES
+from dp2ddp.analyse.api.inspection import ASKS_TYPE, LIST_TYPES
 from dp2ddp.analyse.api.parallel import WRAP
 from dp2ddp.analyse.api.processes import STARTED
 from dp2ddp.analyse.api.purity import NO_SIDE_EFFECTS, SIDE_EFFECTS
@@ -414,15 +415,15 @@ def _asks_of(context: Context, test: ast.expr, devices: ast.expr, depth: int = 0
 def _asks_for_list(context: Context, test: ast.expr) -> bool:
     """Whether a condition asks for a list of GPUs, ``type(args.device) is list``: alone, one is given by its index."""
     match test:
-        case ast.Compare(left=left, ops=[ast.Is() | ast.Eq()], comparators=[kind]):
-            asked = is_call_of(context, left, "builtins.type")
-        case ast.Call(args=[_, kind]):
-            asked = is_call_of(context, test, "builtins.isinstance")
+        case ast.Compare(left=asked, ops=[ast.Is() | ast.Eq()], comparators=[kind]):
+            pass
+        case ast.Call(args=[_, kind]) as asked:
+            pass
         case _:
             return False
     kinds = kind.elts if isinstance(kind, ast.Tuple) else [kind]
     named = {full_name(value) for it in kinds for value in context.program.values(it)}
-    return asked and bool(named) and named <= {"builtins.list", "builtins.tuple"}
+    return is_call_of(context, asked, *ASKS_TYPE) and bool(named) and named <= LIST_TYPES
 
 
 def _where_all(tests: list[ast.expr], alone: ast.expr, several: ast.expr) -> ast.expr:

@@ -1,8 +1,8 @@
 """Calls of ``data_parallel()``, most of them in a network's ``forward``: it replicates a part of itself at every call.
 
 Where that part is all that such a network computes, and each of its objects has a name, the program is looked at as
-if it had wrapped each object in nn.DataParallel once, and called the part plainly. For a call by which nothing is
-trained the runtime has one of several processes.
+if it had wrapped each object in nn.DataParallel once, and called the part plainly. Any other call is looked at as one
+of a model that is wrapped there and then; it stays, and the runtime has the same of several processes.
 """
 
 from __future__ import annotations
@@ -14,16 +14,25 @@ from dataclasses import dataclass, replace
 
 from dp2ddp.analyse import wrappers
 from dp2ddp.analyse.api.handing import SAME_OBJECT
-from dp2ddp.analyse.api.layers import DATA_PARALLEL_ARGUMENTS, ENABLES_GRADIENTS, SAME_OF_WRAPPED
+from dp2ddp.analyse.api.layers import (
+    DATA_PARALLEL_ARGUMENTS,
+    ENABLES_GRADIENTS,
+    FURTHER_ARGUMENTS,
+    SAME_OF_WRAPPED,
+)
 from dp2ddp.analyse.api.parallel import FUNCTION
 from dp2ddp.analyse.api.tensors import SHAPES
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import entry
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Cls, Inst
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
+
+WRAPPER = "_DataParallel_of_calls"
+"""What nn.DataParallel is called where a call that stays is looked at as one of a wrapped model."""
 
 
 @dataclass(frozen=True)
@@ -32,7 +41,7 @@ class Site:
 
     ``place`` is the ``if`` whose other branch has the plain call, or the call itself; ``plain`` is the statement that
     takes its place, or the expression. ``made`` are the statements that make the networks, each with the one after
-    which it can be wrapped, and the devices.
+    which it can be wrapped, and the devices. There are none where the call stays, and ``plain`` wraps the model itself.
     """
 
     place: ast.AST
@@ -42,9 +51,10 @@ class Site:
 
 
 def find(context: Context) -> list[Site]:
-    """The calls of ``data_parallel()`` that can be proven to be the whole of a network."""
+    """The calls of ``data_parallel()`` that are the whole of a network, and those that may train one elsewhere."""
     calls = [call for call in context.program.calls if FUNCTION in call.names]
-    return [site for call in calls if (site := _site(context, call)) is not None]
+    sites = (_site(context, call) or _staying(context, call) for call in calls)
+    return [site for site in sites if site is not None]
 
 
 def wrapped_once(context: Context, sites: list[Site]) -> Context:
@@ -59,6 +69,8 @@ def wrapped_once(context: Context, sites: list[Site]) -> Context:
                 plain = twins.get(id(site.plain)) or ast.copy_location(copy.deepcopy(site.plain), site.place)
                 plain.functional = site.fact  # type: ignore[attr-defined]
                 _put(tree, twins[id(site.place)], plain)
+                if not site.made:
+                    _import(tree, site.place)
             for made, last, devices in site.made:
                 if id(made) in twins:
                     _wrap(tree, twins[id(last)], made, devices)
@@ -69,10 +81,17 @@ def wrapped_once(context: Context, sites: list[Site]) -> Context:
 
 def is_untrained(context: Context, call: Call) -> bool:
     """Whether a call of ``data_parallel()`` computes no gradients, in a program that trains a wrapped model."""
+    return (
+        bool(context.trained_wraps)
+        and context.runs_in_training(call.node)
+        and _computes_none(context, call.node)
+    )
+
+
+def _computes_none(context: Context, call: ast.Call) -> bool:
+    """Whether a call stands under ``torch.no_grad()``."""
     program = context.program
-    if not context.trained_wraps or not context.runs_in_training(call.node):
-        return False
-    for around in program.ancestors(call.node):
+    for around in program.ancestors(call):
         if isinstance(around, ast.With | ast.FunctionDef):
             managers = (
                 [item.context_expr for item in around.items]
@@ -99,11 +118,19 @@ def collect(context: Context) -> Iterator[Functional]:
     """The calls of ``data_parallel()`` that become plain, and those that become the runtime's."""
     for call in context.program.calls:
         if FUNCTION in call.names and is_untrained(context, call):
-            yield Functional(**context.place(call.node.func))
+            yield Functional(**context.place(call.node.func), imported=_imported(call.node))
     for node in list(context.program.nodes.values()):
         if (known := getattr(node, "functional", None)) is not None:
             at, value, target = known
-            yield Functional(**{**context.place(node), "at": at}, value=value, target=target)
+            imported = getattr(node, "imported", "")
+            yield Functional(
+                **{**context.place(node), "at": at}, value=value, target=target, imported=imported
+            )
+
+
+def _imported(call: ast.Call) -> str:
+    """The name of its own by which a function is called."""
+    return call.func.id if isinstance(call.func, ast.Name) else ""
 
 
 def _put(tree: ast.Module, place: ast.AST, other: ast.AST) -> None:
@@ -132,6 +159,37 @@ def _wrap(tree: ast.Module, last: ast.AST, made: ast.Assign, devices: ast.expr |
                 place = value.index(last) + 1
                 value[place:place] = [imported, wrap]
                 return
+
+
+def _import(tree: ast.Module, place: ast.AST) -> None:
+    """Have the name of the wrapper in a file, for calls that stay."""
+    imported = ast.parse(f"from torch.nn import DataParallel as {WRAPPER}").body[0]
+    for node in ast.walk(imported):
+        ast.copy_location(node, place)
+        node.inserted = True  # type: ignore[attr-defined]
+    tree.body.insert(0, imported)
+
+
+def _staying(context: Context, call: Call) -> Site | None:
+    """A call that stays, as one of a model that is wrapped there; None without gradients, or where it is unclear."""
+    names = (*DATA_PARALLEL_ARGUMENTS, *FURTHER_ARGUMENTS)
+    module, inputs, devices, _, dim, named = (call.argument(name, index) for index, name in enumerate(names))
+    given = {it.arg for it in call.node.keywords}
+    if module is None or inputs is None or is_spread(call.node) or not given <= {*names}:
+        return None
+    if _computes_none(context, call.node):
+        return None
+    more = {"device_ids": devices, "dim": dim}
+    keywords = [ast.keyword(name, it) for name, it in more.items() if it is not None]
+    wrap = ast.Call(ast.Name(WRAPPER, ast.Load()), [module], keywords)
+    for node in (wrap, wrap.func):
+        ast.copy_location(node, call.node.func)
+    wrap.inserted = True  # type: ignore[attr-defined]
+    parts = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
+    options = [ast.copy_location(ast.keyword(None, named), call.node)] if named is not None else []
+    plain = ast.Call(wrap, parts, options)
+    plain.imported = _imported(call.node)  # type: ignore[attr-defined]
+    return Site(call.node, plain, (), (context.program.anchor(call.node.func), None, None))
 
 
 def _site(context: Context, call: Call) -> Site | None:

@@ -88,7 +88,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     every = (*context.wraps, *context.idle_wraps)
     for call in every if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
-            yield from _unused(context, call)
+            if is_inserted(call.node) and not is_inserted(program.statement(call.node)):
+                yield _replicating(context, call)
+            else:
+                yield from _unused(context, call)
 
 
 def _lacking(context: Context) -> Iterator[Obstacle]:
@@ -439,6 +442,8 @@ class _Outer:
 def _wrap(context: Context, call: Call) -> Wrap:
     program = context.program
     anchor = program.anchor(call.node)
+    if is_inserted(call.node) and not is_inserted(program.statement(call.node)):
+        return _of_a_call(context, call)
     if parallel.stays(context, call):
         return _staying(context, call)
     module = call.argument("module", 0)
@@ -493,6 +498,21 @@ def _wrap(context: Context, call: Call) -> Wrap:
         idle=(program.anchor(idle), program.anchor(idle.func.value)) if idle is not None else None,  # type: ignore[attr-defined]
         moved=outer.last is not None,
         condition=condition,
+    )
+
+
+def _of_a_call(context: Context, call: Call) -> Wrap:
+    """The wrap that a call of ``data_parallel()`` makes each time."""
+    problem = Problem("data_parallel() replicates the model at every call", "wrap it once", SHARDED_ONLY)
+    module = context.module_of(call)
+    anchor = context.program.anchor(call.node)
+    return Wrap(
+        **context.place(call.node),
+        module=context.program.anchor(module) if module is not None else anchor,
+        imported="",
+        call=anchor,
+        stays=True,
+        problem=problem,
     )
 
 
