@@ -19,6 +19,8 @@ PACKAGE = "\0package"
 _MOST = 16
 _DEEPEST = 20
 _SAME = ("resolve", "absolute", "as_posix", "expanduser")
+_SPLITS = ("os.path.split", "osp.split", "path.split")
+_FILE_OF = ("getfile", "getsourcefile")
 _SAME_OF_ARGUMENT = ("abspath", "realpath", "normpath", "str", "fspath", "expanduser")
 
 
@@ -109,6 +111,14 @@ class Texts:
                 return self._of(node.body, depth) | self._of(node.orelse, depth)
             case ast.BoolOp(op=ast.Or()):
                 return {text for value in node.values for text in self._of(value, depth)}
+            case ast.Subscript(value=ast.Attribute(attr="path" | "argv" as attr, value=ast.Name(id="sys"))):
+                # the folder of the program, and the program: what is put on `sys.path` counts from there
+                first = isinstance(node.slice, ast.Constant) and node.slice.value == 0
+                return [os.curdir if attr == "path" else os.path.join(os.curdir, ANY)] if first else _UNKNOWN
+            case ast.Subscript(value=ast.Call(func=function, args=[path]), slice=ast.Constant(value=0)) if (
+                ast.unparse(function) in _SPLITS
+            ):
+                return map(_folder, self._of(path, depth))
             case ast.Attribute(attr="pardir"):
                 return [os.pardir]
             case ast.Attribute(attr="curdir"):
@@ -133,7 +143,7 @@ class Texts:
 
     def _called(self, node: ast.Call, depth: int) -> Iterable[str]:
         function = node.func
-        name = function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
+        name = _last(function)
         owner = function.value if isinstance(function, ast.Attribute) else None
         if owner is not None and name in _SAME and not node.args:
             return self._of(owner, depth)
@@ -150,6 +160,8 @@ class Texts:
             return _UNKNOWN
         if name == "dirname":
             return map(_folder, self._of(node.args[0], depth))
+        if name in _FILE_OF:
+            return [self.path]
         if name in _SAME_OF_ARGUMENT:
             return self._of(node.args[0], depth)
         if name in ("join", "Path", "PurePath", "joinpath"):
@@ -211,8 +223,15 @@ def _path(one: str, two: str) -> str:
 
 def _folder(text: str, up: int = 1) -> str:
     for _ in range(up):
-        text = ANY if text == ANY else os.path.dirname(text)
+        if os.path.basename(text) in (os.curdir, os.pardir):
+            text = os.path.join(text, os.pardir)
+        else:
+            text = ANY if text == ANY else os.path.dirname(text)
     return text
+
+
+def _last(function: ast.expr) -> str:
+    return function.attr if isinstance(function, ast.Attribute) else getattr(function, "id", "")
 
 
 def matches(texts: Iterable[str], name: str) -> bool:

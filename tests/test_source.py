@@ -207,6 +207,12 @@ def test_modules_are_resolved_to_files() -> None:
     "edit",
     [
         "sys.path.append('../lib')",
+        "sys.path.insert(1, os.path.join(sys.path[0], '../lib'))",
+        "sys.path.append(os.path.join(os.path.dirname(os.path.abspath(sys.argv[0])), '..', 'lib'))",
+        "sys.path.append(os.path.join(os.path.dirname(os.getcwd()), 'lib'))",
+        "sys.path.append(os.path.split(os.path.dirname(os.path.abspath(__file__)))[0] + '/lib')",
+        "import inspect\nhere = os.path.dirname(os.path.abspath(inspect.getfile(inspect.currentframe())))\n"
+        "sys.path.insert(0, os.path.dirname(here) + '/lib')",
         "sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), '..', 'lib'))",
         "sys.path.insert(0, str(Path(__file__).resolve().parent.parent / 'lib'))",
         "sys.path.append(str(Path(__file__).parents[1].joinpath('x').parent / 'lib'))\nsys.path.append('../lib')",
