@@ -237,6 +237,25 @@ STARTS = {
         "ddp.init(devices=None if args.multi else 1)",
         "args = parse()",
     ),
+    "an option that asks for several, round a call": (
+        "def spread(model):\n    return nn.DataParallel(model)\n\n\nargs = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\n"
+        "if args.multi:\n    model = spread(model)\ntrain(model)\n",
+        "ddp.init(devices=None if args.multi else 1)",
+        "args = parse()",
+    ),
+    "an option that asks for several, round a call of a method": (
+        "class Reader:\n    def __init__(self):\n        self.net = nn.Linear(8, 8)\n\n    def spread(self):\n"
+        "        self.net = nn.DataParallel(self.net)\n\n\nargs = parse()\nprint(args)\nreader = Reader()\n"
+        "if args.multi:\n    reader.spread()\ntrain(reader.net)\n",
+        "ddp.init(devices=None if args.multi else 1)",
+        "args = parse()",
+    ),
+    "an option under which all is trained": (
+        "def main(args):\n    train(nn.DataParallel(nn.Linear(8, 8)))\n\n\nargs = parse()\nprint(args)\nif args.multi:\n"
+        "    main(args)\n",
+        "ddp.init()",
+        None,
+    ),
     "an option that asks for one": (
         "args = parse()\nprint(args)\nmodel = nn.Linear(8, 8)\nif args.gpu is not None:\n    model = model.cuda(args.gpu)\n"
         "else:\n    model = nn.DataParallel(model).cuda()\ntrain(model)\n",

@@ -351,17 +351,14 @@ def test_what_all_processes_have_alike_is_no_matter(name: str, program: str) -> 
 
 
 @pytest.mark.parametrize("program", [PROGRAM, SUM], ids=["sharded", "whole batch"])
-def test_an_order_of_strings_and_ctrl_c_are_named(program: str) -> None:
+def test_ctrl_c_is_named_and_an_order_of_strings_is_the_same_everywhere(program: str) -> None:
     text = program.replace(LOOP, "names = list(set(['a', 'b']))\n" + LOOP)
     body = text[text.index(LOOP) :]
     indented = "".join(f"    {line}\n" for line in body.splitlines())
     text = text.replace(body, f"try:\n{indented}except KeyboardInterrupt:\n    print('stopped')\n")
     _, conversion = converted(text)
-    said = [it.message for it in conversion.findings if it.rule == "DDP503" and not it.edits]
-    assert [name in message for name, message in zip(("PYTHONHASHSEED", "Ctrl-C"), said, strict=True)] == [
-        True,
-        True,
-    ]
+    (said,) = [it.message for it in conversion.findings if it.rule == "DDP503" and not it.edits]
+    assert "Ctrl-C" in said
 
 
 # Sharded

@@ -13,7 +13,8 @@ import sys
 
 from . import arguments, messages, output, places, ranks, teardown
 
-_began = dict(os.environ), os.getcwd()  # what the command was given in
+BEGAN = dict(os.environ), os.getcwd()
+"""What the command was given in: the environment and the folder."""
 _is_misled = False
 
 
@@ -42,7 +43,7 @@ def start_if_misled() -> None:
     teardown.leave()
     output.end()
     output.flush()
-    environment, folder = _began
+    environment, folder = BEGAN
     environment = {**environment, places.KEPT: json.dumps(_kept(said))}
     places.hide(environment)
     os.chdir(folder)

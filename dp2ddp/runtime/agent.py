@@ -11,12 +11,11 @@ import signal
 import sys
 import tempfile
 import threading
-import zlib
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NoReturn
 
-from . import aside, loopback, machines, output, places, ranks, teardown
+from . import aside, hash_seed, loopback, machines, output, places, ranks, teardown
 from .messages import say
 from .options import Options
 
@@ -51,7 +50,7 @@ def start(options: Options) -> NoReturn:
         os.environ.update(loopback.variable())
     os.environ[ranks.AGENT] = str(os.getpid())
     # Sets of texts are in one order in all ranks, another one each time, as they are in one process.
-    os.environ.setdefault("PYTHONHASHSEED", str(zlib.crc32(link.run_id.encode())))
+    os.environ.setdefault(hash_seed.VARIABLE, hash_seed.of_job(link.run_id))
     os.chdir(_FOLDER)
     output.flush()
     logging.disable(logging.CRITICAL)  # the agent says itself what became of the ranks

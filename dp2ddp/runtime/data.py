@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 import torch.distributed as dist
 
-from . import debug, messages, ranks, rendezvous, uneven
+from . import debug, messages, ranks, rendezvous, uneven, unwrapped
 from .process import from_main_process
 
 
@@ -31,6 +31,7 @@ def local_batch_size(n: int, weighed: bool | None = True) -> int:
             Code 2, and the choices on standard error, once.
     """
     world = ranks.get_world_size()
+    unwrapped.divided()
     if n >= world and n % world == 0:
         return n // world
     deals = n >= world and weighed is not None

@@ -25,7 +25,7 @@ from torch.autograd import Variable
 from torch.nn.parallel import DistributedDataParallel
 from torch.utils.weak import WeakIdKeyDictionary
 
-from . import bypass, debug, evaluation, graph, parts, ranks, watch, weighing
+from . import bypass, debug, evaluation, graph, parts, ranks, unwrapped, watch, weighing
 
 _ROUNDS = 2  # of callbacks at the end of a backward pass, in which the wrapped models send
 
@@ -72,6 +72,7 @@ def sync_gradients(module: torch.nn.Module) -> None:
     if not parameters:
         return
     debug.meet(f"sync_gradients() of {type(module).__name__}")
+    unwrapped.averaged()
     for tensor in [*parameters, *buffers]:
         sent = tensor.detach().contiguous().to(ranks.talk_device(tensor.device))
         dist.broadcast(sent, 0)

@@ -21,7 +21,7 @@ from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, It
 from torch.utils.data import sampler as torchs
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import dealing, evaluation, parts, ranks
+from . import dealing, evaluation, parts, ranks, unwrapped
 
 _BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
 _DIVIDED = "_dp2ddp_divided"  # and divide_batches()
@@ -65,6 +65,8 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
             loader.set_epoch = functools.partial(_set_epoch_alone, loader)
         return loader
     loader = _divisible(loader, "shard()")
+    if training:
+        unwrapped.divided()
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training, stands_in=training)
     return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed)
 

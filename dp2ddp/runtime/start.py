@@ -27,6 +27,7 @@ from . import (
     debug,
     downloads,
     fetching,
+    hash_seed,
     loopback,
     options,
     output,
@@ -178,6 +179,7 @@ def init(
         url = f"tcp://{host}:{place.port}"
         agent.start(replace(wanted, num_machines=place.world_size, machine_rank=place.rank, dist_url=url))
     elif place is not None and (place.world_size > 1 or place.address):
+        hash_seed.agree(place)
         if own_ranks and "RANK" in os.environ:
             again.begin()
         else:

@@ -30,7 +30,7 @@ from typing import Protocol
 import torch
 import torch.distributed as dist
 
-from . import debug, digests, ranks, written
+from . import debug, digests, ranks, unwrapped, written
 from .exchange import exchange
 from .messages import say
 
@@ -100,6 +100,7 @@ class Watch:
     def accompany(self) -> None:
         """Have the model compared with others, while it is frozen; called where all ranks make it."""
         _companions[next(_numbers)] = self
+        unwrapped.averaged()
 
     def _forget(self) -> None:
         self._started: _Digests | None = None

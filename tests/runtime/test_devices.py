@@ -149,6 +149,53 @@ say(ddp.get_rank(), known, len({*map(hash, ddp.gather("text"))}), len({*ddp.gath
     assert trained(job(tmp_path, body, DP2DDP_PROCESSES=2)) == ["0 [] 1 1", "1 [] 1 1"]
 
 
+def test_strings_have_the_same_hashes_under_torchrun(tmp_path: Path) -> None:
+    """Words that are numbered in the order of a set are; torchrun's ranks are started again for it, once."""
+    body = """
+os.environ["PYTHONHASHSEED"] = "7"  # too late: Python has drawn its own
+ddp.init()
+words = list({f"word {number}" for number in range(100)})
+say(ddp.get_rank(), len({*map(tuple, ddp.gather(words))}), sys.argv[1:])
+"""
+    result = job(tmp_path, body, TORCHRUN)
+    assert result.code == 0 and result.left == []
+    assert sorted(result.out.split("\n"))[1:] == ["0 1 []", "1 1 []"], result.err
+
+
+LEFT_OUT = """
+ddp.init()
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 2)
+data = torch.utils.data.TensorDataset(torch.randn(16, 4), torch.randn(16, 2))
+loader = LOADER
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for inputs, targets in loader:
+    optimizer.zero_grad()
+    torch.nn.functional.mse_loss(net(inputs), targets).backward()
+    optimizer.step()
+say("trained")
+"""
+LOADERS = {
+    "shard": "ddp.shard(torch.utils.data.DataLoader(data, batch_size=4))",
+    "DistributedSampler": "torch.utils.data.DataLoader(data, batch_size=ddp.local_batch_size(4), "
+    "sampler=torch.utils.data.DistributedSampler(data))",
+}
+
+
+@pytest.mark.parametrize("loader", LOADERS)
+def test_parts_of_batches_that_train_no_wrapped_model_are_an_error(tmp_path: Path, loader: str) -> None:
+    """Unless the program averages the gradients itself."""
+    text = LEFT_OUT.replace("LOADER", LOADERS[loader])
+    result = job(tmp_path, text, DP2DDP_PROCESSES=2)
+    assert result.code == 1 and "and no model is wrapped" in result.err and "trained" not in result.out
+    own = "[it.grad.copy_(ddp.mean(it.grad)) for it in net.parameters()]\n    optimizer.step()"
+    assert (
+        trained(job(tmp_path, text.replace("optimizer.step()", own), DP2DDP_PROCESSES=2)) == ["trained"] * 2
+    )
+    alone = job(tmp_path, text, DP2DDP_PROCESSES=1)
+    assert alone.code == 0 and "trained" in alone.out
+
+
 def test_a_first_need_of_torch_s_own_makes_the_group(tmp_path: Path) -> None:
     body = """
 from torch.utils.data import DistributedSampler

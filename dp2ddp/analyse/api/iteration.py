@@ -18,8 +18,6 @@ HANDS_OUT_ALL = frozenset({"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "
 HANDS_OUT = HANDS_OUT_ALL | frozenset("""
     itertools.islice itertools.cycle builtins.list builtins.tuple builtins.sorted builtins.reversed builtins.zip
     """.split())
-# What hands out all that it is given in the order in which that is.
-IN_ORDER = frozenset("builtins.list builtins.tuple builtins.enumerate builtins.iter builtins.zip".split())
 # What of elements has nothing to do with their order.
 ORDERLESS = frozenset("""
     builtins.sorted builtins.len builtins.set builtins.sum builtins.max builtins.min

@@ -1,11 +1,11 @@
-"""What may come out differently on each rank: clocks, seeds, exceptions, orders of sets and of what is ready first."""
+"""What may come out differently on each rank: clocks, seeds, exceptions, orders of what is ready first."""
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
 
-from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS, IN_ORDER, ORDERLESS
+from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS
 from dp2ddp.analyse.api.layers import STEPS_OF_TRAINING
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import PASSES_NUMBER_ON
@@ -35,7 +35,6 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 call = context.program.call(node)
                 if call is not None:
                     yield from _queue(context, call)
-                    yield from _set(context, call)
             case ast.If() | ast.While():
                 yield from _clock(context, node)
             case ast.Try():
@@ -227,32 +226,3 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
             "if training uses them, take them in submission order",
             NO_TIER,
         )
-
-
-def _set(context: Context, call: Call) -> Iterator[Obstacle]:
-    """The order of a set of strings: every process has its own, as Python hashes them with a random seed."""
-    if not call.names & IN_ORDER or not call.node.args or _sorted(context, call.node):
-        return
-    for given in call.node.args:
-        if _is_set(context, given):
-            yield context.obstacle(
-                call.node,
-                "the order of a set of strings depends on PYTHONHASHSEED: under torchrun it differs across ranks",
-                "sort it, or set PYTHONHASHSEED",
-                NO_TIER,
-                works=True,
-            )
-
-
-def _is_set(context: Context, node: ast.expr) -> bool:
-    if isinstance(node, ast.Set | ast.SetComp):
-        return True
-    call = context.program.call(node) if isinstance(node, ast.Call) else None
-    return call is not None and call.names == {"builtins.set"} and bool(call.node.args)
-
-
-def _sorted(context: Context, node: ast.AST) -> bool:
-    """Whether the order goes no further: sorted, counted, or put into a set again."""
-    around = context.program.parent(node)
-    call = context.program.call(around) if isinstance(around, ast.Call) else None
-    return call is not None and bool(call.names & ORDERLESS)

@@ -95,6 +95,10 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
     return found
 
 
+CALLS = 4
+"""How many calls are gone back from a wrap to the condition under which it is made."""
+
+
 @dataclass(frozen=True)
 class _Devices:
     """The expression that chooses the devices, where a ``wrap`` has it, and the statements that it depends on."""
@@ -481,18 +485,32 @@ def _choices(context: Context, wrap: ast.Call) -> Iterator[tuple[ast.expr, bool,
             both = [Ext(WRAP) in context.program.values(it) for it in (source.body, source.orelse)]
             if both[0] != both[1]:
                 yield source.test, both[0], []
-    inside: ast.AST = wrap
-    for around in context.program.ancestors(wrap):
-        if isinstance(inside, ast.stmt):
+    yield from _conditions(context, wrap)
+
+
+def _conditions(
+    context: Context, place: ast.AST, depth: int = 0
+) -> Iterator[tuple[ast.expr, bool, list[ast.AST]]]:
+    """Those round a place, and round the one call that leads to it, where the training does not stand there, too."""
+    inside: ast.AST = place
+    for around in context.program.ancestors(place):
+        if isinstance(inside, ast.stmt) and not depth:
             for before in leaves_before(context, inside):
                 yield before.test, False, list(before.body)
-        if isinstance(around, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda, *LOOPS)):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
+            calls = context.callers.get(context.program.by_node[id(around)].index, ())
+            calls = [it for it in calls if context.runs_in_training(it)]
+            if len(calls) == 1 and depth < CALLS:
+                yield from _conditions(context, calls[0], depth + 1)
+            return
+        if isinstance(around, (ast.ClassDef, ast.Lambda, *LOOPS)):
             return
         if isinstance(around, ast.IfExp) and inside is not around.test:
             wraps = inside is around.body
             yield around.test, wraps, [around.orelse if wraps else around.body]
         if isinstance(around, ast.If) and inside in (*around.body, *around.orelse):
-            if not is_main_guard(around.test):
+            trains = depth and any(context.runs(around) & {id(it)} for it in context.backwards)
+            if not is_main_guard(around.test) and not trains:
                 wraps = inside in around.body
                 yield around.test, wraps, list(around.orelse if wraps else around.body)
         inside = around
