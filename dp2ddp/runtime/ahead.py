@@ -6,7 +6,7 @@ What needs no process group, but the store alone, works there, too: the environm
 
 from __future__ import annotations
 
-from . import options, ranks, rendezvous
+from . import hash_seed, options, ranks, rendezvous
 from .options import PATIENCE
 
 
@@ -21,6 +21,7 @@ def is_alone(what: str) -> bool:
         place = ranks.place()
         if place is None or place.world_size == 1 or _starts_ranks(place.one_per_machine):
             return True
+        hash_seed.agree(place)
         rendezvous.connect(*rendezvous.address(place), PATIENCE)
         return False
     return ranks.is_alone(what, settled=False)

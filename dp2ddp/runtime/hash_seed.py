@@ -12,7 +12,7 @@ import os
 import sys
 import zlib
 
-from . import again, output
+from . import again, output, places
 from .places import Place
 
 VARIABLE = "PYTHONHASHSEED"
@@ -25,13 +25,14 @@ def of_job(name: str) -> str:
 
 def agree(place: Place) -> None:
     """Start this rank again with the seed of all ranks, if it has one of its own; may not return."""
-    if place.world_size < 2 or not _is_own() or not _can_start_again():
+    if place.world_size < 2 or not _is_own() or not _is_command():
         return
     environment, folder = again.BEGAN
     job = f"{place.address}:{place.port} {environment.get('TORCHELASTIC_RUN_ID', '')}"
     output.flush()
     os.chdir(folder)
-    os.execve(sys.executable, [sys.executable, *sys.orig_argv[1:]], {**environment, VARIABLE: of_job(job)})
+    command = [sys.executable, *sys.orig_argv[1:]]
+    os.execve(sys.executable, command, {**environment, VARIABLE: of_job(job)})
 
 
 def _is_own() -> bool:
@@ -39,7 +40,17 @@ def _is_own() -> bool:
     return bool(sys.flags.hash_randomization) and environment.get(VARIABLE, "random") in ("", "random")
 
 
-def _can_start_again() -> bool:
-    """Whether the command says it all: a program read from standard input is gone, and MPI counts its processes."""
-    read = len(sys.orig_argv) < 2 or sys.orig_argv[-1] == "-" or hasattr(sys, "ps1")
-    return os.name == "posix" and not read and "mpi4py.MPI" not in sys.modules
+def _is_command() -> bool:
+    """Whether a launcher has started this process by the command that Python was given, which can be run again.
+
+    It can't be where a program was read from standard input or is run by another one, as a server or a pool of
+    processes does, nor where MPI has counted its processes.
+    """
+    environment, folder = again.BEGAN
+    main = sys.modules["__main__"]
+    if "-m" in sys.orig_argv:
+        named = getattr(main, "__spec__", None) is not None
+    else:
+        named = getattr(main, "__file__", "") in [os.path.join(folder, it) for it in sys.orig_argv]
+    began = places.read(places.variables(environment)) is not None
+    return os.name == "posix" and began and named and "mpi4py.MPI" not in sys.modules

@@ -446,7 +446,7 @@ def test_what_an_import_runs_above_the_start_waits_for_the_main_process(tmp_path
     own = len(command) == 1
     result = run(command, tmp_path, processes=3 if own else None)
     assert (result.code, result.left) == (0, []), result.err
-    # the process that starts the ranks has come by, too
+    # the process that starts the ranks has come by, too; torchrun's are started again before
     firsts = [f"0 [{own}, 5, False, 7] 3", *(f"{rank} [True, 5, True, 7] 3" for rank in (1, 2))]
     assert sorted(result.out.split("\n"))[1:] == firsts
 
