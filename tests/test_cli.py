@@ -259,7 +259,7 @@ def test_programs_that_import_what_is_changed_are_named() -> None:
             "other.py": "print('no lib')\n",
         }
     )
-    said = "first.py, second.py import changed files and are not converted: convert them, too"
+    said = "first.py, second.py import changed files, which need dp2ddp now; convert them, too, to train on several GPUs"
     assert said in run("convert", "train.py", "--check").stderr.decode().splitlines()
     assert "import changed" not in run("convert", ".", "--check").stderr.decode()
 

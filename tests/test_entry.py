@@ -446,6 +446,29 @@ def test_one_process_is_enough_only_where_nothing_is_wrapped_on_all_devices() ->
     assert "ddp.init(devices=None if not args.alone and args.cuda else 1)\n" in text
 
 
+def test_devices_that_are_said_elsewhere_are_left() -> None:
+    """A keyword that may be given twice would be an error, and where a tensor is needs no other name."""
+    tail = (
+        "args = parse()\nmore = {'map_location': 'cpu'} if args.gpus else {}\nmodel = nn.DataParallel(nn.Linear(8, 8))\n"
+        "model.load_state_dict(torch.load('model.pt', **more))\nones = torch.ones(8)\n"
+        "print(ones.cuda(ones.get_device()))\ntrain(model)\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "torch.load('model.pt', **more)" in text and "ones.cuda(ones.get_device())" in text
+
+
+def test_any_question_to_the_user_is_asked_once() -> None:
+    tail = (
+        "import click\nargs = parse()\nif os.path.isdir('runs'):\n    if not click.confirm('erase runs?'):\n"
+        "        sys.exit()\n    os.system('rm -r runs')\nos.mkdir('runs')\ntrain(nn.DataParallel(nn.Linear(8, 8)))\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    assert "if ddp.from_main_process(os.path.isdir('runs')):\n" in text
+    assert (
+        "ddp.from_main_process(not click.confirm('erase runs?') if ddp.is_main_process() else None)" in text
+    )
+
+
 CPU = """\
 if args.cuda:
     if args.alone:
@@ -491,6 +514,21 @@ def test_a_device_that_is_compared_is_asked_for_its_type() -> None:
         'if device.type == "cuda":\n    print'
         in convert(Project.of({PATH: PROGRAM + asked})).changes[0].after
     )
+
+
+def test_a_part_of_a_model_is_wrapped_as_others_that_build_it_expect() -> None:
+    """By its settings, not by the number of processes: a program that only loads its checkpoints has one."""
+    net = (
+        "from torch import nn\n\n\nclass Net(nn.Module):\n    def __init__(self, gpus):\n        super().__init__()\n"
+        "        self.body = nn.Linear(8, 8)\n        if len(gpus) > 1:\n"
+        "            self.body = nn.DataParallel(self.body, device_ids=gpus)\n\n"
+        "    def forward(self, x):\n        return self.body(x)\n"
+    )
+    tail = "from net import Net\nGPUS = [0, 1]\ntrain(Net(GPUS))\n"
+    conversion = convert(Project.of({PATH: PROGRAM + tail, PATH.with_name("net.py"): net}))
+    after = {change.path.name: change.after for change in conversion.changes}
+    assert "        if len(gpus) > 1:\n            self.body = ddp.D" in after["net.py"]
+    assert "ddp.init(devices=GPUS)\n" in after["train.py"]
 
 
 def test_a_part_of_a_model_is_wrapped_under_the_option_that_asks_for_it() -> None:

@@ -78,8 +78,9 @@ def report(
 def _beside(programs: Sequence[Path]) -> str:
     names = [shown(path) for path in programs[:_NAMED]]
     more = f" and {len(programs) - _NAMED} more" if len(programs) > _NAMED else ""
-    what = "imports changed files and is" if len(programs) == 1 else "import changed files and are"
-    return f"{', '.join(names)}{more} {what} not converted: convert {'it' if len(programs) == 1 else 'them'}, too"
+    what, them = ("imports", "it") if len(programs) == 1 else ("import", "them")
+    then = f"convert {them}, too, to train on several GPUs"
+    return f"{', '.join(names)}{more} {what} changed files, which need dp2ddp now; {then}"
 
 
 def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:

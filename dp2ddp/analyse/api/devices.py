@@ -14,6 +14,8 @@ VISIBLE = "CUDA_VISIBLE_DEVICES"
 # Methods that move a tensor or a module to a device; arguments that name one.
 MOVES = frozenset({"cuda", "to"})
 DEVICE_ARGUMENTS = frozenset({"device", "map_location"})
+# The method that says on which GPU a tensor is.
+DEVICE_OF_TENSOR = "get_device"
 # The words that a device's name begins with.
 DEVICE_TYPES = frozenset({"cuda", "cpu"})
 # Methods that give a module another type, and the types of half precision.

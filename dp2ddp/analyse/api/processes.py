@@ -57,6 +57,12 @@ STARTED = frozenset({"dp2ddp.runtime.launch", "dp2ddp.runtime.init"})
 ASKS_RUNTIME_FOR_GROUP = frozenset({"dp2ddp.runtime.is_initialized", "dp2ddp.runtime.stands_aside"})
 AGREED = "dp2ddp.runtime.from_main_process"
 INPUT = "builtins.input"
+# What else asks who runs the program, and returns the answer.
+ASKS_USER = frozenset("""
+    builtins.raw_input click.confirm click.getchar click.prompt getpass.getpass
+    inquirer.prompt pwinput.pwinput rich.prompt.Confirm.ask rich.prompt.IntPrompt.ask rich.prompt.Prompt.ask
+    typer.confirm typer.prompt
+    """.split())
 # The runtime's, for the batches of a loop that are dealt to the ranks.
 DEALS_BATCHES = frozenset({"dp2ddp.runtime.shard_batches", "dp2ddp.runtime.divide_batches"})
 # The names that the runtime may be imported as.

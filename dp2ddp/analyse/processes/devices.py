@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICE_ARGUMENTS, DEVICE_TYPES
+from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICE_ARGUMENTS, DEVICE_OF_TENSOR, DEVICE_TYPES
 from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
@@ -289,6 +289,8 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             yield node, _device(context, node, "count")
             yield from ((it, _device(context, it, "any", node.func)) for it in _asking_for_any(context, node))
     elif "torch.load" in call.names:
+        if any(it.arg is None for it in node.keywords):
+            return  # it may be among what `**` gives
         if call.argument("map_location", 1) is None:
             if not _is_data(context, context.program.scope(node).owner):  # samples are kept on the CPU
                 yield node, _device(context, node, "load")
@@ -301,6 +303,8 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
             return  # it has no `.to()`; what loads with it gets a function of the runtime's
         blocking = call.argument("non_blocking", 1)
         number = call.argument("device", 0)
+        if isinstance(number, ast.Call) and getattr(number.func, "attr", "") == DEVICE_OF_TENSOR:
+            return  # `.cuda(inputs.get_device())` is where the rank's tensors are
         yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
     else:
         yield from _arguments(context, call)

@@ -13,7 +13,7 @@ from dp2ddp.analyse.api.containers import ASKING_METHODS, TAKES_OUT
 from dp2ddp.analyse.api.files import ACTS, MAKES_FOLDERS, NO_FILE, SAVES, TRACKED_SETTINGS, WRITERS
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
 from dp2ddp.analyse.api.parallel import is_runtime
-from dp2ddp.analyse.api.processes import INPUT, POPEN_ANSWERS
+from dp2ddp.analyse.api.processes import ASKS_USER, INPUT, POPEN_ANSWERS
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
@@ -39,7 +39,10 @@ def happens_once(context: Context, node: ast.AST) -> bool:
         return False
     opens = is_open(context, call) or is_writer(context, call) or any(map(is_of_tracker, call.names))
     return (
-        opens or is_write_call(context, node) or bool(call.names & {*SAVES, INPUT}) or is_fetch(context, call)
+        opens
+        or is_write_call(context, node)
+        or bool(call.names & {*SAVES, *ASKS_USER, INPUT})
+        or is_fetch(context, call)
     )
 
 
@@ -365,7 +368,9 @@ def _calls(context: Context, node: ast.Call, guarded: set[int], guards: list[Eff
 
 
 def _answers(context: Context, call: Call) -> bool:
-    """Whether a call acts on files or starts a program, and what comes out of it is used."""
+    """Whether a call asks the user, acts on files or starts a program, and what comes out of it is used."""
+    if call.names & ASKS_USER:
+        return True
     alone = isinstance(context.program.parent(call.node), ast.Expr)
     acts = any(name.startswith(ACTS) for name in call.names)
     return not alone and acts and (bool(call.names & POPEN_ANSWERS) or is_write_call(context, call.node))

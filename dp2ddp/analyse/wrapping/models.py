@@ -19,6 +19,8 @@ from dp2ddp.analyse.processes import branches
 from dp2ddp.analyse.processes.answers import Answers, Literals
 from dp2ddp.analyse.processes.conditions import (
     asks_for_gpus,
+    asks_machine,
+    assigned,
     counts_gpus,
     decides_device,
     is_choice,
@@ -920,7 +922,7 @@ def _deciding(
         _nested(context, ifs, statement) if len(ifs) > 1 else _movable(context, condition, statement, module)
     )
     if isinstance(found, Condition) and _is_part(context, statement):
-        if plain:
+        if plain and not any(_is_set(context, it.test) for it, _ in ifs):
             return replace(found, guard="{ddp}.get_world_size() > 1")
         text = "this part of the model stays under its condition, as checkpoints have other keys without it"
         if all(is_choice(context, it.test) for it, _ in ifs):
@@ -979,6 +981,26 @@ def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.s
     return any(it.value == "module." for it in keys) and all(
         any(isinstance(part, ast.Raise) for part in block) for block in ends
     )
+
+
+def _is_set(context: Context, test: ast.expr) -> bool:
+    """Whether settings answer how many GPUs there are to be, ``len(args.gpus) > 1``, and not the machine."""
+    counted = (it.args[0] for it in ast.walk(test) if isinstance(it, ast.Call) and _called(it) == "len")
+    return any(not asks_machine(context, it) or _is_literal(context, it) for it in counted)
+
+
+def _called(call: ast.Call) -> str:
+    return call.func.id if isinstance(call.func, ast.Name) else ""
+
+
+def _is_literal(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether a list is written out in the program."""
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(isinstance(it, ast.Constant) for it in node.elts)
+    parameters = [it for it in context.program.definitions(node) if isinstance(it, ast.arg)]
+    sources = [it for parameter in parameters for it in context.program.given(parameter)]
+    sources = sources or assigned(context, node)
+    return bool(sources) and depth < 6 and all(_is_literal(context, it, depth + 1) for it in sources)
 
 
 def _is_part(context: Context, statement: ast.stmt) -> bool:
