@@ -114,6 +114,9 @@ class Batches:
 
 
 """
+DICTIONARIES = TUPLES.replace("data[index]", 'data[index["rows"][0]]').replace(
+    "        return zip(*[drawn] * 16)", '        return zip(*[({"rows": (it, 0)} for it in drawn)] * 16)'
+)
 INITIALISED = """\
 class Initialised(nn.Module):
     def __init__(self):
@@ -327,6 +330,13 @@ RIGHT = {
         before=((BEFORE_LOADER, TUPLES + "loader = DataLoader(Noisy(), batch_sampler=Batches())"),),
         after=(
             (AFTER_LOADER, TUPLES + "loader = ddp.shard(DataLoader(Noisy(), batch_sampler=Batches()))"),
+            ("    sampler.set_epoch(epoch)\n", ""),
+        ),
+    ),
+    "samples asked for by dictionaries of numpy's numbers": Pair(
+        before=((BEFORE_LOADER, DICTIONARIES + "loader = DataLoader(Noisy(), batch_sampler=Batches())"),),
+        after=(
+            (AFTER_LOADER, DICTIONARIES + "loader = ddp.shard(DataLoader(Noisy(), batch_sampler=Batches()))"),
             ("    sampler.set_epoch(epoch)\n", ""),
         ),
     ),

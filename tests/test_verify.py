@@ -891,11 +891,20 @@ torch.save(sample, "sample.pt")
 """
 
 
+ON_GPUS = """\
+device = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")
+model = Noisy().to(device)
+if device.type == "cuda" and torch.cuda.device_count() > 1:
+    model = nn.DataParallel(model)
+"""
+
+
+@pytest.mark.parametrize("wrap", ["model = nn.DataParallel(Noisy())\n", ON_GPUS], ids=["", "on GPUs"])
 def test_what_is_drawn_in_evaluations_and_after_the_training_is_the_same_in_both(
-    tmp_path: Path, command: Callable[..., Done]
+    tmp_path: Path, command: Callable[..., Done], wrap: str
 ) -> None:
     """A batch that is looked at before the loop is none of the training, though nothing ends its loader's pass."""
-    (tmp_path / "train.py").write_text(SAMPLED)
+    (tmp_path / "train.py").write_text(SAMPLED.replace("model = nn.DataParallel(Noisy())\n", wrap))
     done = command("train.py", "--steps", "40", "--float64")
     assert done.code == 0 and done.out.startswith("MATCH over 10 steps"), done.out + done.err
     assert "differs" not in done.out

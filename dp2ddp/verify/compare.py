@@ -163,11 +163,13 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
 
 def _ascends(batches: list[Any]) -> bool:
     """Whether each batch has none but higher indices than the one before it, in whatever order within."""
-    return all(max(a) < min(b) for a, b in pairwise(batches) if a and b)
+    return all(max(map(_hashable, a)) < min(map(_hashable, b)) for a, b in pairwise(batches) if a and b)
 
 
 def _hashable(index: Any) -> Any:
-    return tuple(index) if isinstance(index, list) else index
+    if isinstance(index, dict):
+        return tuple(sorted((key, _hashable(it)) for key, it in index.items()))
+    return tuple(map(_hashable, index)) if isinstance(index, list) else index
 
 
 def streams(after: Sequence[Notes]) -> Iterator[Difference]:

@@ -25,6 +25,7 @@ from dp2ddp import runtime
 from dp2ddp.verify import copies
 
 _TENSORS = "Half Float Double BFloat16 Byte Char Short Int Long Bool".split()
+_MODES = "dp2ddp.verify."
 _TRUTHFUL = ("torch.", "torchvision.", "dp2ddp.")
 
 
@@ -89,9 +90,7 @@ class _OnDevice(TorchFunctionMode):
     """Every torch function that names a CUDA device gets the real one."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        if func is torch.device and not _is_truthful(
-            sys._getframe(1)
-        ):  # of a script: it says that it is a GPU
+        if func is torch.device and not _is_truthful(_asking()):  # of a script: it says that it is a GPU
             return func(*args, **(kwargs or {}))
         return _with_device(func)(*args, **(kwargs or {}))
 
@@ -120,6 +119,14 @@ class _Within:
             lambda self, hook: register(self, _Within.wrap(hook))
         )
         threading.Thread._bootstrap_inner = _Within.wrap(threading.Thread._bootstrap_inner)
+
+
+def _asking() -> Any:
+    """The frame of who calls a function of torch: behind the other modes that are in force."""
+    frame = sys._getframe(2)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith(_MODES):
+        frame = frame.f_back
+    return frame
 
 
 def _is_truthful(frame: Any) -> bool:

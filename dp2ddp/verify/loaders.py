@@ -229,6 +229,10 @@ def _listed(index: Any) -> list[Any] | None:
 
 def _plain(index: Any) -> Any:
     """An index as Python's number, where numpy or torch drew it: it is written down, and drawn by another process."""
+    if isinstance(index, dict):
+        return {key: _plain(it) for key, it in index.items()}
+    if type(index) in (list, tuple):
+        return type(index)(map(_plain, index))
     return index.tolist() if hasattr(index, "tolist") else index
 
 
