@@ -14,6 +14,7 @@ from itertools import pairwise
 from typing import Any
 
 from dp2ddp.verify import contents
+from dp2ddp.verify.journal import hashable
 from dp2ddp.verify.notes import (
     LOOP,
     Digest,
@@ -123,9 +124,9 @@ def _batch(one: Pass, after: Sequence[Notes], joined: list[Any]) -> Difference |
             detail = f"global batch of {len(drawn)} samples instead of {size}"
             cause = "sampler" if same else "batch size" if len(drawn) == world * size else "last batch"
             return Difference(step, "global batch", detail, cause)
-        seen.update(map(_hashable, drawn))
+        seen.update(map(hashable, drawn))
         if own is not None:
-            own_seen.update(map(_hashable, own))
+            own_seen.update(map(hashable, own))
             padding = world - 1 if is_last else 0
             again, own_again = (sum(count.values()) - len(count) for count in (seen, own_seen))
             if again > own_again + padding:
@@ -163,13 +164,7 @@ def _order(one: Pass, joined: list[Any], previous: Pass | None, after: Sequence[
 
 def _ascends(batches: list[Any]) -> bool:
     """Whether each batch has none but higher indices than the one before it, in whatever order within."""
-    return all(max(map(_hashable, a)) < min(map(_hashable, b)) for a, b in pairwise(batches) if a and b)
-
-
-def _hashable(index: Any) -> Any:
-    if isinstance(index, dict):
-        return tuple(sorted((key, _hashable(it)) for key, it in index.items()))
-    return tuple(map(_hashable, index)) if isinstance(index, list) else index
+    return all(max(map(hashable, a)) < min(map(hashable, b)) for a, b in pairwise(batches) if a and b)
 
 
 def streams(after: Sequence[Notes]) -> Iterator[Difference]:

@@ -50,3 +50,10 @@ class Journal:
             self._file.writelines(self._waiting)
             self._file.flush()
             self._waiting.clear()
+
+
+def hashable(index: Any) -> Any:
+    """What names a sample, in a form that is the same for what was written down and read again."""
+    if isinstance(index, dict):
+        return tuple(sorted((key, hashable(it)) for key, it in index.items()))
+    return tuple(map(hashable, index)) if isinstance(index, list | tuple) else index

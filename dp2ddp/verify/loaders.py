@@ -18,7 +18,7 @@ from torch.utils.data._utils import fetch
 
 from dp2ddp.verify import draws
 from dp2ddp.verify.doubles import widened
-from dp2ddp.verify.journal import Journal
+from dp2ddp.verify.journal import Journal, hashable
 
 WATCHED = 4
 """Of how many batches of a pass it is noted what their samples draw from."""
@@ -202,7 +202,7 @@ class Loaders:
         batches = self.plan.get(f"{current.data[0]} {current.data[1]} {current.ordinal}", [])
         if len(current.drawn) >= len(batches):
             return None
-        return [tuple(one) if isinstance(one, list) else one for one in batches[len(current.drawn)]]
+        return list(map(_read, batches[len(current.drawn)]))
 
     def _hand(self, current: Pass) -> None:
         self.on_batch()
@@ -234,6 +234,13 @@ def _plain(index: Any) -> Any:
     if type(index) in (list, tuple):
         return type(index)(map(_plain, index))
     return index.tolist() if hasattr(index, "tolist") else index
+
+
+def _read(index: Any) -> Any:
+    """An index that was written down: what is a list there was a tuple, as most are."""
+    if isinstance(index, dict):
+        return {key: _read(it) for key, it in index.items()}
+    return tuple(map(_read, index)) if isinstance(index, list) else index
 
 
 def _length(iterator: Any) -> int | None:
@@ -268,7 +275,7 @@ def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
         at_once = getattr(dataset, "__getitems__", None)
         with draws.kept() as before:
             for one in index:
-                draws.seed((index.key, _plain(one)))
+                draws.seed((index.key, hashable(_plain(one))))
                 watched = draws.Watched(before) if index.watched or at_once else None
                 samples.append(at_once([one])[0] if at_once else dataset[one])
                 states |= watched.drawn_from() if watched else {}
