@@ -198,6 +198,7 @@ Of(NET).run(DataLoader(data, batch_size=13, shuffle=True))
 """
 CALLS = {
     "of a trainer": ("data_parallel(self.net, x, device_ids=self.gpus)", "nn.Sequential(nn.Linear(6, 3))"),
+    "of a trainer, by a star": ("data_parallel(self.net, *[x], self.gpus)", "nn.Sequential(nn.Linear(6, 3))"),
     "in a forward": ("self.net(x)", "Block(6)"),
 }
 

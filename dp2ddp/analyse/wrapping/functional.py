@@ -26,7 +26,6 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes import entry
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
-from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Cls, Inst
 from dp2ddp.facts import Functional
 from dp2ddp.plan import Anchor
@@ -175,9 +174,10 @@ def _staying(context: Context, call: Call) -> Site | None:
     names = (*DATA_PARALLEL_ARGUMENTS, *FURTHER_ARGUMENTS)
     module, inputs, devices, _, dim, named = (call.argument(name, index) for index, name in enumerate(names))
     given = {it.arg for it in call.node.keywords}
-    if module is None or inputs is None or is_spread(call.node) or not given <= {*names}:
+    if module is None or not given <= {*names} or _computes_none(context, call.node):
         return None
-    if _computes_none(context, call.node):
+    spread = [it for it in call.node.args if isinstance(it, ast.Starred)]
+    if inputs is None and not spread:
         return None
     more = {"device_ids": devices, "dim": dim}
     keywords = [ast.keyword(name, it) for name, it in more.items() if it is not None]
@@ -185,7 +185,7 @@ def _staying(context: Context, call: Call) -> Site | None:
     for node in (wrap, wrap.func):
         ast.copy_location(node, call.node.func)
     wrap.inserted = True  # type: ignore[attr-defined]
-    parts = inputs.elts if isinstance(inputs, ast.Tuple) else [inputs]
+    parts = inputs.elts if isinstance(inputs, ast.Tuple) else spread or [inputs]
     options = [ast.copy_location(ast.keyword(None, named), call.node)] if named is not None else []
     plain = ast.Call(wrap, parts, options)
     plain.imported = _imported(call.node)  # type: ignore[attr-defined]

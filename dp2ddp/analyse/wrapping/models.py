@@ -90,10 +90,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     every = (*context.wraps, *context.idle_wraps)
     for call in every if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
-            if is_inserted(call.node) and not is_inserted(program.statement(call.node)):
-                yield _replicating(context, call)
-            else:
+            if not is_inserted(call.node) or is_inserted(program.statement(call.node)):
                 yield from _unused(context, call)
+            elif _may_run(context, call):
+                yield _replicating(context, call)
 
 
 def _lacking(context: Context) -> Iterator[Obstacle]:
@@ -132,6 +132,18 @@ def _is_asked_before(context: Context, node: ast.AST) -> bool:
             if any(word in asked for word in ASKS_FOR_WRAP) or ".module" in whole:
                 return True
     return False
+
+
+def _may_run(context: Context, call: Call) -> bool:
+    """Whether a call stands in a network of the training, which some other module calls."""
+    program = context.program
+    owner = program.scope(call.node).owner
+    makes = (it for it in program.calls if context.runs_in_training(it.node) or not context.scripts)
+    return owner is None or any(
+        isinstance(callee, Cls) and owner in (callee, *program.bases(callee))
+        for it in makes
+        for callee in it.callees
+    )
 
 
 def _unused(context: Context, call: Call) -> Iterator[Unused]:
