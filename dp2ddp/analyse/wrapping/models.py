@@ -90,7 +90,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     every = (*context.wraps, *context.idle_wraps)
     for call in every if context.backwards and not started else ():
         if not context.runs_in_training(call.node):
-            if not is_inserted(call.node) or is_inserted(program.statement(call.node)):
+            if not _is_of_call(context, call):
                 yield from _unused(context, call)
             elif _may_run(context, call):
                 yield _replicating(context, call)
@@ -456,8 +456,8 @@ class _Outer:
 def _wrap(context: Context, call: Call) -> Wrap:
     program = context.program
     anchor = program.anchor(call.node)
-    if is_inserted(call.node) and not is_inserted(program.statement(call.node)):
-        return _of_a_call(context, call)
+    if _is_of_call(context, call):
+        return _of_call(context, call)
     if parallel.stays(context, call):
         return _staying(context, call)
     module = call.argument("module", 0)
@@ -515,7 +515,12 @@ def _wrap(context: Context, call: Call) -> Wrap:
     )
 
 
-def _of_a_call(context: Context, call: Call) -> Wrap:
+def _is_of_call(context: Context, call: Call) -> bool:
+    """Whether a wrap stands for what a call of ``data_parallel()`` does, and not for one where the network is made."""
+    return is_inserted(call.node) and not is_inserted(context.program.statement(call.node))
+
+
+def _of_call(context: Context, call: Call) -> Wrap:
     """The wrap that a call of ``data_parallel()`` makes each time."""
     problem = Problem("data_parallel() replicates the model at every call", "wrap it once", SHARDED_ONLY)
     module = context.module_of(call)
