@@ -531,6 +531,23 @@ def test_a_part_of_a_model_is_wrapped_as_others_that_build_it_expect() -> None:
     assert "ddp.init(devices=GPUS)\n" in after["train.py"]
 
 
+@pytest.mark.parametrize(
+    ("given", "start"),
+    [("True", "ddp.init()\n"), ("args.multi", "ddp.init(devices=None if args.multi else 1)\n")],
+)
+def test_a_function_that_others_may_import_wraps_where_it_is_asked_to(given: str, start: str) -> None:
+    """A program beside may ask it for a bare model."""
+    nets = (
+        "from torch import nn\n\n\ndef build(size, parallel=False):\n    model = nn.Linear(size, size)\n"
+        "    if parallel:\n        model = nn.DataParallel(model)\n    return model\n"
+    )
+    tail = f"from nets import build\nargs = parse()\nprint(args)\ntrain(build(8, parallel={given}))\n"
+    conversion = convert(Project.of({PATH: PROGRAM + tail, PATH.with_name("nets.py"): nets}))
+    after = {change.path.name: change.after for change in conversion.changes}
+    assert "    if parallel:\n        model = ddp.DistributedDataParallel(model)\n" in after["nets.py"]
+    assert start in after["train.py"]
+
+
 def test_a_part_of_a_model_is_wrapped_under_the_option_that_asks_for_it() -> None:
     """The keys of its checkpoints have a prefix with the option only, and without it one process trains."""
     tail = (

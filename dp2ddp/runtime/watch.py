@@ -33,8 +33,8 @@ import torch.distributed as dist
 from . import debug, digests, ranks, unwrapped, written
 from .exchange import exchange
 from .messages import say
+from .unwrapped import HOW_TO_GO_ON, VARIABLE
 
-VARIABLE = "DP2DDP_CHECK"
 _EVERY = 1000  # passes, from the first 1,000 on
 _FORWARDS = 4  # before one backward pass that are looked at
 _ROUNDING = {torch.float32: 64.0, torch.float64: 64.0, torch.complex64: 64.0, torch.complex128: 64.0}
@@ -269,7 +269,7 @@ class _Comparison:
         raise RuntimeError(
             f"{what} from each rank's part of the batch, not from the first step on, but before backward pass "
             f"{watch._passes}, where this was found: the ranks train different models. Keep it in a buffer "
-            f"(register_buffer), which is rank 0's before each forward. {_HOW_TO_GO_ON}"
+            f"(register_buffer), which is rank 0's before each forward. {HOW_TO_GO_ON}"
         )
 
     def _refuse(self, keys: list[_Key]) -> None:
@@ -291,7 +291,7 @@ class _Comparison:
         raise RuntimeError(
             f"the ranks train different models: {self._label(first)} has other values on rank {rank} than on rank 0"
             f"{more}, found in backward pass {watch._passes} of {watch.name}. Usual cause: {self._cause(faults)}. "
-            f"{_HOW_TO_GO_ON}"
+            f"{HOW_TO_GO_ON}"
         )
 
     def _label(self, key: _Key) -> str:
@@ -321,9 +321,6 @@ class _Comparison:
             return [0.0 if it.kinds[key] == self._said[0].kinds[key] else float("inf") for it in self._said]
         tensor = self._tensors[key].detach()
         return exchange("the comparison of parameters", digests.distance(tensor, _rank_0s(tensor)))
-
-
-_HOW_TO_GO_ON = f"{VARIABLE}=0 turns this comparison off"
 
 
 def _rank_0s(tensor: torch.Tensor) -> torch.Tensor:

@@ -59,7 +59,7 @@ AGREED = "dp2ddp.runtime.from_main_process"
 INPUT = "builtins.input"
 # What else asks who runs the program, and returns the answer.
 ASKS_USER = frozenset("""
-    builtins.raw_input click.confirm click.getchar click.prompt getpass.getpass
+    click.confirm click.getchar click.prompt getpass.getpass
     inquirer.prompt pwinput.pwinput rich.prompt.Confirm.ask rich.prompt.IntPrompt.ask rich.prompt.Prompt.ask
     typer.confirm typer.prompt
     """.split())

@@ -903,6 +903,9 @@ def _deciding(
     plain = all(
         branch in condition.body and asks_for_gpus(context, condition.test) for condition, branch in ifs
     )
+    if not plain and all(_is_for_others(context, it.test) for it, _ in ifs):
+        text = f"the model stays unwrapped where `{ast.unparse(ifs[0][0].test)}` is false, as other programs may ask"
+        return Problem(text, "", NO_TIER, works=True)
     if used is not None and not plain:
         return _unclear(
             f"`{ast.unparse(used)}` needs the bare model, which is wrapped only in some cases",
@@ -998,6 +1001,14 @@ def _stays(context: Context, ifs: list[tuple[ast.If, ast.AST]], statement: ast.s
     return any(it.value == "module." for it in keys) and all(
         any(isinstance(part, ast.Raise) for part in block) for block in ends
     )
+
+
+def _is_for_others(context: Context, test: ast.expr) -> bool:
+    """Whether a condition is what a function is given, in a file that other programs may import, too."""
+    program = context.program
+    found = program.definitions(test) if isinstance(test, ast.Name) else []
+    shared = program.file(test) not in context.scripts
+    return shared and bool(found) and all(isinstance(it, ast.arg) for it in found)
 
 
 def _is_set(context: Context, test: ast.expr) -> bool:
