@@ -124,7 +124,7 @@ import torch.multiprocessing as mp
 
 
 def work(index, state):
-    print(index, sorted(state))
+    print(f"{index} {sorted(state)}\\n", end="")  # at once: others print, too
 
 
 def use(args):
