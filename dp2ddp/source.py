@@ -916,14 +916,19 @@ def _does_something(file: SourceFile) -> bool:
 def programs_beside(project: Project, changed: Iterable[Path]) -> tuple[Path, ...]:
     """The programs in the folders of a project, beside those asked for, that import any of the ``changed`` files."""
     wanted = frozenset(changed) - set(project.asked)
+    return tuple(it.path for it in importers_beside(project, wanted) if _does_something(it))
+
+
+def importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[SourceFile, ...]:
+    """The files in the folders of a project, beside those that are read, that import any of the ``wanted`` ones."""
     words = {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in wanted}
     homes = dict.fromkeys(project.homes.values()) if wanted else ()
     using = (
         _below(it, project.files.keys(), lambda data: any(word in data for word in words)) for it in homes
     )
-    found = {file.path: file for files in using for file in files if _does_something(file)}
+    found = {file.path: file for files in using for file in files}
     whole = replace(project, files={**project.files, **found})
-    return tuple(sorted(path for path in found if whole.reaches(path) & wanted))
+    return tuple(found[path] for path in sorted(found) if whole.reaches(path) & wanted)
 
 
 def _is_ours(folder: Path) -> bool:

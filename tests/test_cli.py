@@ -15,6 +15,7 @@ from pathlib import Path
 
 import command
 import pytest
+import torch
 
 from dp2ddp import cli
 
@@ -262,6 +263,28 @@ def test_programs_that_import_what_is_changed_are_named() -> None:
     said = "first.py, second.py import changed files, which need dp2ddp now; convert them, too, to train on several GPUs"
     assert said in run("convert", "train.py", "--check").stderr.decode().splitlines()
     assert "import changed" not in run("convert", ".", "--check").stderr.decode()
+
+
+@pytest.mark.parametrize("form", ["function", "method"])
+def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> None:
+    """They give a function that saves what nothing wraps, which has no ``module``."""
+    saving = "import torch\n\n\ndef keep(net, path):\n    torch.save(net.state_dict(), path)\n"
+    if form == "method":
+        saving = (
+            "import torch\n\n\nclass Keeper:\n    def __init__(self, net):\n        self.net = net\n\n"
+            "    def keep(self, path):\n        torch.save(self.net.state_dict(), path)\n"
+        )
+    name, call = ("keep", "keep({}, '{}')") if form == "function" else ("Keeper", "Keeper({}).keep('{}')")
+    trained = TRAIN.replace(".cuda()", "").replace("import torch\n", f"import torch\nfrom saving import {name}\n", 1).replace(
+        'print("epoch", epoch)', call.format("model", "wrapped.pt")
+    )
+    tuned = f"from torch import nn\nfrom saving import {name}\n\n{call.format('nn.Linear(8, 2)', 'bare.pt')}\n"
+    write({"train.py": trained, "saving.py": saving, "tune.py": tuned})
+    assert run("convert", "train.py", "--inplace").returncode == 0
+    for script in ("train.py", "tune.py"):
+        subprocess.run([sys.executable, script], check=True, env={**os.environ, "DP2DDP_PROCESSES": "2"}, timeout=120)
+    for path in ("wrapped.pt", "bare.pt"):
+        assert set(torch.load(path)) == {"weight", "bias"}
 
 
 def test_the_whole_batch_tier_names_the_line_that_forced_it() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Container, Iterator
 
 from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
@@ -20,6 +21,7 @@ from dp2ddp.analyse.program.signature import bind
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
 from dp2ddp.plan import Anchor
+from dp2ddp.source import importers_beside
 
 # What holds its parts as they are, and what hands on what it is given.
 DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
@@ -124,7 +126,23 @@ def _bare(context: Context, node: ast.expr, perhaps: set[int], kind: str = "save
     if any(_may_have_module(context, it) for it in others):
         return _state(context, "other", node)
     bare = is_shared(context, node) or bool(context.made(values, WRAP) & perhaps) or bool(others)
+    bare = bare or _is_used_beside(context, node)
     return _state(context, _either(context, values) if bare else kind, node)
+
+
+def _is_used_beside(context: Context, node: ast.expr) -> bool:
+    """Whether files that are not converted may give a function, or an object, a model that nothing wraps."""
+    program = context.program
+    file = program.file(node)
+    names = [it for it in ast.walk(node) if isinstance(it, ast.Name)]
+    given_to = any(isinstance(it, ast.arg) for name in names for it in program.definitions(name))
+    if not given_to or file in context.scripts:
+        return False
+    around = [it for it in program.ancestors(node) if isinstance(it, ast.ClassDef | ast.FunctionDef)]
+    named = [it.name for it in around if isinstance(it, ast.ClassDef)] or [it.name for it in around]
+    words = [re.compile(rf"\b{name}\b") for name in named]
+    using = importers_beside(program.project, frozenset([file.path])) if words else ()
+    return any(word.search(it.text) for it in using for word in words)
 
 
 def _either(context: Context, values: Values) -> str:
