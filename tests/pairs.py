@@ -295,8 +295,21 @@ class Unbalanced({base}):
 
 """
 OF_TORCH, OF_RUNTIME = (UNBALANCED.format(base=it) for it in ("nn.DataParallel", "ddp.DataParallel"))
+TIMED = (
+    ("import torch\n", "import time\nfrom timeit import default_timer\n\nimport torch\n"),
+    ("    model.train()\n", "    model.train()\n    began, passed = default_timer(), 0.0\n"),
+    (STEP, STEP + "        passed += default_timer() - began\n"),
+)
+LIMITED = (TIMED[0], (STEP, STEP + "        if time.time() % 0.02 < 0.01:\n            optimizer.step()\n"))
 RIGHT = {
     "the program": Pair(),
+    "durations": Pair(
+        both=(
+            *TIMED,
+            (" {correct / 30:.4f}", " {correct / 30:.4f} ({passed:.9f})"),
+            ("    model.eval()", '    open(f"run_{int(1e9 * time.time())}", "w").close()\n    model.eval()'),
+        )
+    ),
     "float32 by name": Pair(
         both=(
             ("TensorDataset(torch.randn(64, 8)", "TensorDataset(torch.randn(64, 8, dtype=torch.float32)"),
@@ -464,6 +477,7 @@ RIGHT = {
 }
 
 WRONG = {
+    "each rank's clock decides": Pair(both=LIMITED, what="end", cause="replica"),
     "another learning rate, without an optimizer": Pair(
         both=BY_HAND,
         after=(("alpha=-0.1", "alpha=-0.11"),),

@@ -22,6 +22,7 @@ the same command again, brings the patches along. The variable is a JSON object:
     synthetic  replace torchvision's data sets by small ones
     prepare    a Python file to run first
     module     the script's dotted name, if it is started by that
+    clock      what time it is to be when the program begins, for its own code (see ``clock``)
     moved      the user's folder, in which nothing may be written, and the copy of it to work in
     watched    places, [file, first line, last line] each: which of them are run is noted (see ``reached``)
 """
@@ -45,6 +46,7 @@ import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from dp2ddp.verify import cuda, doubles, draws, noise, reference, rounding, synthetic, vendored
+from dp2ddp.verify.clock import Clock
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.forwards import Forwards, line
 from dp2ddp.verify.journal import Journal
@@ -122,6 +124,8 @@ class Recorder:
             reference.play(settings["replicas"])
         if settings.get("synthetic"):
             synthetic.replace()
+        if settings.get("clock") and self.work:
+            Clock(settings["clock"], self.work, _started_as()).patch()
         self._patch_backward()
         self._patch_collectives()
         self.loaders.patch()

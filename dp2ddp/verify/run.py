@@ -163,6 +163,7 @@ class Bench:
         self.server = server
         self.say = say
         self.count = 0
+        self.began = time.time()
         # on real GPUs torch's own DataParallel is the reference
         self.is_real = request.device == "cuda" and torch.cuda.device_count() >= request.processes
 
@@ -223,6 +224,7 @@ class Bench:
             "align": not request.as_is,
             "synthetic": request.synthetic,
             "prepare": str(request.prepare) if request.prepare else None,
+            "clock": None if request.as_is else self.began,
             "moved": [str(request.root), str(work)],
             **({} if self.is_real else {"gpus": request.processes, "device": self._device()}),
             **more,
@@ -496,6 +498,7 @@ def _what_was_aligned(bench: Bench) -> list[str]:
         "dropout and other random numbers of wrapped models: drawn by forward and replica",
         "Python's and numpy's random state before the programs seed it, and all generators' states after each "
         "optimizer step: the same in the original and on rank 0",
+        "the clock: each time that the programs' own code asks for is 10 ms later than the one before",
         "line numbers in log records: none, as the conversion moves lines",
         f"loops over training data end after {-(-request.steps // 2)} optimizer steps, and the programs after "
         f"{request.steps}",
