@@ -614,6 +614,7 @@ class _Finder:
             while self.find(package / "__init__.py") and package != package.parent:
                 package = package.parent
             usual = (folder, package, *([self.root] if folder.is_relative_to(self.root) else []))
+            usual += _installed_from(folder)
             self.searches[entry] = self._edited(entry, tuple(dict.fromkeys(usual)), [entry])
         return self.searches[entry]
 
@@ -949,6 +950,15 @@ def _home(path: Path, root: Path, reached: Iterable[Path]) -> Path:
         if any((folder / name).exists() for name in (_OF_PROJECTS if alone else _OF_REPOSITORIES)):
             return folder
     return root if inside else path.parent
+
+
+def _installed_from(folder: Path) -> tuple[Path, ...]:
+    """Where the modules of the repository that a folder is in lie: on ``PYTHONPATH``, or installed from there."""
+    named = (Path(os.path.realpath(it)) for it in os.environ.get("PYTHONPATH", "").split(os.pathsep) if it)
+    for home in (folder, *folder.parents):
+        if any((home / name).exists() for name in _OF_REPOSITORIES):
+            return (*(it for it in named if it.is_relative_to(home)), home, home / "src")
+    return ()
 
 
 def _declaring(path: Path) -> list[Path]:

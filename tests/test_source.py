@@ -257,6 +257,28 @@ def test_imports_start_at_the_package_s_root_and_at_the_working_folder() -> None
     assert reached(read(["top/run/train.py"]), "top/run/train.py") == found
 
 
+@pytest.mark.parametrize("mark", ["setup.py", "pyproject.toml"])
+def test_modules_that_are_installed_from_the_repository_are_found_from_anywhere(
+    mark: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """By ``pip install -e .``, with and without ``src``, or by ``PYTHONPATH``."""
+    write(
+        {
+            "project/tools/train.py": "from net import x\nfrom data import y\nfrom more import z\nimport far\n",
+            "project/src/net.py": "",
+            "project/data.py": "",
+            "project/lib/more.py": "",
+            "elsewhere/far.py": "",
+        }
+    )
+    Path("project", mark).touch()
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(Path("project/lib").resolve()), "elsewhere"]))
+    monkeypatch.chdir("project/tools")
+    files = {"train.py", "net.py", "data.py", "more.py"}
+    found = read(["train.py"]).reaches(Path("train.py").resolve())
+    assert {it.name for it in found} == files
+
+
 def test_unreadable_files_are_found_by_who_imports_them() -> None:
     write({"train.py": "import a\n", "a.py": "import broken\n", "broken.py": "x = (\n", "other.py": ""})
     project = read(["train.py", "other.py"])
