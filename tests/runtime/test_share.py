@@ -78,17 +78,25 @@ ddp.launch(main, globals()[sys.argv[1]])
 """
 
 
-def traces():
-    """What shared memory and sockets there are that a job might leave."""
-    sockets = [line for line in Path("/proc/net/unix").read_text().splitlines() if "@dp2ddp-" in line]
-    return sorted(os.listdir("/dev/shm")), len(sockets)
+def shared_memory():
+    """What a job might leave; its sockets have no files, and end with its processes."""
+    return set(os.listdir("/dev/shm"))
+
+
+def left(before):
+    """The shared memory that is still there after a few seconds: that of other tests' jobs comes and goes."""
+    kept, end = shared_memory() - before, time.monotonic() + 15
+    while kept and time.monotonic() < end:
+        time.sleep(0.1)
+        kept &= shared_memory()
+    return kept
 
 
 def ended(folder, what, **more):
-    before = traces()
+    before = shared_memory()
     result = jobs.run([write(folder, LOOP), what], folder, **more)
     assert not result.left and "all of it" not in result.out
-    assert traces() == before
+    assert not left(before)
     return result
 
 
@@ -116,7 +124,7 @@ def test_ranks_that_draw_other_samples_are_told(tmp_path):
 
 @pytest.mark.parametrize("whom", ["rank", "all"])
 def test_killed_ranks_leave_nothing(tmp_path, whom):
-    before = traces()
+    before = shared_memory()
     process = jobs.start([write(tmp_path, LOOP), "stay"], tmp_path)
     ranks = [int(jobs.line(process).split()[1]) for _ in range(2)]
     if whom == "rank":
@@ -126,7 +134,4 @@ def test_killed_ranks_leave_nothing(tmp_path, whom):
             jobs.end(pid)
     result = jobs.finish(process)
     assert result.code == (137 if whom == "rank" else -9) and not result.left
-    end = time.monotonic() + 10
-    while traces() != before and time.monotonic() < end:
-        time.sleep(0.1)
-    assert traces() == before
+    assert not left(before)
