@@ -270,6 +270,12 @@ FORMS = {
         NameError,
         said=True,
     ),
+    "a method of Python 2": Case(
+        "a method of Python 2",
+        "for k, v in {'a': 1}.iteritems():\n    total += v",
+        "for k, v in {'a': 1}.items():\n    total += v",
+        AttributeError,
+    ),
     "print": Case(
         "`print >>file`",
         "print >> None, 'a'",
@@ -279,6 +285,22 @@ FORMS = {
     ),
 }
 SPELLED = {
+    "a function of Python 2's itertools": Case(
+        "itertools.izip",
+        "list(izip([1], [2]))",
+        "list(izip([1], [2]))",
+        ImportError,
+        "from itertools import izip",
+        "from builtins import zip as izip",
+    ),
+    "one of several functions of Python 2's itertools": Case(
+        "itertools.izip_longest",
+        "list(longest([1], [2]))",
+        "list(longest([1], [2]))",
+        ImportError,
+        "from itertools import izip_longest as longest, count",
+        "from itertools import zip_longest as longest, count",
+    ),
     "an attribute of numpy": Case(
         "numpy.float", "np.zeros(2).astype(np.float)", "np.zeros(2).astype(float)", AttributeError
     ),
@@ -426,7 +448,8 @@ def test_what_is_gone_fails_and_what_is_made_of_it_works(case: Case) -> None:
     run(after)
     text, found = mended(before)
     assert text == (before if case.said else after)
-    (row,) = {row.what for row in REMOVED if any(row.what in fact.what for fact in found)}
+    said = " ".join(fact.what for fact in found)
+    (row,) = {it.what for it in REMOVED if f"`{it.what}`" in said or f", {it.what}, " in said}
     assert row == case.row
     assert all(bool(fact.mends) is not case.said for fact in found)
     assert mended(after)[1] == ()
@@ -462,18 +485,29 @@ def test_names_in_the_list_are_gone(name: str) -> None:
 def test_modules_in_the_list_are_gone(name: str) -> None:
     with pytest.raises(ImportError):
         importlib.import_module(name)
-    text = PROGRAM.replace("# HEAD", f"import {name} as gone\nfrom {name} import this\n")
-    found = mended(text)[1]
-    assert [(fact.at.span.line, fact.lines, fact.mends) for fact in found] == [(13, (14,), ())]
+    text = PROGRAM.replace("# HEAD", f"import {name}, json as other\nfrom {name} import this\n")
+    after, found = mended(text)
+    assert [(fact.at.span.line, fact.lines) for fact in found] == [(13, (14,))]
+    now = MODULES[name].module
+    assert [bool(fact.mends) for fact in found] == [bool(now)]
+    if now:
+        assert f"import {now} as {name}, json as other\nfrom {now} import this\n" in after
+        assert importlib.import_module(now)
+
+
+def test_modules_of_the_project_are_not_gone() -> None:
+    text = PROGRAM.replace("# HEAD", "import commands\nfrom Queue import Queue\n")
+    texts = {PATH: text, PATH.with_name("commands.py"): "", PATH.with_name("Queue.py"): "Queue = list\n"}
+    assert link(Project.of(texts)).outdated == ()
 
 
 def test_only_what_a_program_may_run_is_mended() -> None:
-    """Not what another file would run as a program, nor the files that no program needs."""
+    """Not what another file would run as a program, nor the files that no program needs; all of a kind in a file."""
     step = "import tools\ntools.value(loss)"
     texts = {
         PATH: Case("", step, "", ValueError).texts[0],
         PATH.with_name("tools.py"): "import numpy as np\n\n\ndef value(x):\n    return np.float(x)\n\n\n"
-        "def other(x):\n    return np.int(x)\n\n\nif __name__ == '__main__':\n    print(np.Inf)\n",
+        "def other(x):\n    return np.int(x), np.float(x)\n\n\nif __name__ == '__main__':\n    print(np.Inf)\n",
         PATH.with_name("other.py"): "import numpy as np\n\nprint(np.Inf)\n",
     }
     conversion = convert(Project.of(texts))

@@ -20,7 +20,15 @@ from typing import Any
 from dp2ddp.analyse.api.iteration import OLD_NEXT, SAMPLER_INITS
 from dp2ddp.analyse.api.layers import SCHEDULERS
 from dp2ddp.analyse.api.naming import LOADER
-from dp2ddp.analyse.api.outdated import ATTEMPTED, PYTHON_2, REMOVED_MODULES, REMOVED_NAMES, VERSIONS, Removed
+from dp2ddp.analyse.api.outdated import (
+    ATTEMPTED,
+    PYTHON_2,
+    PYTHON_2_METHODS,
+    REMOVED_MODULES,
+    REMOVED_NAMES,
+    VERSIONS,
+    Removed,
+)
 from dp2ddp.analyse.api.tensors import COMPARES, KEEPS_TRANSPOSED, TAKES_MASK, TO_ARRAY
 from dp2ddp.analyse.context import Context, is_main_guard
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
@@ -314,6 +322,19 @@ def _builtin(search: _Search, node: ast.AST) -> Found | None:
     return node, search.span(search.whole(node), now) if now and search.is_free(now, node) else None
 
 
+def _method(search: _Search, node: ast.AST) -> Found | None:
+    """``numbers.iteritems()`` of what is no object of the project's."""
+    match node:
+        case ast.Call(func=ast.Attribute(value=owner, attr=name) as method, args=[], keywords=[]) if (
+            name in PYTHON_2_METHODS and not search.program.entered(node)
+        ):
+            if any(isinstance(it, Inst) for it in search.program.values(owner)):
+                return None
+            now = f".{PYTHON_2_METHODS[name]}"
+            return node, search.span(search.behind(owner, method), now, rf"\.{name}")
+    return None
+
+
 # The list of forms; of names and modules, see ``api/outdated.py``
 
 FORMS = (
@@ -327,6 +348,7 @@ FORMS = (
     Form("calling an autograd.Function instance", "PyTorch 1.5", "static methods and `apply`", _function),
     Form("`print >>file`", "Python 3.0", "`print(…, file=…)`", _redirected),
     Form("a Python 2 builtin", "Python 3.0", "its Python 3 equivalent", _builtin),
+    Form("a method of Python 2", "Python 3.0", "its Python 3 equivalent", _method),
 )
 
 
@@ -358,20 +380,22 @@ def _renamed(search: _Search, node: ast.Attribute, row: Removed) -> list[Mend] |
 def _imported(search: _Search, node: ast.Import | ast.ImportFrom) -> tuple[Removed, Found] | None:
     """``from torchvision.models.utils import load_state_dict_from_url``."""
     if isinstance(node, ast.Import):
-        modules = [REMOVED_MODULES.get(alias.name) for alias in node.names]
-        gone = next((row for row in modules if row is not None), None)
-        return (gone, (node, None)) if gone is not None else None
+        gone = [(it, REMOVED_MODULES[it.name]) for it in node.names if _is_gone(search, node, it.name)]
+        return (gone[0][1], (node, _modules(search, gone))) if gone else None
     if node.level or not node.module:
         return None
+    if _is_gone(search, node, node.module) and REMOVED_MODULES[node.module].module:
+        row = REMOVED_MODULES[node.module]
+        return row, (node, _from(search.program.file(node), node, row.module))
     rows = [REMOVED_NAMES.get(f"{node.module}.{alias.name}") for alias in node.names]
     named = [(alias, row) for alias, row in zip(node.names, rows, strict=True) if row is not None]
     if not named:
         within = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
-        found = [REMOVED_MODULES[it] for it in within if it in REMOVED_MODULES]
+        found = [REMOVED_MODULES[it] for it in within if _is_gone(search, node, it)]
         return (found[0], (node, None)) if found else None
     modules = {row.place[0] for _, row in named}
     whole = len(named) == len(node.names)
-    if len(modules) > 1 or not modules <= ({node.module} if not whole else modules - {"", "builtins"}):
+    if len(modules) > 1 or not modules <= ({node.module} if not whole else modules - {""}):
         return named[0][1], (node, None)
     mends = _from(search.program.file(node), node, modules.pop())
     for alias, row in named:
@@ -379,6 +403,25 @@ def _imported(search: _Search, node: ast.Import | ast.ImportFrom) -> tuple[Remov
             new = search.span(search.whole(alias), f"{row.place[1]} as {alias.asname or alias.name}")
             mends = None if new is None else [*mends, *new]
     return named[0][1], (node, mends)
+
+
+def _is_gone(search: _Search, node: ast.AST, module: str) -> bool:
+    """Whether a module is gone, and none of the project's has its name."""
+    path = search.program.file(node).path
+    return module in REMOVED_MODULES and search.program.project.resolve(path, module) is None
+
+
+def _modules(search: _Search, gone: list[tuple[ast.alias, Removed]]) -> list[Mend] | None:
+    """``import cPickle as pickle`` by the modules' new names; what they were called stays, as the code says that."""
+    mends: list[Mend] = []
+    for alias, row in gone:
+        name = alias.asname or alias.name
+        new = row.module if row.module == name else f"{row.module} as {name}"
+        place = search.span(search.whole(alias), new) if row.module else None
+        if place is None:
+            return None
+        mends += place
+    return mends
 
 
 def _from(file: SourceFile, node: ast.ImportFrom, module: str) -> list[Mend] | None:
@@ -444,17 +487,23 @@ def find(context: Context) -> tuple[Outdated, ...]:
     search = _Search(context)
     taken: list[tuple[Path, Mend]] = []
     groups: dict[tuple[Path, Removed, bool], list[tuple[ast.AST, list[Mend]]]] = {}
-    for node in context.program.nodes.values():
-        for row, (place, mends) in _rows(search, node):
-            if search.is_run(node) and not _is_guarded(search, node):
-                if not context.program.is_placed(place):
-                    place, mends = context.program.statement(place), None
-                path = context.program.file(node).path
-                if any(_overlap(one, it) for one in mends or () for other, it in taken if other == path):
-                    mends = None
-                taken += [(path, mend) for mend in mends or ()]
-                groups.setdefault((path, row, mends is not None), []).append((place, mends or []))
-    return tuple(_fact(context, row, found) for (_, row, _), found in groups.items())
+    found = [
+        (context.program.file(node).path, node, row, it)
+        for node in context.program.nodes.values()
+        for row, it in _rows(search, node)
+        if not _is_guarded(search, node)
+    ]
+    run = {(path, row) for path, node, row, _ in found if search.is_run(node)}
+    for path, node, row, (place, mends) in found:
+        # what is mended in one place of a file is mended in all: who can tell that the others never run
+        if search.is_run(node) or ((path, row) in run and mends is not None):
+            if not context.program.is_placed(place):
+                place, mends = context.program.statement(place), None
+            if any(_overlap(one, it) for one in mends or () for other, it in taken if other == path):
+                mends = None
+            taken += [(path, mend) for mend in mends or ()]
+            groups.setdefault((path, row, mends is not None), []).append((place, mends or []))
+    return tuple(_fact(context, row, places) for (_, row, _), places in groups.items())
 
 
 def _overlap(one: Mend, other: Mend) -> bool:
@@ -473,7 +522,7 @@ def _fact(context: Context, row: Removed, found: list[tuple[ast.AST, list[Mend]]
     first = found[0][0]
     form = isinstance(row, Form)
     what = f"`{ast.unparse(first)}`, {row.what}, fails since" if form else f"`{row.what}` was removed in"
-    instead = f"`{row.instead.removeprefix('builtins.')}`" if row.place[1] else row.instead
+    instead = f"`{row.instead.removeprefix('builtins.')}`" if row.module or row.place[1] else row.instead
     mends = tuple(mend for _, some in found for mend in some)
     lines = tuple(context.program.location(place).span.line for place, _ in found)
     at = context.program.anchor(first)

@@ -24,6 +24,11 @@ class Removed:
         module, _, name = self.instead.rpartition(".")
         return (module, name) if module and re.fullmatch(r"[\w.]+", self.instead) else ("", "")
 
+    @property
+    def module(self) -> str:
+        """The module that takes the place of one; empty where none does by itself."""
+        return self.instead if re.fullmatch(r"[\w.]+", self.instead) and "." not in self.what else ""
+
 
 def _renames(since: str, names: Mapping[str, str], module: str = "", now: str = "") -> tuple[Removed, ...]:
     """Names that are others now, of a module each."""
@@ -104,6 +109,16 @@ REMOVED_NAMES = {
             },
             "numpy.",
         ),
+        *_gone("NumPy 2.0", "`np.asarray(…, dtype=float)`", "numpy", "asfarray"),
+        *_renames(
+            "Python 3.0",
+            {"izip": "zip", "imap": "map", "ifilter": "filter"},
+            "itertools.",
+            "builtins.",
+        ),
+        *_renames(
+            "Python 3.0", {"izip_longest": "zip_longest", "ifilterfalse": "filterfalse"}, "itertools."
+        ),
         *_renames(
             "Pillow 10", {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}, "PIL.Image."
         ),
@@ -133,15 +148,40 @@ REMOVED_NAMES = {
         ),
     )
 }
-# Whole modules.
+# Whole modules; where one takes the place of another, all that programs use of that is in it.
 REMOVED_MODULES = {
     it.what: it
     for it in (
         Removed("torch.legacy", "PyTorch 1.0", "torch.nn"),
         Removed("torch.utils.ffi", "PyTorch 1.0", "torch.utils.cpp_extension"),
         Removed("torch._six", "PyTorch 2.0", "torch.inf, collections.abc, str and int"),
+        Removed("urllib2", "Python 3.0", "urllib.request and urllib.error"),
+        *(
+            Removed(old, "Python 3.0", new)
+            for old, new in {
+                "cPickle": "pickle",
+                "Queue": "queue",
+                "ConfigParser": "configparser",
+                "StringIO": "io",
+                "cStringIO": "io",
+                "Tkinter": "tkinter",
+                "tkMessageBox": "tkinter.messagebox",
+                "commands": "subprocess",
+                "urlparse": "urllib.parse",
+                "httplib": "http.client",
+                "HTMLParser": "html.parser",
+                "cookielib": "http.cookiejar",
+                "copy_reg": "copyreg",
+                "__builtin__": "builtins",
+                "thread": "_thread",
+                "SocketServer": "socketserver",
+                "BaseHTTPServer": "http.server",
+            }.items()
+        ),
     )
 }
+# Methods of dictionaries in Python 2, and what they are now.
+PYTHON_2_METHODS = {"iteritems": "items", "itervalues": "values", "iterkeys": "keys"}
 # Builtins of Python 2, and what they are now, if anything by itself.
 PYTHON_2 = {
     **{
