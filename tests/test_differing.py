@@ -38,8 +38,36 @@ def kept(*methods: str, name: str = "Kept") -> str:
 SEE = "def see(self, x):\n    if x.std() < 0.6:\n        self.bad = True"
 LEAVE = "if it.bad:\n    break"
 
+CALL = "\n\ndef call(name, *given):\n    for one in [it]:\n        {}\n\n\n"
+ENDS = "def on_end(self, x):\n    if x < 0.6:\n        self.bad = True"
+COUNTS = "def on_step(self, x):\n    self.hits += 1"
+CALLS = {
+    "by its name": ("getattr(one, name)(*given)", "call('on_{}', {})"),
+    "by a part of its name": ("getattr(one, f'on_{name}')(*given)", "call('{}', {})"),
+    "by a name added to": ("act = getattr(one, 'on_' + name, None)\n        act(*given)", "call('{}', {})"),
+}
+BOTH = {
+    how: (
+        "seen = []\n" + function("seen.append(x.std().item())") + kept(ENDS, COUNTS) + CALL.format(body),
+        call.format("step", "{}") + "\n" + call.format("end", "{}"),
+    )
+    for how, (body, call) in CALLS.items()
+}
+"""Two methods that one function calls, each with what it is given for that."""
+
 # Before the loops, and after each step.
 DECIDED = {
+    **{
+        f"one of several methods, {how}": (
+            before,
+            "check(outputs)\n" + after.format("1.0", "seen[-1]") + "\n" + LEAVE,
+        )
+        for how, (before, after) in BOTH.items()
+    },
+    "one of several methods, by a name that is not known": (
+        BOTH["by its name"][0] + "NAMES = ['on_end', 'on_step']\n",
+        "check(outputs)\nfor name in NAMES:\n    call(name, seen[-1])\n" + LEAVE,
+    ),
     "a variable of a function round it": (
         "\n\ndef make():\n    hits = 0\n\n    def see(x):\n        nonlocal hits\n        hits += int(x.std() < 0.6)\n\n"
         "    def stop():\n        return hits > 1\n\n    return see, stop\n\n\nsee, stop = make()\n",
@@ -175,6 +203,13 @@ SCALED = {
 }
 # What every process has alike, or only reports, or agrees on.
 ALIKE = {
+    **{
+        f"another method, {how}": (
+            before,
+            "check(outputs)\n" + after.format("seen[-1]", "1.0") + "\n" + LEAVE,
+        )
+        for how, (before, after) in BOTH.items()
+    },
     "how many batches a function counted": (
         "hits = 0\n" + function("global hits\nhits += 1"),
         "check(outputs)\nif hits > 3:\n    break",

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -32,7 +32,7 @@ from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
 from dp2ddp.analyse.dataflow.kinds import PLAIN, Kind, Unclear
-from dp2ddp.analyse.processes.conditions import is_rate
+from dp2ddp.analyse.processes.conditions import assigned, is_rate
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
@@ -57,7 +57,8 @@ LEAVING = ast.Break | ast.Continue | ast.Return | ast.Raise
 class Frame:
     """One way in which a function is called: on which objects, and with which parameters that differ.
 
-    ``chosen``: by some processes only. ``trains``: in a training loop.
+    ``chosen``: by some processes only. ``trains``: in a training loop. ``said``: the texts that it is given for the
+    parameters by which it chooses a method, ``getattr(callback, name)``.
     """
 
     scope: int
@@ -65,6 +66,7 @@ class Frame:
     given: frozenset[tuple[int, int]] = frozenset()
     chosen: bool = False
     trains: bool = False
+    said: frozenset[tuple[int, str]] = frozenset()
 
 
 @dataclass
@@ -116,6 +118,7 @@ class _Following:
         self.frames: dict[Frame, Found] = {}
         self.frame = Frame(0)
         """The one that is looked at."""
+        self._choices: dict[int, set[int]] = {}
         self.waiting: dict[Frame, None] = {}
         self.asking: dict[object, dict[Frame, None]] = defaultdict(dict)
         """Which frames ask for what: the definition of a name, a container, an attribute, another frame."""
@@ -494,7 +497,7 @@ class _Following:
         functions: dict[tuple[int, bool], set[Value]] = defaultdict(set)
         made: set[tuple[int, bool]] = set()
         before: dict[int, list[ast.expr]] = defaultdict(list)
-        for callee in self._callees(call):
+        for callee in self._callees(call, frame):
             for scope, owner, bound in self._targets(callee, call):
                 functions[scope, bound] |= {owner} if owner is not None else set()
                 if isinstance(callee, Made):
@@ -513,7 +516,9 @@ class _Following:
             if (scope, bound) in made and not differing and not chosen:
                 continue  # layers, and what they are made with
             alone = {key: it[0] for key, it in given.items() if len(it) == 1}
-            yield Entry(Frame(scope, me, differing, chosen, trains), alone)
+            texts = {key: self._said(alone[key], frame) for key in self._choosing(scope) & alone.keys()}
+            said = frozenset((key, text) for key, text in texts.items() if text is not None)
+            yield Entry(Frame(scope, me, differing, chosen, trains, said), alone)
         if self._is_outside(call):
             yield from self._passed(node, frame, found, chosen, trains)
 
@@ -528,8 +533,63 @@ class _Following:
     def _prepared(self, partial: Made) -> ast.Call:
         return self.program.node(partial.site)  # type: ignore[return-value]
 
-    def _callees(self, call: Call) -> Iterable[Value]:
-        """What is called; any method of an object, where ``getattr(object, name)`` is."""
+    def _choosing(self, scope: int) -> Set[int]:
+        """The parameters of a function by which it chooses what it calls."""
+        if scope not in self._choices:
+            names = (self._chosen_by(it.func) for it in self._calls_in(scope))
+            found = (it for name in names if name is not None for it in ast.walk(name))
+            self._choices[scope] = {
+                id(it)
+                for name in found
+                if isinstance(name, ast.Name)
+                for it in self.program.definitions(name)
+                if isinstance(it, ast.arg)
+            }
+        return self._choices[scope]
+
+    def _calls_in(self, scope: int) -> Iterator[ast.Call]:
+        body = self.program.body(self.program.scopes[scope])
+        return (it for it in body if isinstance(it, ast.Call))
+
+    def _chosen_by(self, function: ast.expr) -> ast.expr | None:
+        """What a method is chosen by that is called: ``getattr(callback, name)``, or a name for that."""
+        if isinstance(function, ast.Name):
+            made = assigned(self.context, function)
+            function = made[0] if len(made) == 1 else function
+        match function:
+            case ast.Call(func=ast.Name(id="getattr"), args=[_, name, *_]):
+                return name
+        return None
+
+    def _said(self, node: ast.expr, frame: Frame) -> str | None:
+        """The text that an expression is, where a function is called in one way."""
+        match node:
+            case ast.Constant(value=str(text)):
+                return text
+            case ast.Name():
+                texts = {dict(frame.said).get(id(it)) for it in self.program.definitions(node)}
+                return texts.pop() if len(texts) == 1 else None
+            case ast.BinOp(left=left, op=ast.Add(), right=right):
+                parts = [self._said(left, frame), self._said(right, frame)]
+            case ast.JoinedStr(values=values):
+                inner = [it.value if isinstance(it, ast.FormattedValue) else it for it in values]
+                parts = [self._said(it, frame) for it in inner]
+            case _:
+                return None
+        return None if None in parts else "".join(map(str, parts))
+
+    def _callees(self, call: Call, frame: Frame) -> Iterable[Value]:
+        """What is called; any method of an object, where ``getattr(object, name)`` is and the name is not known."""
+        name = self._chosen_by(call.node.func)
+        said = self._said(name, frame) if name is not None else None
+        callees = list(self._any_callee(call))
+        named = [it for it in callees if isinstance(it, Bound) and self._is_called(it, said)]
+        return named or callees
+
+    def _is_called(self, method: Bound, name: str | None) -> bool:
+        return getattr(self.program.scopes[method.func.scope].node, "name", "") == name
+
+    def _any_callee(self, call: Call) -> Iterator[Value]:
         match call.node.func:
             case ast.Call(func=ast.Name(id="getattr"), args=[holder, *_]) if not call.callees:
                 for owner in self.program.values(holder):
