@@ -164,7 +164,10 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
         first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
         if first is not None:
             return f"{DONE}: {_place(first.cause, fact.cause)} rules out sharding"
-        return f"to shard: first do as said at {_place((refuted or [fact])[0].cause, fact.cause)}"
+        cause = (refuted or [fact])[0].cause
+        if (cause.path, cause.span.line) == (fact.cause.path, fact.cause.span.line):
+            return "to shard: first do as the other note for this line says" if refuted else DONE
+        return f"to shard: first do as said at {_place(cause, fact.cause)}"
     return f"to shard: {begin} --sharded if {holds}"
 
 

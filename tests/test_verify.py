@@ -662,6 +662,23 @@ def test_what_lies_beside_the_folder_is_not_written(tmp_path: Path, name: str) -
         watch._audit("os.rename", (source / "mine", place / "new"))
 
 
+def test_a_large_checkpoint_from_before_is_written_anew_in_the_copy(
+    lab: Lab, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("dp2ddp.verify.folders._LARGE_FILE", 4)
+    kept = tmp_path / "model.pt"
+    kept.write_text("large")
+    log = "    {}('log.txt', 'w').close()\n    correct = 0\n"
+    pair = Pair(
+        before=(("    correct = 0\n", log.format("open")),),
+        after=(("    correct = 0\n", log.format("ddp.open")),),
+    )
+    (tmp_path / "log.txt").write_text("large")
+    result = verified(lab, tmp_path, pair)
+    assert result.verdict is Verdict.MATCH, report(result)
+    assert kept.read_text() == (tmp_path / "log.txt").read_text() == "large"
+
+
 def test_data_that_is_not_there_is_made(tmp_path: Path, command: Callable[..., Done]) -> None:
     """torchvision's by an option, the user's own by a file of theirs; augmentation is aligned."""
     (tmp_path / "train.py").write_text(SYNTHETIC)

@@ -8,12 +8,14 @@ import sys
 import tempfile
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager, suppress
 from itertools import islice
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import torch
 
+from dp2ddp.runtime import files
 from dp2ddp.verify.digests import bare, values_of, wrapped_in
 from dp2ddp.verify.journal import Journal
 
@@ -75,6 +77,13 @@ class Outputs:
             return save(obj, f, *args, **kwargs)
 
         torch.save = noted
+        whole = files.whole
+
+        def in_the_copy(path: str | os.PathLike[str]) -> AbstractContextManager[BinaryIO]:
+            self._check(path, anew=True)  # before it is asked where a link leads
+            return whole(path)
+
+        files.whole = in_the_copy  # type: ignore[assignment]
 
     def _note_line(self, text: str) -> None:
         if text.strip():
@@ -88,7 +97,7 @@ class Outputs:
         }
         name = f if isinstance(f, (str, os.PathLike)) else getattr(f, "name", None)
         if isinstance(name, (str, os.PathLike)):
-            self._check(name)
+            self._check(name, anew=True)
             self._note_file(name)
             self._keep(name, saved)
         elif isinstance(name, int):  # a file without a name yet
@@ -117,13 +126,13 @@ class Outputs:
     def _opened(self, path: Any, mode: Any, flags: int) -> None:
         writes = set(mode) & set("wax+") if isinstance(mode, str) else flags & _WRITES
         if writes and isinstance(path, (str, bytes, os.PathLike)) and not os.path.isdir(path):
-            self._check(path)
+            self._check(path, anew="w" in mode if isinstance(mode, str) else bool(flags & os.O_TRUNC))
             self._note_file(path)
             self._checkpoints.pop(_real(path), None)
 
     def _copied(self, event: str, source: Any, target: Any) -> None:
         """A file gets another name, or its contents another file: a checkpoint is saved there, too."""
-        self._check(target, follows=event == "shutil.copyfile")
+        self._check(target, follows=event == "shutil.copyfile", anew=True)
         self._note_file(target)
         saved = self._checkpoints.get(_real(source))
         if event == "os.rename":
@@ -133,13 +142,20 @@ class Outputs:
         if saved is not None and self._shown(target) is not None:
             self._keep(target, saved)
 
-    def _check(self, path: Any, follows: bool = True) -> None:
-        """Stop what would change the user's files; ``follows`` tells whether a link stands for what it leads to."""
+    def _check(self, path: Any, follows: bool = True, anew: bool = False) -> None:
+        """Stop what would change the user's files; ``follows`` tells whether a link stands for what it leads to.
+
+        A large file is a link in the copy of the user's folder: what is written ``anew`` takes the link's place.
+        """
         path = os.path.abspath(os.fsdecode(path))
         real = _real(path) if follows else os.path.join(_real(os.path.dirname(path)), os.path.basename(path))
         by_link = path.startswith(self._own)
         theirs = self.protected and real.startswith(self.protected + os.sep)
         if (theirs or (self.protected and by_link)) and not real.startswith(self._own):
+            if anew and os.path.islink(path) and (_real(os.path.dirname(path)) + os.sep).startswith(self._own):
+                with suppress(FileNotFoundError):  # another rank was first
+                    os.unlink(path)
+                return
             raise PermissionError(f"dp2ddp verify changes nothing of yours: {real} is not to be written")
 
     def _note_file(self, path: Any) -> None:

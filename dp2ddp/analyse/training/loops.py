@@ -198,6 +198,13 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
     return list(dict.fromkeys(draw for loop in waiting for draw in loop.draws)), dealt
 
 
+def drawn_together(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
+    """The loaders from which all processes draw, in loops or by hand, and nowhere the main process alone."""
+    sites = set().union(*(loop.loaders for loop in loops))
+    sites |= set().union(*(_drawn_by(context, it) for it in _by_hand(context, [])))
+    return sites - drawn_alone(context, loops, effects)
+
+
 def drawn_alone(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...]) -> set[int]:
     """The loaders from which only the main process draws somewhere."""
     program = context.program

@@ -220,10 +220,13 @@ class Known(Protocol):
     values: Samples
 
 
-def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[Number, ...]:
+def measured(
+    context: Context, loops: list[BatchLoop], reports: Known, gathers: tuple[Gather, ...]
+) -> tuple[Number, ...]:
     """Reports of what the training loop measured: each rank's numbers speak of its own part of the batches.
 
-    ``reports`` says what is the whole batch's all the same, and which conditions all ranks answer alike.
+    ``reports`` says what is the whole batch's all the same, and which conditions all ranks answer alike; what is given
+    by ``gathers`` is, too.
     """
     program = context.program
     follow, reporters = _Followed(context, reports), Reporters(context)
@@ -237,6 +240,7 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
     follow.evaluated = set().union(*(it.runs for it in loops if not it.trains)) - follow.trained
     found: dict[int, Number] = {}
     entered: dict[int, set[int]] = {}
+    whole, rows = {it.call for it in gathers}, {it.at for it in gathers}
     while waiting:
         scope, names = waiting.pop()
         if scope.index in entered and names <= entered[scope.index]:
@@ -248,7 +252,10 @@ def measured(context: Context, loops: list[BatchLoop], reports: Known) -> tuple[
         waiting += follow.readers(follow.known - before)
         for node in program.body(scope):
             if isinstance(node, ast.Call) and (what := follow.given(node) or follow.shown(node)):
-                if reporters.has(node):
+                if program.anchor(node) in whole:
+                    others = (it for it in handed(node) if program.anchor(it) not in rows)
+                    what = next(filter(None, map(follow.mentioned, others)), "")
+                if what and reporters.has(node):
                     statement = program.statement(node)
                     kept = _is_object(context, statement, what)
                     number = Number(**context.place(statement), kind="left", what=what, kept=kept)
