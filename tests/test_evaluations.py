@@ -918,6 +918,19 @@ def test_progress_bars_show_the_batches_of_their_process() -> None:
     assert "enumerate(tqdm(ddp.shard_batches(loader)))" in after
 
 
+@pytest.mark.parametrize("used", ["", "bar.close()", "print(len(bar))", "for _ in bar:\n        pass"])
+def test_progress_bars_have_names(used: str) -> None:
+    """One that is given right before the loop, for that alone."""
+    text = SETUP.replace("import time\n", "import time\n\nfrom tqdm import tqdm\n", 1)
+    loop = LOOP.replace("    for i,", "    bar = tqdm(loader)\n    for i,").replace("enumerate(loader)", "enumerate(bar)")
+    loop = loop.replace("    return", f"    {used}\n    return")
+    after, whole = converted(text + loop + TRAIN + "    print(evaluate(model, val_loader))\n")
+    if used in ("", "bar.close()"):
+        assert whole == [] and "    bar = tqdm(ddp.shard_batches(loader))" in after
+    else:
+        assert "ddp.shard_batches(" not in after and len(whole) == 1
+
+
 def test_whole_batches_are_divided_as_they_are() -> None:
     """With ddp.DataParallel every process takes part in each batch, in an evaluation too."""
     text = (SETUP + LOOP + TRAIN + "    print(evaluate(model, val_loader))\n").replace(

@@ -188,13 +188,19 @@ class EvaluationLoop:
     def _draw(self) -> ast.expr:
         """The loader in the loop's header."""
         draws = self.loop.draws
-        if len(draws) != 1 or self.program.statement(draws[0]) is not self.node or self.node.orelse:
+        named = [it for it in ast.walk(self.node.iter) if isinstance(it, ast.Name)]
+        bars = {id(it): bar for it in named if (bar := self._bar(it)) is not None}
+        places = [self.node, *map(self.program.statement, bars.values())]
+        if len(draws) != 1 or self.program.statement(draws[0]) not in places or self.node.orelse:
             raise Whole(self.node, "the loop's header does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
             raise Whole(self.node, "it isn't known to iterate over a DataLoader")
         around = self.node.iter
         while around is not draws[0]:
+            if id(around) in bars:
+                around = bars[id(around)]
+                continue
             call = self.program.call(around)
             if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
                 raise Whole(
@@ -203,10 +209,36 @@ class EvaluationLoop:
             around = call.node.args[0]
         return draws[0]
 
+    def _bar(self, name: ast.Name) -> ast.expr | None:
+        """What a loop's header gives a name right before it, for the loop alone: ``bar = tqdm(loader)``."""
+        program = self.program
+        definitions = program.definitions(name)
+        statement = program.statement(definitions[0]) if len(definitions) == 1 else None
+        if not isinstance(statement, ast.Assign) or statement.targets != definitions:
+            return None
+        outermost: ast.stmt = self.node
+        while isinstance(around := program.parent(outermost), ast.With | ast.AsyncWith):
+            outermost = around
+        blocks = [program.block(it) for it in (self.node, outermost)]
+        if program.block(statement) not in blocks or self._counts(statement.value):
+            return None
+        for node in program.body(program.scope(name)):
+            read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name
+            if read and definitions[0] in program.definitions(node):
+                told = program.parent(program.parent(node))  # `bar.set_description(…)`, whose result nobody uses
+                alone = isinstance(told, ast.Call) and isinstance(program.parent(told), ast.Expr)
+                if not alone or not isinstance(program.parent(node), ast.Attribute):
+                    return None
+        return statement.value
+
+    def _counts(self, node: ast.expr) -> bool:
+        """Whether something numbers what a loop takes."""
+        calls = [self.program.call(it) for it in ast.walk(node) if isinstance(it, ast.Call)]
+        return any(call is not None and "builtins.enumerate" in call.names for call in calls)
+
     def _index(self) -> ast.expr | None:
         """What gets the number of the batch, where something counts them."""
-        calls = [self.program.call(it) for it in ast.walk(self.node.iter) if isinstance(it, ast.Call)]
-        if not any(call is not None and "builtins.enumerate" in call.names for call in calls):
+        if not self._counts(self.node.iter):
             return None
         return self.node.target.elts[0] if isinstance(self.node.target, ast.Tuple) else self.node.target
 
