@@ -17,6 +17,8 @@ DICTIONARIES = {
     "munch.munchify",
     "types.SimpleNamespace",
 }
+# The one that makes what it is asked for, by the function that it is given first.
+MAKES_ENTRIES = "collections.defaultdict"
 # What shows each part of what it is given, one after the other.
 SHOWS_PARTS = DICTIONARIES | {
     "json.dumps",
@@ -25,7 +27,9 @@ SHOWS_PARTS = DICTIONARIES | {
     "builtins.list",
     "builtins.tuple",
 }
-TABLE_METHODS = frozenset("add append copy extend get insert items pop setdefault update values".split())
+TABLE_METHODS = frozenset("""
+    add append appendleft copy extend get insert items pop popleft setdefault update values
+    """.split())
 # The methods that making an object runs.
 CONSTRUCTING = ("__init__", "__new__", "__post_init__")
 PROPERTIES = {"builtins.property", "functools.cached_property"}

@@ -7,13 +7,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.handing import ITERATORS
-from dp2ddp.analyse.api.python import NAMED_TUPLE, TABLE_METHODS
+from dp2ddp.analyse.api.python import DICTIONARIES, MAKES_ENTRIES, NAMED_TUPLE, TABLE_METHODS
+from dp2ddp.analyse.api.python import LISTS as LISTS_BY_NAME
 from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
 from dp2ddp.analyse.program.store import Store
-from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Inst, Made, Member, Value, Values, closure
+from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Ext, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
 LISTS = ast.List | ast.Tuple | ast.Set | ast.ListComp | ast.SetComp | ast.GeneratorExp
@@ -124,6 +125,10 @@ class Containers:
         collection = Coll(id(node))
         found: set[Value] = set()
         given = self.store.values(node.args[0]) if node.args else NOTHING
+        if self.store.calls[id(node)].names == {MAKES_ENTRIES}:
+            self.store.set_field(collection, "[*]", node, self._made_by(node.args[0], given) if node.args else ())
+            found.add(collection)
+            given = self.store.values(node.args[1]) if len(node.args) > 1 else NOTHING
         for value in given:
             pairs = [it for it in self.elements(frozenset([value])) if isinstance(it, Coll)]
             if (
@@ -143,6 +148,18 @@ class Containers:
             else:
                 found |= {it for it in values if isinstance(it, Coll)}
         return frozenset(found)
+
+    def _made_by(self, factory: ast.expr, values: Values) -> Values:
+        """What a ``defaultdict`` makes for a key: one stands for those of all keys."""
+        found: set[Value] = set()
+        for value in values:
+            if isinstance(value, Ext) and value.name in (LISTS_BY_NAME | DICTIONARIES):
+                found.add(Coll(id(factory)))
+            elif isinstance(value, Cls):
+                found.add(Inst(value, id(factory)))
+        if isinstance(factory, ast.Lambda):
+            found |= self.store.values(factory.body)
+        return self.store.ordered(found)
 
     def fill(self, table: Inst | Coll, given: Arguments) -> None:
         """Put what a dictionary of a class of the project is made of into it."""

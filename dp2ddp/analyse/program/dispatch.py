@@ -187,7 +187,7 @@ class Dispatch:
         owners = frozenset(it for it in self.store.values(function.value) if self.classes.is_table(it))
         given = [self.store.values(argument) for argument in node.args]
         match function.attr, node.args:
-            case "append" | "add", [_]:
+            case "append" | "appendleft" | "add", [_]:
                 self.containers.put(owners, "[*]", node, given[0])
             case "insert", [_, _]:
                 self.containers.put(owners, "[*]", node, given[1])
@@ -209,6 +209,8 @@ class Dispatch:
                     )
             case "copy", []:
                 return owners
+            case "pop" | "popleft", []:
+                return self.containers.elements(owners)
             case "values", []:
                 names = frozenset(it for it in owners if isinstance(it, Names))
                 return (owners - names) | (

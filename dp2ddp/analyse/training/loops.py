@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import takewhile
 
 from dp2ddp.analyse.api.files import PICTURES
 from dp2ddp.analyse.api.handing import ASKING
@@ -601,13 +602,38 @@ def _makes_several(context: Context, site: int) -> bool:
 
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
-    """Whether all backward() calls of a loop stand under conditions."""
+    """Whether all backward() calls of a loop stand under conditions, or in one of several functions that it may call."""
     inside = context.runs(loop.node)
     calls = [node for node in context.backwards if id(node) in inside]
+    chosen = frozenset().union(*_alternatives(context, loop))
     return all(
-        any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
+        id(node) in chosen
+        or any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
         for node in calls
     )
+
+
+def _alternatives(context: Context, loop: BatchLoop) -> Iterator[set[int]]:
+    """What runs in one of the functions that a loop may call in one place, and not in each: ``self.step(batch)``.
+
+    Functions that it calls one after the other, hooks, are no alternatives; nor is one that only raises.
+    """
+    program = context.program
+    inside = context.runs(loop.node)
+    loops = (*LOOPS, ast.comprehension, ast.ListComp, ast.DictComp, ast.GeneratorExp)
+    for key in inside:
+        call = program.call(program.nodes[key]) if key in program.nodes else None
+        if call is None:
+            continue
+        around = list(takewhile(lambda it: it is not loop.node, program.ancestors(call.node)))
+        if any(isinstance(it, loops) for it in around):
+            continue
+        targets = {index for callee in call.callees for index, _, _ in program.targets(callee, call)}
+        scopes = [program.scopes[index] for index in targets]
+        bodies = [it.body for it in scopes if not all(isinstance(st, ast.Raise | ast.Expr) for st in it.body)]
+        if len(bodies) > 1:
+            runs = [set[int]().union(*map(context.runs, body)) for body in bodies]
+            yield set[int]().union(*runs) - set.intersection(*runs)
 
 
 def collect(context: Context, loops: list[BatchLoop], loaders: tuple[Loader, ...]) -> tuple[EpochLoop, ...]:
