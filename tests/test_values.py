@@ -565,6 +565,45 @@ def after(step):
     with section():
         pass
 """,
+    "handlers of events": """\
+from collections import defaultdict
+class Engine:
+    def __init__(self):
+        self.handlers = defaultdict(list)
+    def on(self, event, every=1):
+        def keep(handler):
+            self.handlers[event].append((handler, every))
+            return handler
+        return keep
+    def fire(self, event, step):
+        for handler, every in self.handlers[event]:
+            if step % every == 0:
+                handler(step)
+engine = Engine()
+@engine.on("step", every=2)
+def log(step):
+    with open("log.txt", "a") as file:
+        file.write("%d\\n%d\\n" % (step - 1, step))
+def after(step):
+    engine.fire("step", step)
+""",
+    "files that are taken out of a list": """\
+from collections import deque
+from pathlib import Path
+kept, last = [], deque()
+def after(step):
+    path = Path(f"{step}.log")
+    path.write_text("")
+    kept.append((step, path))
+    kept.sort(key=lambda it: -it[0])
+    while len(kept) > 3:
+        _, old = kept.pop()
+        old.unlink()
+    with open(f"{step}.out", "w") as file:
+        last.append(file.name)
+    if len(last) > 2:
+        os.remove(last.popleft())
+""",
     "a mode that is chosen": """\
 import gzip
 import re
@@ -586,6 +625,61 @@ def test_what_is_written_by_another_way_is_written_once(lab: Lab, tmp_path: Path
         assert len(path.read_text().split()) in (1, 8, 16)
     if "gzip" in program:
         assert gzip.open(folder / "log.gz", "rt").read().split() == [str(step) for step in range(1, 9)]
+
+
+def test_a_picture_in_memory_is_drawn_by_every_process() -> None:
+    """Who draws it reads it again; a file of it is the main process's."""
+    draws = (
+        "import io\nfrom matplotlib import pyplot as plt\n\ndef after(step):\n    kept = io.BytesIO()\n"
+        "    plt.savefig(kept)\n    plt.savefig(other := io.BytesIO(), format='png')\n    kept.seek(0)\n"
+        "    plt.gcf().savefig({})\n"
+    )
+    for given, guarded in (("kept", False), ("'step.png'", True)):
+        after = text_of(HEAD + draws.format(given) + MODEL + STEPS + "        after(step)\n")
+        assert ("is_main_process" in after) is guarded
+
+
+def test_the_devices_of_a_wrapped_model_are_counted(lab: Lab, tmp_path: Path) -> None:
+    """By ranks: each has one device in its own."""
+    asks = "print(max(1, len(model.device_ids)) > 1, 'several' if len(model.device_ids) > 1 else 'one')\n"
+    converted(tmp_path, HEAD + MODEL + asks + STEPS)
+    done = lab.run(tmp_path / "train.py", processes=2, recorded=False).ok()
+    assert done.printed == "True several\n"
+
+
+ENGINE = """\
+class Engine:
+    def __init__(self, step):
+        self.step = step
+    def run(self, batches):
+        self.scores = []
+        for x, y in batches:
+            self.scores.append(self.step(x, y))
+        return {shown}
+def train(x, y):
+    optimizer.zero_grad()
+    loss = criterion(model(x), y)
+    loss.backward()
+    optimizer.step()
+    return loss.item()
+def test(x, y):
+    with torch.no_grad():
+        return ((model.module(x).argmax(1) == y).double().sum() {part}).item()
+criterion = nn.CrossEntropyLoss()
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+others = DataLoader(TensorDataset(torch.randn(20, 8), torch.randint(2, (20,))), batch_size=6)
+for epoch in range(3):
+    print("%.8f" % Engine(train).run(loader), end=" ")
+    print("%.8f" % Engine(test).run(others))
+"""
+
+
+@pytest.mark.parametrize("shown", ["sum(self.scores)", "max(self.scores)"])
+@pytest.mark.parametrize("part", ["", "/ len(y)"])
+def test_a_loop_that_trains_or_evaluates_by_what_it_is_given_shows_what_it_did(
+    lab: Lab, tmp_path: Path, shown: str, part: str
+) -> None:
+    alike(lab, tmp_path, HEAD + MODEL + ENGINE.replace("{shown}", shown).replace("{part}", part) + END)
 
 
 def test_what_others_draw_from_the_training_s_loader_is_whole(lab: Lab, tmp_path: Path) -> None:

@@ -38,6 +38,8 @@ def is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
 def _begins(context: Context, node: ast.expr) -> list[ast.expr]:
     """What a path begins with: the folder it is in, or what it is another name of."""
     match node:
+        case ast.NamedExpr(value=inner):
+            return [inner]
         case ast.Call():
             return returned(context, node) or _first_part(node, context.program.call(node))
         case ast.Name() | ast.Attribute() if found := context.program.definitions(node):

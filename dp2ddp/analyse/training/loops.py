@@ -571,6 +571,15 @@ def _is_one_of_several(context: Context, taken: ast.Call) -> bool:
 def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
     """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
     scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
+    if _unconditional(context, loop):  # what another function measures is not among the numbers of the training
+        yield context.obstacle(
+            loop.source,
+            "one loop trains and evaluates, by different functions",
+            "split the loop",
+            SHARDED_ONLY,
+            assumes=f"what `{ast.unparse(loop.source)}` is evaluated by is a mean over samples",
+        )
+        return
     for number in numbers:
         in_place = number.kind == "rows" and number.call is None
         if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
@@ -603,14 +612,21 @@ def _makes_several(context: Context, site: int) -> bool:
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
     """Whether all backward() calls of a loop stand under conditions, or in one of several functions that it may call."""
-    inside = context.runs(loop.node)
-    calls = [node for node in context.backwards if id(node) in inside]
     chosen = frozenset().union(*_alternatives(context, loop))
-    return all(
-        id(node) in chosen
-        or any(isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node))
-        for node in calls
-    )
+    return all(id(node) in chosen for node in _unconditional(context, loop))
+
+
+def _unconditional(context: Context, loop: BatchLoop) -> list[ast.Call]:
+    """The backward() calls of a loop that stand under no condition."""
+    inside = context.runs(loop.node)
+    return [
+        node
+        for node in context.backwards
+        if id(node) in inside
+        and not any(
+            isinstance(around, ast.If) and id(around) in inside for around in context.program.ancestors(node)
+        )
+    ]
 
 
 def _alternatives(context: Context, loop: BatchLoop) -> Iterator[set[int]]:
