@@ -275,14 +275,20 @@ def test_programs_that_are_not_converted_go_on_saving_bare_models(form: str) -> 
             "    def keep(self, path):\n        torch.save(self.net.state_dict(), path)\n"
         )
     name, call = ("keep", "keep({}, '{}')") if form == "function" else ("Keeper", "Keeper({}).keep('{}')")
-    trained = TRAIN.replace(".cuda()", "").replace("import torch\n", f"import torch\nfrom saving import {name}\n", 1).replace(
-        'print("epoch", epoch)', call.format("model", "wrapped.pt")
+    trained = (
+        TRAIN.replace(".cuda()", "")
+        .replace("import torch\n", f"import torch\nfrom saving import {name}\n", 1)
+        .replace('print("epoch", epoch)', call.format("model", "wrapped.pt"))
     )
-    tuned = f"from torch import nn\nfrom saving import {name}\n\n{call.format('nn.Linear(8, 2)', 'bare.pt')}\n"
+    tuned = (
+        f"from torch import nn\nfrom saving import {name}\n\n{call.format('nn.Linear(8, 2)', 'bare.pt')}\n"
+    )
     write({"train.py": trained, "saving.py": saving, "tune.py": tuned})
     assert run("convert", "train.py", "--inplace").returncode == 0
     for script in ("train.py", "tune.py"):
-        subprocess.run([sys.executable, script], check=True, env={**os.environ, "DP2DDP_PROCESSES": "2"}, timeout=120)
+        subprocess.run(
+            [sys.executable, script], check=True, env={**os.environ, "DP2DDP_PROCESSES": "2"}, timeout=120
+        )
     for path in ("wrapped.pt", "bare.pt"):
         assert set(torch.load(path)) == {"weight", "bias"}
 

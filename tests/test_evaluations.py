@@ -922,7 +922,9 @@ def test_progress_bars_show_the_batches_of_their_process() -> None:
 def test_progress_bars_have_names(used: str) -> None:
     """One that is given right before the loop, for that alone."""
     text = SETUP.replace("import time\n", "import time\n\nfrom tqdm import tqdm\n", 1)
-    loop = LOOP.replace("    for i,", "    bar = tqdm(loader)\n    for i,").replace("enumerate(loader)", "enumerate(bar)")
+    loop = LOOP.replace("    for i,", "    bar = tqdm(loader)\n    for i,").replace(
+        "enumerate(loader)", "enumerate(bar)"
+    )
     loop = loop.replace("    return", f"    {used}\n    return")
     after, whole = converted(text + loop + TRAIN + "    print(evaluate(model, val_loader))\n")
     if used in ("", "bar.close()"):

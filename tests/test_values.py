@@ -210,6 +210,11 @@ CHOSEN = {
         "wrap = nn.DataParallel if args.ngpu > 1 else lambda module: module\nmodel = wrap(nn.Linear(8, 2))\n",
         "devices=None if args.ngpu > 1 else 1",
     ),
+    "a device that is chosen by an option": (
+        "if args.ngpu == 0:\n    device = 'cpu'\nelse:\n    device = 'cuda'\nmodel = nn.Linear(8, 2)\n"
+        "if device == 'cuda':\n    model = nn.DataParallel(model)\n",
+        "devices=None if device == 'cuda' else 0",
+    ),
     "a default": (
         "def build(ngpu=1):\n    module = nn.Linear(8, 2)\n    if ngpu > 1:\n"
         "        module = nn.DataParallel(module)\n    return module\n\nmodel = build()\n",

@@ -325,9 +325,9 @@ def _builtin(search: _Search, node: ast.AST) -> Found | None:
 def _method(search: _Search, node: ast.AST) -> Found | None:
     """``numbers.iteritems()`` of what is no object of the project's."""
     match node:
-        case ast.Call(func=ast.Attribute(value=owner, attr=name) as method, args=[], keywords=[]) if (
-            name in PYTHON_2_METHODS and not search.program.entered(node)
-        ):
+        case ast.Call(
+            func=ast.Attribute(value=owner, attr=name) as method, args=[], keywords=[]
+        ) if name in PYTHON_2_METHODS and not search.program.entered(node):
             if any(isinstance(it, Inst) for it in search.program.values(owner)):
                 return None
             now = f".{PYTHON_2_METHODS[name]}"

@@ -152,7 +152,11 @@ class Outputs:
         by_link = path.startswith(self._own)
         theirs = self.protected and real.startswith(self.protected + os.sep)
         if (theirs or (self.protected and by_link)) and not real.startswith(self._own):
-            if anew and os.path.islink(path) and (_real(os.path.dirname(path)) + os.sep).startswith(self._own):
+            if (
+                anew
+                and os.path.islink(path)
+                and (_real(os.path.dirname(path)) + os.sep).startswith(self._own)
+            ):
                 with suppress(FileNotFoundError):  # another rank was first
                     os.unlink(path)
                 return

@@ -116,9 +116,7 @@ REMOVED_NAMES = {
             "itertools.",
             "builtins.",
         ),
-        *_renames(
-            "Python 3.0", {"izip_longest": "zip_longest", "ifilterfalse": "filterfalse"}, "itertools."
-        ),
+        *_renames("Python 3.0", {"izip_longest": "zip_longest", "ifilterfalse": "filterfalse"}, "itertools."),
         *_renames(
             "Pillow 10", {"ANTIALIAS": "LANCZOS", "LINEAR": "BILINEAR", "CUBIC": "BICUBIC"}, "PIL.Image."
         ),

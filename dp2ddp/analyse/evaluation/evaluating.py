@@ -225,7 +225,9 @@ class EvaluationLoop:
         for node in program.body(program.scope(name)):
             read = isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node is not name
             if read and definitions[0] in program.definitions(node):
-                told = program.parent(program.parent(node))  # `bar.set_description(…)`, whose result nobody uses
+                told = program.parent(
+                    program.parent(node)
+                )  # `bar.set_description(…)`, whose result nobody uses
                 alone = isinstance(told, ast.Call) and isinstance(program.parent(told), ast.Expr)
                 if not alone or not isinstance(program.parent(node), ast.Attribute):
                     return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from dp2ddp.analyse.api.containers import SETTING_METHODS
 from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICES
@@ -107,8 +108,26 @@ def asks_machine(context: Context, test: ast.expr, depth: int = 0) -> bool:
             given = [context.program.given(it) for it in _parameters(context, test)]
             sources = [it for sources in given for it in sources] if all(given) else []
             sources = sources or assigned(context, test)
-            return bool(sources) and depth < 6 and all(asks_machine(context, it, depth + 1) for it in sources)
+            choices = (
+                [it for source in sources for it in _chosen_by(context, source)] if len(sources) > 1 else []
+            )
+            return (
+                bool(sources)
+                and depth < 6
+                and all(asks_machine(context, it, depth + 1) for it in (*sources, *choices))
+            )
     return False
+
+
+def _chosen_by(context: Context, source: ast.expr) -> Iterator[ast.expr]:
+    """The conditions under which a name gets a value, in its function."""
+    inside: ast.AST = source
+    for around in context.program.ancestors(source):
+        if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            return
+        if isinstance(around, ast.If) and inside is not around.test:
+            yield around.test
+        inside = around
 
 
 def _parameters(context: Context, name: ast.expr) -> list[ast.arg]:

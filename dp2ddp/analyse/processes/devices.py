@@ -209,9 +209,9 @@ def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]
         case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_cuda_format(node):
             if not _given_as_device(context, node):
                 yield node, _device(context, node, "name")
-        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(value=model, attr="device_ids")]) if (
-            context.is_wrapped(context.program.values(model))
-        ):
+        case ast.Call(
+            func=ast.Name(id="len"), args=[ast.Attribute(value=model, attr="device_ids")]
+        ) if context.is_wrapped(context.program.values(model)):
             yield node, _device(context, node, "count")
         case ast.Call():
             call = context.program.call(node)

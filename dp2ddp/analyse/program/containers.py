@@ -126,7 +126,9 @@ class Containers:
         found: set[Value] = set()
         given = self.store.values(node.args[0]) if node.args else NOTHING
         if self.store.calls[id(node)].names == {MAKES_ENTRIES}:
-            self.store.set_field(collection, "[*]", node, self._made_by(node.args[0], given) if node.args else ())
+            self.store.set_field(
+                collection, "[*]", node, self._made_by(node.args[0], given) if node.args else ()
+            )
             found.add(collection)
             given = self.store.values(node.args[1]) if len(node.args) > 1 else NOTHING
         for value in given:

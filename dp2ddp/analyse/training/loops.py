@@ -571,7 +571,9 @@ def _is_one_of_several(context: Context, taken: ast.Call) -> bool:
 def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> Iterator[Obstacle]:
     """Numbers of an evaluation in parts that would not be those of the whole set: averages of batches are."""
     scripts = context.run_by(loop.node if isinstance(loop.node, ast.stmt) else loop.source)
-    if _unconditional(context, loop):  # what another function measures is not among the numbers of the training
+    if _unconditional(
+        context, loop
+    ):  # what another function measures is not among the numbers of the training
         yield context.obstacle(
             loop.source,
             "one loop trains and evaluates, by different functions",
