@@ -213,7 +213,7 @@ CHOSEN = {
     "a device that is chosen by an option": (
         "if args.ngpu == 0:\n    device = 'cpu'\nelse:\n    device = 'cuda'\nmodel = nn.Linear(8, 2)\n"
         "if device == 'cuda':\n    model = nn.DataParallel(model)\n",
-        "devices=None if device == 'cuda' else 0",
+        "ddp.use_devices(None if device == 'cuda' else 0)",
     ),
     "a default": (
         "def build(ngpu=1):\n    module = nn.Linear(8, 2)\n    if ngpu > 1:\n"
