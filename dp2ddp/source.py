@@ -7,10 +7,12 @@ Paths are absolute and resolved: a file that is reached twice, by a symbolic lin
 from __future__ import annotations
 
 import ast
+import importlib.util
 import io
 import os
 import re
 import shlex
+import sys
 import tokenize
 import warnings
 from collections.abc import Callable, Container, Iterable, Iterator, Mapping, Set
@@ -587,6 +589,7 @@ class _Finder:
         self.located: dict[tuple[tuple[Path, ...], str], Path | None] = {}
         self.targeted: dict[tuple[tuple[Path, ...], Path], frozenset[Path]] = {}
         self.same: dict[tuple[Path, ...], tuple[Path, ...]] = {}
+        self.elsewhere: dict[tuple[Path, str], Path | None] = {}
 
     def reach(self, entry: Path) -> frozenset[Path]:
         """All files that run when ``entry`` is run as a script, itself included."""
@@ -689,7 +692,24 @@ class _Finder:
         if not module or module.partition(".")[0] == "dp2ddp":
             return None
         found = self._in_search(search, module)
-        return found or self._in_search(self.search(importer), module)
+        return found or self._in_search(self.search(importer), module) or self._elsewhere(importer, module)
+
+    def _elsewhere(self, importer: Path, module: str) -> Path | None:
+        """The one file of a repository that a module may be which nothing else has the name of.
+
+        How it gets onto the search path is not known; but it has the names that are imported from it.
+        """
+        parts = module.split(".")
+        file = self.get(importer)
+        if file is None or parts[0] in sys.stdlib_module_names or _is_installed(parts[0]):
+            return None
+        if (importer.parent, parts[0]) not in self.elsewhere:
+            places = [it for it in _folders_of(importer.parent) if self._in_folder(it, parts[:1])]
+            self.elsewhere[importer.parent, parts[0]] = places[0] if len(places) == 1 else None
+        folder = self.elsewhere[importer.parent, parts[0]]
+        found = self._in_folder(folder, parts) if folder is not None else None
+        text = self.get(found) if found is not None else None
+        return found if text is not None and _offers(text, module, file, folder) else None
 
     def _in_search(self, search: tuple[Path, ...], module: str) -> Path | None:
         key = search, module
@@ -959,6 +979,36 @@ def _installed_from(folder: Path) -> tuple[Path, ...]:
         if any((home / name).exists() for name in _OF_REPOSITORIES):
             return (*(it for it in named if it.is_relative_to(home)), home, home / "src")
     return ()
+
+
+@cache
+def _is_installed(package: str) -> bool:
+    """Whether this Python finds a package."""
+    try:
+        return importlib.util.find_spec(package) is not None
+    except (ImportError, ValueError):
+        return True
+
+
+@cache
+def _folders_of(folder: Path) -> tuple[Path, ...]:
+    """The folders of the repository that a folder is in which have Python files or packages; empty outside of any."""
+    for home in (folder, *folder.parents):
+        if any((home / name).exists() for name in _OF_PROJECTS):
+            files = islice(_scripts_below(home), _MOST_BESIDE)
+            found = dict.fromkeys(folder for it in files for folder in (it.parent, it.parent.parent))
+            return tuple(it for it in found if it.is_relative_to(home))
+    return ()
+
+
+def _offers(file: SourceFile, module: str, importer: SourceFile, folder: Path) -> bool:
+    """Whether a file, or the package that it makes, has all that an importer takes of a module."""
+    words = set(re.findall(r"\w+", file.text))
+    items = [it for it in importer.imports if it.module == module and not it.level]
+    taken = {name for it in items for name in it.names}
+    taken |= set(re.findall(rf"\b{re.escape(module)}\.(\w+)", importer.text))
+    inside = folder.joinpath(*module.split("."))
+    return all(it in words or (inside / f"{it}.py").exists() or (inside / it).is_dir() for it in taken)
 
 
 def _declaring(path: Path) -> list[Path]:

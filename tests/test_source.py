@@ -279,6 +279,29 @@ def test_modules_that_are_installed_from_the_repository_are_found_from_anywhere(
     assert {it.name for it in found} == files
 
 
+@pytest.mark.parametrize(
+    ("files", "found"),
+    [
+        ({"common/base.py": "class Trainer:\n    pass\n"}, {"train.py", "base.py"}),
+        (
+            {"common/base/__init__.py": "", "common/base/Trainer.py": ""},
+            {"train.py", "__init__.py", "Trainer.py"},
+        ),
+        ({"common/base.py": "class Other:\n    pass\n"}, {"train.py"}),
+        ({"common/base.py": "Trainer = 1\n", "other/base.py": "Trainer = 2\n"}, {"train.py"}),
+        ({"common/torch.py": "Tensor = 1\n", "common/json.py": "loads = 1\n"}, {"train.py"}),
+    ],
+)
+def test_the_one_file_of_a_name_is_found_where_nothing_tells_how(
+    files: dict[str, str], found: set[str]
+) -> None:
+    """It has what is imported from it, and no package that is installed has its name."""
+    head = "import sys\nfrom json import loads\nfrom torch import Tensor\n"
+    head += "sys.path.insert(0, settings().folder)\nfrom base import Trainer\n"
+    write({"main/train.py": head, "README.md": "", **files})
+    assert {Path(it).name for it in reached(read(["main/train.py"]), "main/train.py")} == found
+
+
 def test_unreadable_files_are_found_by_who_imports_them() -> None:
     write({"train.py": "import a\n", "a.py": "import broken\n", "broken.py": "x = (\n", "other.py": ""})
     project = read(["train.py", "other.py"])

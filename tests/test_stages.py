@@ -106,6 +106,14 @@ STAGES = {
         READING.replace("READ", "for line in open(FILE):\n        print(line)"),
     ),
     "by numpy": (LINES, READING.replace("READ", "print(np.genfromtxt(FILE).sum())")),
+    "by what is no part of the project": (
+        LINES.replace("lines.txt", "lines.toml").replace(
+            '"1\\n", "2\\n"', '"[tool.black]\\n", "line-length = 9\\n"'
+        ),
+        READING.replace("import os\n", "import os\n\nimport black\n")
+        .replace("lines.txt", "lines.toml")
+        .replace("READ", "print(sorted(black.parse_pyproject_toml(FILE)))"),
+    ),
     "by pathlib": (
         'Path("lines.txt").write_text("1 2")',
         READING.replace("READ", "print(Path(FILE).read_text())"),
@@ -234,6 +242,10 @@ def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, g
     ("save", "read"),
     {
         "another file": (LINES, 'open("other.txt").read()'),
+        "what is told of another file": (
+            LINES,
+            "max('other.txt', __import__('black').format_str(FILE + 's'))",
+        ),
         "another one of its kind": (LINES, 'open(args.name + ".txt").read()'),
         "one that is not known": (LINES, "open(args.name).read()"),
         "one that is not known of another format": (SAVE, "np.load(args.name)"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import sys
 from collections.abc import Callable, Container, Iterator, Set
 from dataclasses import dataclass
 
@@ -46,9 +47,11 @@ from dp2ddp.analyse.processes.writes import (
     reads_file,
     writes_text,
 )
-from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.facts import Effect, Reread
 
+KNOWN_HOMES = frozenset({"builtins", "torch", "torchvision", "numpy", "dp2ddp"})
+"""The packages whose calls are known: those that read are listed."""
 _WRITING = "what rank 0 may still be writing"
 
 
@@ -119,6 +122,18 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         and not in_worker(context, it.node)
         and _come_together(context, it.node, guards)
     }
+    written = [*opened.values(), *saved.values()]
+    handed_on = {
+        id(it.node): _Access(it, file, frozenset())
+        for it in program.calls
+        if id(it.node) not in {**looking, **reading}
+        and context.runs_in_training(it.node)
+        and (file := _handed_on(context, it, written)) is not None
+        and not is_waited_for(it.node)
+        and not in_worker(context, it.node)
+        and _come_together(context, it.node, guards)
+    }
+    reading |= handed_on
     beside = _left_beside(context, first.covers) if looking else {}
     needed: dict[int, tuple[ast.stmt, Call, set[int]]] = {}
     saving = {id(it.node): it for it in program.calls if id(it.node) in saved}
@@ -197,6 +212,16 @@ def _left_beside(context: Context, is_first: Callable[[ast.AST], bool]) -> dict[
         and not is_first(it.node)
         and not in_worker(context, it.node)
     }
+
+
+def _handed_on(context: Context, call: Call, written: list[paths.File]) -> paths.File | None:
+    """The file that the program writes and whose path something unknown is given that answers: it may read it."""
+    unused = isinstance(context.program.parent(call.node), ast.Expr)
+    homes = {name.partition(".")[0] for name in call.names}
+    if unused or context.program.entered(call.node) or homes & (sys.stdlib_module_names | KNOWN_HOMES):
+        return None
+    files = (paths.file(context, [it]) for it in handed(call.node) if not isinstance(it, ast.Starred))
+    return next((it for it in files if any(paths.are_same(it, other) for other in written)), None)
 
 
 def _may_read(context: Context, read: _Access, written: _Access) -> bool:
