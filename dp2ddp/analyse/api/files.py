@@ -331,3 +331,5 @@ LOGS = ("logging.", "wandb.")
 PICTURES = ("add_image", "add_images", "add_figure", "save_image", "imsave", "imwrite", "imshow", "savefig")
 # What shows numbers in a progress bar, by the end of its name.
 PROGRESS = (".set_postfix", ".set_description")
+# The packages, beside Python's own, whose calls are known: those of them that read a file are listed here.
+KNOWN_HOMES = frozenset({"builtins", "torch", "torchvision", "numpy", "dp2ddp"})

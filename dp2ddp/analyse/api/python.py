@@ -30,6 +30,8 @@ SHOWS_PARTS = DICTIONARIES | {
 TABLE_METHODS = frozenset("""
     add append appendleft copy extend get insert items pop popleft setdefault update values
     """.split())
+# Those of them that put one thing into a collection.
+PUTS_ONE = frozenset({"add", "append", "appendleft"})
 # The methods that making an object runs.
 CONSTRUCTING = ("__init__", "__new__", "__post_init__")
 PROPERTIES = {"builtins.property", "functools.cached_property"}

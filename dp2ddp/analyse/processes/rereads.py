@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from dp2ddp.analyse.api.downloads import UNPACKS
 from dp2ddp.analyse.api.files import (
     FOLDER_SETS,
+    KNOWN_HOMES,
     LISTS_FOLDER,
     LISTS_PATHS,
     LOADS,
@@ -50,8 +51,6 @@ from dp2ddp.analyse.processes.writes import (
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.facts import Effect, Reread
 
-KNOWN_HOMES = frozenset({"builtins", "torch", "torchvision", "numpy", "dp2ddp"})
-"""The packages whose calls are known: those that read are listed."""
 _WRITING = "what rank 0 may still be writing"
 
 

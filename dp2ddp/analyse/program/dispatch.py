@@ -11,7 +11,7 @@ from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, 
 from dp2ddp.analyse.api.iteration import COLLECTS_RETURNED, FOLDS, GOES_THROUGH, ITERATION, MAPS
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.processes import RUNS_TARGET
-from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, TABLE_METHODS
+from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, PUTS_ONE, TABLE_METHODS
 from dp2ddp.analyse.program.by_text import UNKNOWN, ByText
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments, Call, handed
@@ -187,7 +187,7 @@ class Dispatch:
         owners = frozenset(it for it in self.store.values(function.value) if self.classes.is_table(it))
         given = [self.store.values(argument) for argument in node.args]
         match function.attr, node.args:
-            case "append" | "appendleft" | "add", [_]:
+            case method, [_] if method in PUTS_ONE:
                 self.containers.put(owners, "[*]", node, given[0])
             case "insert", [_, _]:
                 self.containers.put(owners, "[*]", node, given[1])
