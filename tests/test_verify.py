@@ -37,6 +37,7 @@ from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page, ticks
 from dp2ddp.verify.report import report
+from dp2ddp.verify.rounding import Moved
 from dp2ddp.verify.run import Bench, Request, Run, said_by, verify
 from dp2ddp.verify.synthetic import TRAIN
 from dp2ddp.verify.verdict import Result, Tolerance, Verdict
@@ -207,6 +208,20 @@ def test_slips_are_found_where_rounding_grows(lab: Lab, tmp_path: Path, name: st
     )
     assert result.verdict is Verdict.DIFFERS, report(result)
     assert ".0.bias" not in result.differences[0].tensor, report(result)
+
+
+@pytest.mark.parametrize(("measured", "said"), [(0.43, True), (0.435, False), (0.4299, True)])
+def test_what_rounding_decides_is_counted_otherwise(measured: float, said: bool) -> None:
+    """A number that counts, neighbours or right answers, moves by steps: three times as far as measured is none."""
+
+    def run(number: float) -> Notes:
+        line = f"epoch 2: neighbours {number:.4f}"
+        return Notes(0, lines=[(3, line, True)], texts={"scores.csv": f"epoch,neighbours\n2,{number:.4f}\n"})
+
+    before, after = run(0.43), run(0.44)
+    written = contents.moved(before, [run(0.43), run(measured)])
+    tolerance = replace(Tolerance.of(float64=False), moved=Moved(written=written))
+    assert bool(contents.found(before, [after], tolerance)) is said
 
 
 def test_what_may_be_rounding_is_said(ran: Callable[..., Result]) -> None:

@@ -26,6 +26,8 @@ _TEXTS = ("", ".txt", ".log", ".out", ".yaml", ".yml", *_TABLES, *_TREES)
 _LARGEST = 2**20
 _LONGEST = 2000
 """Lines of a text whose lines are not the same ones, up to which they are matched."""
+ROOM_WRITTEN = 3.0
+"""How much farther than measured a number that is printed or written may be: it may count what rounding decides."""
 _OF_A_PROCESS = frozenset("rng rank world size gpu gpus device devices".split())
 
 
@@ -65,6 +67,25 @@ def read(folder: Path, paths: Sequence[str], place: Path) -> dict[str, str]:
             if "\0" not in text:
                 texts[path] = text.replace(f"{folder}{os.sep}", "").replace(str(place), "")
     return texts
+
+
+def moved(run: Notes, others: Sequence[Notes]) -> dict[tuple[str, int], float]:
+    """How far rounding moved what was printed and written: by the line without its numbers, and a number's place in it.
+
+    ``run``: of the original. ``others``: runs of it with other rounding errors.
+    """
+    found: defaultdict[tuple[str, int], float] = defaultdict(float)
+    for other in others:
+        pairs = [*_matched([text for _, text, _ in run.lines], [text for _, text, _ in other.lines])]
+        for path, one, another in _both(run.texts, other.texts):
+            pairs += _matched(_lines(path, one), _lines(path, another))
+        for line, theirs in pairs:
+            for place, (mine, number) in enumerate(printed.pairs(line, theirs)):
+                far = abs(float(mine.text) - float(number.text))
+                if math.isfinite(far):
+                    key = printed.masked(line), place
+                    found[key] = max(found[key], ROOM_WRITTEN * far)
+    return dict(found)
 
 
 # Lines
@@ -194,8 +215,11 @@ def _first_other(
 ) -> bool | None:
     """Whether the first number that differs is about training; None where none does."""
     found = None
-    for one, other in printed.pairs(line, another):
+    for place, (one, other) in enumerate(printed.pairs(line, another)):
         if printed.same(one.text, other.text, tolerance.written) or one.is_clock:
+            continue
+        room = tolerance.moved.written.get((printed.masked(line), place), 0.0)
+        if abs(float(one.text) - float(other.text)) <= room:
             continue
         if training.has(one.text, other.text):
             continue

@@ -62,6 +62,8 @@ class Moved:
     buffers: list[dict[str, float]] = field(default_factory=list)
     saved: dict[tuple[int, str, str], float] = field(default_factory=dict)
     """By step, path and bare key."""
+    written: Mapping[tuple[str, int], float] = field(default_factory=dict)
+    """Of numbers in lines: see ``contents.moved``."""
     chaotic: float = math.inf
     """The first step that is not to be compared, as rounding alone may have made another training of it by then."""
 

@@ -361,7 +361,8 @@ def _aligned(bench: Bench) -> Result:
         nudged = [
             bench.run_before(plan, **given, **kept, nudge=number) for number in range(1, rounding.RUNS + 1)
         ]
-        moved = rounding.moved(first, [run.ranks[0] for run in nudged if not run.failed])
+        others = [run.ranks[0] for run in nudged if not run.failed]
+        moved = replace(rounding.moved(first, others), written=contents.moved(first, others))
         tolerance = replace(tolerance, moved=moved)
         written = contents.found(first, ranks, tolerance)
         found = compare.differences(first, ranks, tolerance, written)
