@@ -328,6 +328,15 @@ RIGHT = {
         ),
     ),
     "dropout": Pair(both=((NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),)),
+    "one model in two wraps": Pair(
+        both=(
+            (NET, NET.replace("nn.ReLU()", "nn.ReLU(), nn.Dropout(0.5)")),
+            ("F.cross_entropy(outputs, targets)", "F.cross_entropy(outputs, targets) + 0 * inputs.sum()"),
+            ("outputs = model(inputs)", "outputs = outer(inputs)"),
+        ),
+        before=((OPTIMIZER, "outer = nn.DataParallel(nn.Sequential(net))\n" + OPTIMIZER),),
+        after=((OPTIMIZER, "outer = ddp.DistributedDataParallel(nn.Sequential(net))\n" + OPTIMIZER),),
+    ),
     "a log with line numbers": Pair(
         both=(
             (

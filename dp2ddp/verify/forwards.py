@@ -86,7 +86,8 @@ class Forwards:
         if isinstance(module, self._kinds):
             self._enter(module)
             kept = _Held(module.module) if _learns(module) else None
-        elif number is not None and self.pinned:
+        elif number is not None and self.pinned and not any(isinstance(it, tuple) for _, it in self._running):
+            # in another that is wrapped it draws on: there replicas are others' parts, which nothing wraps
             state = draws.states()
             learns = _learns(module)
             count = self._counts[number, learns]
