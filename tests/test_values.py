@@ -480,6 +480,18 @@ def test_what_unwraps_a_pickled_model_is_named(tmp_path: Path) -> None:
     assert named == {("tools.py", 9), ("show.py", 3)}
 
 
+@pytest.mark.parametrize("first", [False, True])
+def test_a_reader_that_wraps_where_there_are_gpus_is_named(tmp_path: Path, first: bool) -> None:
+    """With how both are converted at once; one that loads before it wraps reads the bare model's keys."""
+    load, wrap = "model.load_state_dict(torch.load('model.pt'))\n", "if torch.cuda.device_count() > 1:\n"
+    lines = [load, wrap + "    model = nn.DataParallel(model)\n"][:: 1 if first else -1]
+    reader = "import torch\nfrom torch import nn\n\nmodel = nn.Linear(8, 2)\n" + "".join(lines)
+    save = "torch.save(model.state_dict(), 'model.pt')\n"
+    done = converted(tmp_path, {"test.py": reader, "train.py": HEAD + MODEL + STEPS + save}, "train.py")
+    found = [it.help for it in done.findings if "are expected here" in it.message]
+    assert [it.rpartition(": ")[2] for it in found] == ([] if first else ["dp2ddp convert train.py test.py"])
+
+
 def test_readers_are_changed_with_it(lab: Lab, tmp_path: Path) -> None:
     done = converted(tmp_path, READERS, *READERS)
     assert not [it for it in done.findings if "are expected here" in it.message]

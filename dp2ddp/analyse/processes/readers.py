@@ -43,14 +43,20 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     for path, (place, silent) in first.items():
         scripts = frozenset(_folder(project, path, saving))
         names = " and ".join(sorted(it.name for it in scripts))
+        both = [_shown(project, it) for it in (*sorted(scripts), path)]
         problem = Problem(
             f"keys with `module.` are expected here, but checkpoints of {names} now have none"
             + (" (`strict=False`: nothing is loaded)" if silent else ""),
-            "if this script loads those, run dp2ddp convert on it, too",
+            f"if this script loads those, convert both at once: dp2ddp convert {' '.join(both)}",
             NO_TIER,
             works=True,
         )
         yield Obstacle(at=place, ddp="ddp", scripts=scripts, problem=problem)
+
+
+def _shown(project: Project, path: Path) -> str:
+    """A file as a command names it in the working folder."""
+    return path.relative_to(project.root).as_posix() if path.is_relative_to(project.root) else str(path)
 
 
 def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> Iterator[Obstacle]:
@@ -79,7 +85,7 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
     With each, whether keys that do not fit are passed over there.
     """
     own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
-    read = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save")]
+    read = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save", "either")]
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
     resumed = {place.path for node, place in found if _resumes(context, node)}
