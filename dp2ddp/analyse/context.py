@@ -200,10 +200,14 @@ class Context:
 
     def replicates(self, call: Call) -> bool:
         """Whether a call makes replicas of a model, outside of a DataParallel of the project's own."""
+        return not self.in_own_wrapper(call) and any(STEP_FUNCTIONS.get(name) == "replicate" for name in call.names)
+
+    def in_own_wrapper(self, call: Call) -> bool:
+        """Whether a call stands in a DataParallel of the project's own."""
         scope: Scope | None = call.scope
         while scope is not None and scope.owner not in self.wrappers.classes:
             scope = scope.parent
-        return scope is None and any(STEP_FUNCTIONS.get(name) == "replicate" for name in call.names)
+        return scope is not None
 
     @cached_property
     def backwards(self) -> list[ast.Call]:

@@ -204,18 +204,24 @@ def _is_cuda(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "cuda"
 
 
+def _counts_devices(context: Context, call: Call) -> bool:
+    """Whether a call counts a wrapped model's devices. One of its own class asks ``ddp.DataParallel``, which knows."""
+    match call.node:
+        case ast.Call(func=ast.Name(id="len"), args=[ast.Attribute(value=model, attr="device_ids")]):
+            return context.is_wrapped(context.program.values(model)) and not context.in_own_wrapper(call)
+    return False
+
+
 def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
     match node:
         case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_cuda_format(node):
             if not _given_as_device(context, node):
                 yield node, _device(context, node, "name")
-        case ast.Call(
-            func=ast.Name(id="len"), args=[ast.Attribute(value=model, attr="device_ids")]
-        ) if context.is_wrapped(context.program.values(model)):
-            yield node, _device(context, node, "count")
         case ast.Call():
             call = context.program.call(node)
-            if call is not None:
+            if call is not None and _counts_devices(context, call):
+                yield node, _device(context, node, "count")
+            elif call is not None:
                 yield from _call(context, call)
         case ast.Constant(value=str()) if _numbered(node) and not _given_as_device(context, node):
             yield node, _device(context, node, "name")
