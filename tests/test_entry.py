@@ -1014,3 +1014,17 @@ if __name__ == "__main__":
 def test_what_switches_the_gpus_off_does_so_beside_a_distributed_branch() -> None:
     (change,) = convert(Project.of({PATH: SWITCHED_OFF})).changes
     assert "    ddp.init(devices=None if cuda else 0, own_ranks=True)\n" in change.after
+
+
+def test_a_way_that_returns_is_gone_with_the_devices_chosen() -> None:
+    """What it does to the settings doesn't keep the choice behind it, where that would come too late for it."""
+    tail = (
+        "def score(options):\n    options.device = 'cpu'\n    print(options)\n\n\n"
+        "def main():\n    args = parse()\n    options = argparse.Namespace()\n    options.device = args.part\n"
+        "    if args.score:\n        score(options)\n        return\n"
+        "    model = nn.Linear(8, 8)\n    if options.device == 'cuda':\n        model = nn.DataParallel(model)\n"
+        "    train(model.to(options.device))\n\n\nif __name__ == '__main__':\n    main()\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    ((before, chosen),) = places(text, "ddp.use_devices")
+    assert before == "options.device = args.part" and "args.score" in chosen

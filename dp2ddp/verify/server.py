@@ -13,6 +13,7 @@ Its arguments are names of further modules to import, where they are there.
 from __future__ import annotations
 
 import atexit
+import faulthandler
 import fcntl
 import gc
 import importlib
@@ -54,6 +55,7 @@ def rank(job: dict[str, Any], number: int) -> None:
             os.dup2(opened, descriptor)
             os.close(opened)
         os.dup2(_idle_terminal(), 0)
+        faulthandler.register(signal.SIGUSR1, file=2)
         sys.argv = ["record", *job["command"]]
         record.main()
         code = 0
@@ -95,7 +97,7 @@ def _write_open_files() -> None:
 
 
 def wait(pids: list[int], timeout: float, ended: Callable[[int, int], None]) -> list[int]:
-    """The exit codes of ``pids``; what is still running when ``timeout`` seconds are over is killed."""
+    """The exit codes of ``pids``; what still runs after ``timeout`` seconds says where it is, and is killed."""
     codes: dict[int, int] = {}
     end, parent = time.monotonic() + timeout, os.getppid()
     while len(codes) < len(pids):
@@ -106,10 +108,12 @@ def wait(pids: list[int], timeout: float, ended: Callable[[int, int], None]) -> 
                     codes[pid] = os.waitstatus_to_exitcode(status)
                     ended(number, codes[pid])
         if time.monotonic() > end or os.getppid() != parent:  # nobody waits for them
-            for pid in pids:
-                if pid not in codes:
+            late = [pid for pid in pids if pid not in codes]
+            for send, number in ((os.kill, signal.SIGUSR1), (os.killpg, signal.SIGKILL)):
+                for pid in late:
                     with suppress(ProcessLookupError):
-                        os.killpg(pid, signal.SIGKILL)
+                        send(pid, number)
+                time.sleep(0.5 if number == signal.SIGUSR1 else 0)
             end = float("inf")
         time.sleep(0.02)
     for pid in pids:  # workers that outlived their rank

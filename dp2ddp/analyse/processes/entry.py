@@ -941,7 +941,9 @@ def _place(
     until = _holder(context, wrap, block)
     if until is None:
         return None
-    holders = [it for it in (_holder(context, decider, block) for decider in deciders) if it is not None]
+    left = leaves_before(context, until)
+    on_the_way = [it for it in block if it not in left]
+    holders = [it for it in (_holder(context, decider, on_the_way) for decider in deciders) if it is not None]
     if not holders:
         first = next((it for it in block if not _is_docstring(it)), block[0])
         return first, False
