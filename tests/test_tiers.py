@@ -1139,3 +1139,55 @@ def test_the_numbers_of_a_meter_are_combined_where_it_is_given_them() -> None:
     found = convert(Project.of({PATH: text})).findings
     (left,) = [it for it in found if it.rule == "DDP502" and not it.edits]
     assert "`losses`" in left.message and "batch_loss" in left.help and "ddp.mean" not in left.help
+
+
+IN_TRAINING = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+class Scales(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.head = nn.Conv1d(3, 4, 1)
+
+    def forward(self, x):
+        if self.training:
+            return [self.head(x), self.head(x[:, :, ::2])]
+        return self.head(x)
+
+
+def every(labels, length):
+    rows = []
+    for row in labels:
+        rows.append(row.numpy()[:: len(row) // length])
+    return torch.tensor(rows)
+
+
+data = TensorDataset(torch.randn(16, 3, 8), torch.randint(4, (16, 8)))
+loader = DataLoader(data, batch_size=4)
+model = nn.DataParallel(Scales())
+criterion = nn.CrossEntropyLoss(ignore_index=3)
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+model.train()
+for inputs, targets in loader:
+    loss = 0
+    for output in model(inputs):
+        loss += criterion(output, every(targets, output.shape[2]))
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+"""
+
+
+def test_what_a_forward_returns_in_training_is_what_it_trains() -> None:
+    """Where the mode is not known, no assumption says more than that; a loss without some labels is no plain mean."""
+    after, _ = converted(IN_TRAINING)
+    assert "criterion(ddp.whole_batch(output), every(ddp.whole_batch(targets), " in " ".join(
+        after.split()
+    ).replace("( ", "(")
+    unknown = IN_TRAINING.replace("model.train()\n", "")
+    for sharded in (False, True):
+        (found,) = convert(Project.of({PATH: unknown}), sharded=sharded).scripts
+        assert found.tier == "whole batch" and not found.assumptions

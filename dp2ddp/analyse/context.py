@@ -200,7 +200,9 @@ class Context:
 
     def replicates(self, call: Call) -> bool:
         """Whether a call makes replicas of a model, outside of a DataParallel of the project's own."""
-        return not self.in_own_wrapper(call) and any(STEP_FUNCTIONS.get(name) == "replicate" for name in call.names)
+        return not self.in_own_wrapper(call) and any(
+            STEP_FUNCTIONS.get(name) == "replicate" for name in call.names
+        )
 
     def in_own_wrapper(self, call: Call) -> bool:
         """Whether a call stands in a DataParallel of the project's own."""

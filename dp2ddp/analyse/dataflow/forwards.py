@@ -10,6 +10,7 @@ from functools import cached_property
 from dp2ddp.analyse.api.layers import SEQUENTIAL
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
@@ -122,16 +123,19 @@ class Forwards(Samples):
             yield Kind.ROWS if is_layer(self.program, model) else Kind.OUTPUT
         for index in own:
             scope = self.program.scopes[index]
-            yield from self._inside.returned(scope, *self._arguments(call, scope, True, frame))
+            arguments = self._arguments(call, scope, True, frame)
+            yield from self._inside.returned(scope, *arguments, _is_in_training_mode(self.context, call.node))
 
 
 class _Inside(Samples):
     """Follows the values of a forward, where all that it is given are a replica's own samples."""
 
-    def returned(self, scope: Scope, given: dict[int, Value], literals: dict[int, object]) -> Iterator[Value]:
-        """What a forward returns to a call that gives it so much."""
-        key = scope.index, frozenset(given.items()), frozenset(literals.items())
-        frame = self._frames.setdefault(key, Frame(given, literals))
+    def returned(
+        self, scope: Scope, given: dict[int, Value], literals: dict[int, object], training: bool | None
+    ) -> Iterator[Value]:
+        """What a forward returns to a call that gives it so much, in training mode or not."""
+        key = scope.index, frozenset(given.items()), frozenset(literals.items()), training
+        frame = self._frames.setdefault(key, Frame(given, literals, training=training))
         for node in self.program.body(scope):
             if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, frame):
                 yield self._shape(node.value, frame)
@@ -164,6 +168,35 @@ class _Inside(Samples):
     def _layer(self, call: Call, frame: Frame) -> Value:
         layers = all(is_layer(self.program, callee) for callee in call.callees)
         return Kind.ROWS if layers else Kind.OUTPUT
+
+
+def modes_before(program: Program, node: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
+    """The calls of ``train`` and ``eval`` above a place in its function, in order, with the model as it is written."""
+    order = program.order
+    place = order[id(node)]
+    calls = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Call))
+    above = (it for it in calls if order.get(id(it), place) < place)
+    for call in sorted(above, key=lambda it: order[id(it)]):
+        match call.func:
+            case ast.Attribute(value=model, attr="train" | "eval" as mode):
+                yield call, ast.unparse(model), mode
+
+
+def _is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
+    """Whether a model is in training mode where it is called; None if that is not known."""
+    program, called = context.program, ast.unparse(call.func)
+    above = [
+        (node, mode) for node, model, mode in modes_before(program, call) if model == called and not node.args
+    ]
+    if not above:
+        return None
+    loop = next((it for it in program.ancestors(call) if isinstance(it, ast.For | ast.While)), None)
+    if loop is not None and not any(it is loop for it in program.ancestors(above[-1][0])):
+        # what the loop runs sets it anew before the next forward
+        for it in program.calls:
+            if id(it.node) in context.runs(loop) and getattr(it.node.func, "attr", None) in ("train", "eval"):
+                return None
+    return above[-1][1] == "train"
 
 
 def is_layer(program: Program, value: object, asked: frozenset[object] = frozenset()) -> bool:

@@ -78,6 +78,8 @@ class Frame:
     given: dict[int, Value] = field(default_factory=dict)
     literals: dict[int, object] = field(default_factory=dict)
     depth: int = 0
+    training: bool | None = None
+    """What ``self.training`` is, in a module's forward."""
 
 
 OPEN = Frame()
@@ -232,6 +234,8 @@ class Samples:
             case ast.BoolOp():
                 return kinds.elementwise(self._all(node.values, frame), node)
             case ast.IfExp():
+                if (answer := self._answer(node.test, frame)) is not None:
+                    return self._value(node.body if answer else node.orelse, frame)
                 return self._under(
                     [node.test], kinds.join(self._all([node.body, node.orelse], frame), node), frame
                 )
@@ -409,6 +413,8 @@ class Samples:
             case ast.UnaryOp(op=ast.Not()):
                 answer = self._answer(test.operand, frame)
                 return None if answer is None else not answer
+            case ast.Attribute(value=ast.Name(id=me), attr="training"):
+                return frame.training if self.program.scope(test).params[:1] == [me] else None
             case ast.Name():
                 literal = self._literal(test, frame)
                 return None if literal in (None, (GIVEN,)) else bool(literal[0])

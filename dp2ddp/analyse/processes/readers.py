@@ -85,7 +85,9 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
     With each, whether keys that do not fit are passed over there.
     """
     own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
-    read = [(node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save", "either")]
+    read = [
+        (node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save", "either")
+    ]
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
     resumed = {place.path for node, place in found if _resumes(context, node)}

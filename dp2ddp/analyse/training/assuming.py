@@ -74,10 +74,19 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
             break
         taken[id(place)] = wanted[0]
         found[id(place)] = context.assumption(place, wanted[1])
+    if _is_weighed(context, numbers):
+        return None
     shown = _shown(loss)
     whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
     samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
     return Trial(samples, (whole,)) if samples.of(loss) is Kind.MEAN else None
+
+
+def _is_weighed(context: Context, numbers: frozenset[int]) -> bool:
+    """Whether a loss of torch's that is known to be no plain mean over samples is among some numbers."""
+    calls = (context.program.call(context.program.nodes[it]) for it in numbers if it in context.program.nodes)
+    known = (it for it in calls if it is not None and losses.is_loss(context, it))
+    return any(losses.reduction(context, it)[1] is not None for it in known)
 
 
 def _samples(context: Context, loops: list[BatchLoop], taken: dict[int, Value]) -> Gathering:

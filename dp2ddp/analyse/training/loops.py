@@ -25,6 +25,7 @@ from dp2ddp.analyse.api.tensors import (
     VARIABLE,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_copy
+from dp2ddp.analyse.dataflow.forwards import modes_before
 from dp2ddp.analyse.dataflow.losses import is_any_loss
 from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_of
 from dp2ddp.analyse.program.calls import Call, handed
@@ -260,21 +261,9 @@ def _may_draw(call: Call) -> bool:
     return outside and not is_runtime(call.names) and not any(it.startswith(HOLDING) for it in call.names)
 
 
-def modes_before(context: Context, node: ast.AST) -> Iterator[tuple[ast.Call, str, str]]:
-    """The calls of ``train`` and ``eval`` above a place in its function, in order, with the model as it is written."""
-    order = context.program.order
-    place = order[id(node)]
-    calls = (it for it in context.program.body(context.program.scope(node)) if isinstance(it, ast.Call))
-    above = (it for it in calls if order.get(id(it), place) < place)
-    for call in sorted(above, key=lambda it: order[id(it)]):
-        match call.func:
-            case ast.Attribute(value=model, attr="train" | "eval" as mode):
-                yield call, ast.unparse(model), mode
-
-
 def _run_in_training_mode(context: Context, loop: BatchLoop) -> ast.Call | None:
     """The call of a wrapped model in a loop that trains nothing, after ``model.train()``."""
-    modes = {model: mode for call, model, mode in modes_before(context, loop.node) if not call.args}
+    modes = {model: mode for call, model, mode in modes_before(context.program, loop.node) if not call.args}
     for part in getattr(loop.node, "body", []):
         for node in ast.walk(part):
             if isinstance(node, ast.Call) and modes.get(ast.unparse(node.func)) == "train":

@@ -7,8 +7,9 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds
+from dp2ddp.analyse.dataflow.forwards import modes_before
 from dp2ddp.analyse.dataflow.kinds import Kind
-from dp2ddp.analyse.training.loops import BatchLoop, is_only_shown, modes_before
+from dp2ddp.analyse.training.loops import BatchLoop, is_only_shown
 from dp2ddp.analyse.training.reports import Reports
 from dp2ddp.analyse.wrapping import functional
 from dp2ddp.facts import Functional
@@ -46,5 +47,5 @@ def _normalises(name: str) -> bool:
 def _is_evaluated(context: Context, node: ast.Call) -> bool:
     """Whether a function has put a model into evaluation mode when it calls it."""
     called = ast.unparse(node.func)
-    modes = {model: mode for _, model, mode in modes_before(context, node)}
+    modes = {model: mode for _, model, mode in modes_before(context.program, node)}
     return modes.get(called) == "eval"
