@@ -30,17 +30,33 @@ _watched: weakref.WeakSet[torch.nn.Module] = weakref.WeakSet()
 
 
 def refuse_waiting(module: torch.nn.Module) -> None:
-    """Raise where a norm would wait for its likes in the other replicas of the same process, for ever.
+    """Have norms raise that would wait for their likes in the other replicas of the same process, for ever.
 
-    Norms that hold queues talk through them; those that are called back are told where the others are.
+    They wait in training mode only. Those that hold queues talk through them; those that are called back are told where
+    the others are.
     """
     for name, layer in module.named_modules() if ranks.get_world_size() > 1 else ():
-        if not isinstance(layer, _NormBase) or hasattr(type(layer), METHOD):
+        if not isinstance(layer, _NormBase) or hasattr(type(layer), METHOD) or layer in _watched:
             continue
         held = (it for value in vars(layer).values() for it in (value if type(value) is list else [value]))
         if any(isinstance(it, Queue | SimpleQueue) for it in held):
+            _watched.add(layer)
+            layer.register_forward_pre_hook(_Refusal(name))
+
+
+class _Refusal:
+    """A hook that raises before a norm waits."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    def __reduce__(self) -> Any:
+        return in_a_copy()
+
+    def __call__(self, layer: torch.nn.Module, _: Any) -> None:
+        if layer.training:
             raise RuntimeError(
-                f"{name or 'the model'} is a {type(layer).__name__}, which waits for the other replicas of its "
+                f"{self.name or 'the model'} is a {type(layer).__name__}, which waits for the other replicas of its "
                 "process: in ranks there are none; use torch.nn.SyncBatchNorm"
             )
 

@@ -627,6 +627,39 @@ def test_layers_that_share_sums_among_replicas(lab, tmp_path, processes):
     assert lab.run(script, processes=processes, recorded=False, timeout=120).ok().printed == "done\n"
 
 
+WAITING = """
+import io
+from queue import Queue
+from torch import nn
+ddp.init()
+
+class Norm(nn.BatchNorm1d):
+    def __init__(self, count):
+        super().__init__(count)
+        self.others = [Queue()]
+    def forward(self, x):
+        return self.others[0].get(timeout=9) if self.training else super().forward(x)
+
+for wrap in (ddp.DataParallel, ddp.DistributedDataParallel):
+    model = wrap(nn.Sequential(nn.Linear(3, 4), Norm(4)))
+    model.eval()
+    model(torch.ones(6, 3)).sum().backward()
+    model.train()
+    try:
+        model(torch.ones(6, 3))
+        assert False
+    except RuntimeError as error:
+        assert "1 is a Norm, which waits for the other replicas" in str(error), error
+ddp.print("done")
+"""
+
+
+def test_a_norm_that_waits_for_replicas_is_refused_when_it_would(lab, tmp_path):
+    """A frozen one never does."""
+    script = write(tmp_path, WAITING)
+    assert lab.run(script, processes=2, recorded=False, timeout=60).ok().printed == "done\n"
+
+
 def test_a_plain_process_takes_no_steps():
     """As nn.DataParallel without a GPU."""
 
