@@ -284,3 +284,30 @@ def test_a_batch_that_some_processes_skip_is_seen() -> None:
     text = PROGRAM.replace(FORWARD, "if inputs.max() > 2.5:\n            continue\n        " + FORWARD)
     assert tier(text) == "whole batch"
     assert tier(text.replace("inputs.max() > 2.5", "epoch > 2.5")) == "sharded"
+
+
+@pytest.mark.parametrize(
+    "asked, form",
+    [
+        ("'mask' in batch", "sharded"),
+        ("'mask' not in batch.keys()", "sharded"),
+        ("'mask' in outputs", "sharded"),
+        ("'mask' in batch['names']", "whole batch"),
+        ("batch['mask'].max() in outputs", "whole batch"),
+    ],
+)
+def test_keys_are_the_same_everywhere(asked: str, form: str) -> None:
+    """Those of a batch and of what the model returns; not what stands under them."""
+    text = program(after=f"        if {asked}:\n            break\n").replace(
+        "inputs, targets in", "batch in"
+    )
+    for name, there in (("inputs", "batch['x']"), ("targets", "batch['y']")):
+        text = text.replace(f"{name}.cuda()", f"{there}.cuda()")
+    net = (
+        "class Net(nn.Module):\n    def __init__(self):\n        super().__init__()\n        self.a = nn.Linear(8, 2)\n\n"
+        "    def forward(self, x):\n        return {'a': self.a(x)}\n\n\nmodel = Net().cuda()"
+    )
+    text = text.replace("model = nn.Linear(8, 2).cuda()", net).replace(
+        "criterion(outputs,", "criterion(outputs['a'],"
+    )
+    assert tier(text) == form

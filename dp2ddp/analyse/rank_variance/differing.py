@@ -31,8 +31,8 @@ from dp2ddp.analyse.api.purity import COPIES_OBJECT
 from dp2ddp.analyse.api.tensors import NO_NUMBERS
 from dp2ddp.analyse.context import Context, root_name
 from dp2ddp.analyse.dataflow import kinds
-from dp2ddp.analyse.dataflow.kinds import PLAIN, Kind, Unclear
-from dp2ddp.analyse.processes.conditions import assigned, is_rate
+from dp2ddp.analyse.dataflow.kinds import PLAIN, Every, Held, Kind, Unclear
+from dp2ddp.analyse.processes.conditions import assigned, is_call_of, is_rate
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
@@ -319,6 +319,8 @@ class _Following:
                 asked = [self._how(it, frame, found) for it in (left, *others)]
                 if all(isinstance(it, ast.Is | ast.IsNot) for it in operators):
                     return MEASURED | SURELY if any(it & MANY for it in asked) else 0
+                if not asked[-1] & MANY and self._asks_for_key(node):
+                    return 0
                 return _any(it if it != SIZED else 0 for it in asked)
             case ast.IfExp(test=test):
                 branches = self._how(node.body, frame, found) | self._how(node.orelse, frame, found)
@@ -334,6 +336,42 @@ class _Following:
         return _any(
             self._how(it, frame, found) for it in ast.iter_child_nodes(node) if isinstance(it, _PARTS)
         )
+
+    def _asks_for_key(self, test: ast.Compare) -> bool:
+        """``"mask" in batch``: the batches of a loader, and what a model returns, have the same keys on all ranks."""
+        match test:
+            case ast.Compare(
+                left=ast.Constant(value=str()), ops=[ast.In() | ast.NotIn()], comparators=[held]
+            ):
+                if (
+                    isinstance(held, ast.Call)
+                    and isinstance(held.func, ast.Attribute)
+                    and held.func.attr == "keys"
+                ):
+                    held = held.func.value
+                value = self.reported.values.of(held)
+                returned = value is Kind.OUTPUT or isinstance(value, Held | Every)
+                return returned or (value is Kind.BATCH and self._is_batch(held))
+        return False
+
+    def _is_batch(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether a name is a whole batch, as a loop draws it, and no part of one."""
+        made = self.program.definitions(node) if isinstance(node, ast.Name) and depth < 5 else []
+        for definition in made:
+            around = self.program.parent(definition)
+            counted = isinstance(around, ast.Tuple) and around.elts[-1] is definition
+            loop = self.program.parent(around) if counted and len(around.elts) == 2 else around
+            if isinstance(definition, ast.arg):
+                given = self.program.given(definition)
+                if not given or not all(self._is_batch(it, depth + 1) for it in given):
+                    return False
+            elif (
+                not isinstance(loop, ast.For)
+                or counted
+                and not is_call_of(self.context, loop.iter, "builtins.enumerate")
+            ):
+                return False
+        return bool(made)
 
     def _differs(self, test: ast.expr, frame: Frame, found: Found) -> bool:
         """Whether the processes may answer a condition each in its own way."""
