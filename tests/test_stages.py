@@ -114,6 +114,14 @@ STAGES = {
         .replace("lines.txt", "lines.toml")
         .replace("READ", "print(sorted(black.parse_pyproject_toml(FILE)))"),
     ),
+    "by what is no part of the project, for what it does": (
+        LINES.replace("lines.txt", "lines.toml").replace(
+            '"1\\n", "2\\n"', '"[tool.black]\\n", "line-length = 9\\n"'
+        ),
+        READING.replace("import os\n", "import os\n\nimport black\n")
+        .replace("lines.txt", "lines.toml")
+        .replace("READ", "black.parse_pyproject_toml(FILE)"),
+    ),
     "by pathlib": (
         'Path("lines.txt").write_text("1 2")',
         READING.replace("READ", "print(Path(FILE).read_text())"),
@@ -203,6 +211,7 @@ def test_a_later_stage_waits_for_what_it_reads(lab: Lab, tmp_path: Path, name: s
         (place / file).write_text(text)
     before = lab.run(place / "run.py", folder=place, recorded=False).ok()
     script = converted(tmp_path, texts)
+    assert any(".barrier()" in it.read_text() for it in tmp_path.glob("*.py"))
     after = lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
     # Ranks that somebody else has started all go on where the program starts its own.
     assert set(after.printed.splitlines()) == set(before.printed.splitlines())
@@ -246,6 +255,7 @@ def test_all_wait_only_where_an_option_has_them_read(lab: Lab, tmp_path: Path, g
             LINES,
             "max('other.txt', __import__('black').format_str(FILE + 's'))",
         ),
+        "a text that names it": (LINES, "'written: {}'.format('lines.txt'), 'lines.txt'.upper()"),
         "another one of its kind": (LINES, 'open(args.name + ".txt").read()'),
         "one that is not known": (LINES, "open(args.name).read()"),
         "one that is not known of another format": (SAVE, "np.load(args.name)"),

@@ -216,7 +216,7 @@ def _left_beside(context: Context, is_first: Callable[[ast.AST], bool]) -> dict[
 def _handed_on(context: Context, call: Call, written: list[paths.File]) -> paths.File | None:
     """The file that the program writes and whose path something unknown is given that answers: it may read it."""
     func, homes = call.node.func, {name.partition(".")[0] for name in call.names}
-    unused = isinstance(context.program.parent(call.node), ast.Expr)
+    unused = not homes and isinstance(context.program.parent(call.node), ast.Expr)
     makes_text = isinstance(func, ast.Attribute) and hasattr(str, func.attr)
     known = homes & (sys.stdlib_module_names | KNOWN_HOMES)
     if unused or makes_text or known or context.program.entered(call.node):
