@@ -537,10 +537,12 @@ class Precision(Fact):
 class OwnGroup(Fact):
     """A call that asks whether there is a process group; or a statement that ``starts`` ranks of the program's own.
 
-    Starts that the runtime sees by itself are none.
+    Starts that the runtime sees by itself are none. Or a statement that makes a group which nothing uses, by the import
+    ``unused``.
     """
 
     starts: bool = False
+    unused: str = ""
 
 
 @dataclass(frozen=True)

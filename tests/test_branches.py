@@ -117,6 +117,20 @@ def test_a_group_that_is_made_in_any_case_is_refused() -> None:
     assert "dist.init_process_group() also runs in the DataParallel branch" in error.message
 
 
+USED = ("dist.barrier()", "print(dist.is_initialized())", "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)")
+
+
+@pytest.mark.parametrize("used", ["", *USED])
+def test_a_group_that_nothing_uses_goes(used: str) -> None:
+    made = f"import torch.distributed as dist\n\ndist.init_process_group('nccl')\nmodel = nn.Linear(8, 2).cuda()\n{used}\n"
+    text = PLAIN.replace("model = nn.Linear(8, 2).cuda()\n", made)
+    conversion = convert(Project.of({PATH: text}))
+    if used:
+        assert any("init_process_group" in it.message for it in conversion.errors)
+    else:
+        assert not conversion.errors and "dist" not in conversion.changes[0].after.replace("distributed", "")
+
+
 @pytest.mark.parametrize(
     ("change", "said"),
     [

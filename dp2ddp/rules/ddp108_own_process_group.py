@@ -4,13 +4,13 @@ With DataParallel there was no process group, now there is one: ``torch.distribu
 lead into the distributed branch. ``ddp.is_initialized()`` asks whether the script has made a group itself. Where it
 does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that were started for
 DataParallel end, and the script continues with its own. Where it starts ranks in another way, ``ddp.stand_aside()``
-says so.
+says so. A group that is made on the way to DataParallel and that nothing uses goes: the ranks have one.
 """
 
 from collections.abc import Iterator
 
 from dp2ddp.facts import Facts
-from dp2ddp.plan import Edit, Finding, Insert, Replace, finding, runtime_import
+from dp2ddp.plan import DropImport, Edit, Finding, Insert, Remove, Replace, finding, runtime_import
 
 EXAMPLES = (
     """\
@@ -52,7 +52,15 @@ def check(facts: Facts) -> Iterator[Finding]:
     for place in facts.groups:
         imported = runtime_import(place.path, place.ddp)
         edit: Edit
-        if place.starts:
+        if place.unused:
+            edits = (Remove(place.at), DropImport(place.path, place.unused))
+            yield finding(
+                place.at,
+                "this makes a process group of one, which nothing uses",
+                "gone: the ranks have one",
+                edits,
+            )
+        elif place.starts:
             edit = Insert(place.at, "{ddp}.stand_aside()", {"ddp": place.ddp})
             yield finding(
                 place.at,

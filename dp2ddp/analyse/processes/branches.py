@@ -326,11 +326,12 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             works=True,
         )
     for call in context.program.calls:
-        if call.names & own_ranks.JOINS and context.runs_in_training(call.node):
+        joins = call.names & own_ranks.JOINS and context.runs_in_training(call.node)
+        if joins and not own_ranks.is_unused(context, call):
             yield context.obstacle(
                 call.node,
                 f"{ast.unparse(call.node.func)}() also runs in the DataParallel branch, which has a process group now",
-                "run it only under the option that selects the distributed branch",
+                "run it only under the option that selects the distributed branch; or take out what uses its group",
             )
 
 
@@ -343,6 +344,9 @@ def collect(context: Context) -> Iterator[OwnGroup]:
             yield OwnGroup(**context.place(call.node))
         elif own_ranks.opens(context, call) or own_ranks.launches(call):
             yield OwnGroup(**context.place(context.program.statement(call.node)), starts=True)
+        elif call.names & own_ranks.JOINS and own_ranks.is_unused(context, call):
+            name = ast.unparse(call.node.func).partition(".")[0]
+            yield OwnGroup(**context.place(context.program.statement(call.node)), unused=name)
 
 
 class _Pruner(ast.NodeTransformer):

@@ -49,13 +49,31 @@ def is_alike(call: Call) -> bool:
 
 def starts(context: Context, call: Call) -> bool:
     """Whether a call starts ranks, or joins their group."""
-    return bool(call.names & (SPAWNS | JOINS)) or opens(context, call)
+    if call.names & JOINS:
+        return not is_unused(context, call)
+    return bool(call.names & SPAWNS) or opens(context, call)
 
 
 def needs_them(context: Context, call: Call) -> bool:
     """Whether a call starts ranks, or raises where there are none, whatever it may call."""
+    if call.names & JOINS:
+        return starts(context, call)
     every = all(_needs(context, callee, call) for callee in call.callees)
     return starts(context, call) or (bool(call.callees) and every)
+
+
+def is_unused(context: Context, call: Call) -> bool:
+    """Whether a statement makes a group that nothing in the training asks for, and nothing meets in."""
+    if context.branches is not None:  # the distributed branch, which isn't looked at, uses it
+        return False
+    others = (it for it in context.program.calls if not it.names & JOINS and context.runs_in_training(it.node))
+    return isinstance(context.program.parent(call.node), ast.Expr) and not any(
+        is_query(it) or wraps(context, it) or needs_them(context, it) or _meets(it) for it in others
+    )
+
+
+def _meets(call: Call) -> bool:
+    return any("SyncBatchNorm" in name for name in call.names)
 
 
 def _needs(context: Context, callee: Value, call: Call) -> bool:
