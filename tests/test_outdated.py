@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import builtins
 import importlib
-import sys
 import re
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 

@@ -63,7 +63,10 @@ class Held:
         """Give it a state that follows from its own and from ``number``."""
         state = self.get()
         shown = state.tolist() if isinstance(state, torch.Tensor) else _shown(state)
-        seed = zlib.crc32(repr((shown, number)).encode())
+        self.seed(zlib.crc32(repr((shown, number)).encode()))
+
+    def seed(self, seed: int) -> None:
+        """Give it the state that follows from ``seed``."""
         match self.generator:
             case random.Random():
                 self.generator.seed(seed)

@@ -8,11 +8,13 @@ import pickle
 import random
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Any
 
 import torch
+
+from dp2ddp.runtime import held
 
 NAMES = ("torch", "Python", "numpy", "the GPU")
 
@@ -88,6 +90,45 @@ class Watched:
             for name, state in self._seeded.items()
             if now.get(name) != state and name in before
         }
+
+
+class Own:
+    """Generators that a data set holds, or that its code names.
+
+    Args:
+        generators: they.
+    """
+
+    NAME = "the data set"
+
+    def __init__(self, generators: Sequence[held.Held]) -> None:
+        self._generators = generators
+
+    def seed(self, key: Any) -> None:
+        """Seed each with what ``key`` comes to."""
+        for number, generator in enumerate(self._generators):
+            generator.seed(zlib.crc32(repr((key, number)).encode()))
+        self._seeded = self._digest()
+
+    def drawn_from(self) -> dict[str, str]:
+        """The state that they had before they were seeded, by their name, if any has been drawn from since then."""
+        return {self.NAME: self._before} if self._digest() != self._seeded else {}
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Leave them as they were before the block."""
+        self._before, states = self._digest(), [it.get() for it in self._generators]
+        try:
+            yield
+        finally:
+            for generator, state in zip(self._generators, states, strict=True):
+                generator.set(state)
+
+    def _digest(self) -> str:
+        found = hashlib.blake2b(digest_size=8)
+        for generator in self._generators:
+            found.update(_bytes(generator.get()))
+        return found.hexdigest()
 
 
 @contextmanager

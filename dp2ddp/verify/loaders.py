@@ -16,6 +16,7 @@ import torch
 from torch.utils.data import dataloader
 from torch.utils.data._utils import fetch
 
+from dp2ddp.runtime import held
 from dp2ddp.verify import draws
 from dp2ddp.verify.doubles import widened
 from dp2ddp.verify.journal import Journal, hashable
@@ -259,6 +260,9 @@ def _stands_in(iterator: Any) -> bool:
     return cut.rank * -(-total // cut.world) >= total
 
 
+_OWN = "_dp2ddp_own_generators"
+
+
 def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
     """Have samples draw their random numbers by their keys, and leave the generators alone.
 
@@ -273,12 +277,17 @@ def _key_samples(note: Callable[[Keyed, dict[str, str]], None]) -> None:
         dataset, samples = fetcher.dataset, []
         states: dict[str, str] = {}
         at_once = getattr(dataset, "__getitems__", None)
-        with draws.kept() as before:
+        if not hasattr(fetcher, _OWN):
+            setattr(fetcher, _OWN, draws.Own(held.generators(dataset)))
+        own: draws.Own = getattr(fetcher, _OWN)
+        with draws.kept() as before, own.kept():
             for one in index:
-                draws.seed((index.key, hashable(_plain(one))))
+                key = index.key, hashable(_plain(one))
+                draws.seed(key)
+                own.seed(key)
                 watched = draws.Watched(before) if index.watched or at_once else None
                 samples.append(at_once([one])[0] if at_once else dataset[one])
-                states |= watched.drawn_from() if watched else {}
+                states |= watched.drawn_from() | own.drawn_from() if watched else {}
             if at_once and not states:  # what it makes of all of them may be something else
                 samples = at_once(list(index))
         if states and index.watched:
