@@ -33,7 +33,7 @@ def report(result: Result) -> str:
 def headline(result: Result) -> str:
     """The verdict in one line."""
     if result.verdict is Verdict.MATCH:
-        return f"MATCH over {result.steps} steps"
+        return f"MATCH over {result.steps} steps" + ", in float64" * result.widened
     if result.verdict is Verdict.INCONCLUSIVE:
         return f"INCONCLUSIVE: {result.reason}"
     return f"DIFFERS {where(result.differences[0])}"

@@ -27,7 +27,7 @@ from dp2ddp.verify.folders import OWN, link_neighbours, mirror
 from dp2ddp.verify.jobs import Ended, Server, environment, ranks_environment, variable
 from dp2ddp.verify.notes import Notes, norm
 from dp2ddp.verify.record import STATES
-from dp2ddp.verify.report import where
+from dp2ddp.verify.report import headline, where
 from dp2ddp.verify.verdict import Difference, Result, Tolerance, Verdict
 
 SEEDS = 3
@@ -140,6 +140,8 @@ def verify(
     try:
         bench = Bench(request, folder, own, say)
         result = _as_is(bench) if request.as_is else _aligned(bench)
+        if result.differences and _rounding_may_be_all(result.differences[0], request):
+            result = _in_float64(bench, result)
     finally:
         if server is None:
             own.close()
@@ -372,10 +374,26 @@ def _aligned(bench: Bench) -> Result:
     result.verdict = Verdict.DIFFERS if result.differences else Verdict.MATCH
     result.compared = _compared(first, ranks) + (_measured(moved) if moved else [])
     result.notes = _remarks(first, ranks, request, written)
-    if result.differences and not request.float64 and (moved or _may_be_rounding(result.differences[0])):
-        result.notes.append(
-            "float32 rounding errors can grow from step to step: --float64 tells them from a real difference"
+    return result
+
+
+def _in_float64(bench: Bench, result: Result) -> Result:
+    """The result in float64 where the programs match in that; else theirs in float32, with what float64 says."""
+    request, first = bench.request, result.differences[0]
+    bench.say("in float32 they part, which rounding may have done; once more in float64 …")
+    folder = bench.folder / "float64"
+    folder.mkdir()
+    wide = _aligned(Bench(replace(request, float64=True), folder, bench.server, bench.say))
+    if wide.verdict is Verdict.MATCH and wide.steps >= first.step:
+        wide.notes.insert(
+            0,
+            f"in float32 rounding errors grow from step to step: the programs part {where(first)} "
+            f"({first.detail}); what is compared here is float64, in which they don't",
         )
+        wide.widened = True
+        return wide
+    if wide.verdict is Verdict.DIFFERS:
+        result.notes.append(f"in float64, too, it is no rounding: {headline(wide)}")
     return result
 
 
@@ -396,8 +414,9 @@ def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
     return [("rounding", text)]
 
 
-def _may_be_rounding(first: Difference) -> bool:
-    return first.step > 1 and first.what in ("loss", "gradient", "parameter", "buffer")
+def _rounding_may_be_all(first: Difference, request: Request) -> bool:
+    """Whether a difference that shows later than at the first step may be rounding errors of float32."""
+    return first.step > 1 and _rounding_may_make(first) and not (request.float64 or request.as_is)
 
 
 def _why_not(before: Run, request: Request) -> str:

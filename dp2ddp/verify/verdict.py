@@ -77,6 +77,8 @@ class Result:
     after: list[list[Notes]] = field(default_factory=list)
     steps: int = 0
     """How many were compared."""
+    widened: bool = False
+    """In float64, because rounding parts the programs in float32."""
     compared: list[tuple[str, str]] = field(default_factory=list)
     """What was compared, and how far apart it is at most."""
     aligned: list[str] = field(default_factory=list)
