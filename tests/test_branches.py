@@ -117,7 +117,11 @@ def test_a_group_that_is_made_in_any_case_is_refused() -> None:
     assert "dist.init_process_group() also runs in the DataParallel branch" in error.message
 
 
-USED = ("dist.barrier()", "print(dist.is_initialized())", "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)")
+USED = (
+    "dist.barrier()",
+    "print(dist.is_initialized())",
+    "model = nn.SyncBatchNorm.convert_sync_batchnorm(model)",
+)
 
 
 @pytest.mark.parametrize("used", ["", *USED])

@@ -267,3 +267,22 @@ def test_what_calls_give_a_parameter_is_all_or_not_seen(form: str) -> None:
     net = take.signature.parameter("net")
     seen = [ast.unparse(it) for it in program.given(net)] if net is not None else []
     assert seen == ([] if form in NOT_SEEN or net is None else ["Net()"])
+
+
+@pytest.mark.parametrize(
+    "form", ["sorted(given, key=id)", "set(given)", "filter(None, given)", "list(reversed(given))"]
+)
+@pytest.mark.parametrize("taken", ["{}", "[sorted({})[0]]"])
+def test_elements_go_through_what_orders_or_selects_them(form: str, taken: str) -> None:
+    """Each is one of those that are given, whichever place it has."""
+    text = HEAD + f"given = [Net(), Other()]\nfor found in {taken.format(form)}:\n    found\n"
+    path = Path("/example/train.py")
+    project = Project.of({path: text})
+    program = Program(project, list(project.files.values()))
+    (used,) = (
+        it
+        for it in program.nodes.values()
+        if isinstance(it, ast.Name) and it.id == "found" and isinstance(it.ctx, ast.Load)
+    )
+    names = {program.scopes[it.cls.scope].node.name for it in program.values(used) if isinstance(it, Inst)}
+    assert names == {"Net", "Other"}

@@ -820,3 +820,74 @@ def test_losses_of_several_outputs_are_reported_of_the_whole_batch(
     program = SEVERAL.format(summed=SUMMED[summed], number="loss.item() / len(outputs)")
     assert "total += ddp.batch_loss(loss).item() / len(outputs)" in text_of(program)
     alike(lab, tmp_path, program)
+
+
+LEARNER = """\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+class Callback:
+    order = 0
+    learn = None
+    def __call__(self, event):
+        step = getattr(type(self), event, None)
+        if step is not None:
+            step(self)
+class SaveBest(Callback):
+    order = 1
+    def after_epoch(self):
+        self.learn.save("best")
+    def after_fit(self):
+        self.learn.load("best")
+class Log(Callback):
+    def after_epoch(self):
+        with open("log.txt", "a") as file:
+            file.write("epoch\\n")
+class Learner:
+    def __init__(self, model, loader, callbacks=()):
+        self.model, self.loader = nn.DataParallel(model), loader
+        self.optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        self.callbacks = sorted(callbacks, key=lambda it: it.order)
+        for callback in self.callbacks:
+            callback.learn = self
+    def __call__(self, event):
+        for callback in self.callbacks:
+            callback(event)
+    def fit(self, epochs):
+        self("before_fit")
+        for _ in range(epochs):
+            self("before_epoch")
+            for x, y in self.loader:
+                self("before_batch")
+                loss = nn.functional.cross_entropy(self.model(x), y)
+                self.optimizer.zero_grad()
+                loss.backward()
+                self.optimizer.step()
+                self("after_batch")
+            self("after_epoch")
+        self("after_fit")
+    def save(self, name):
+        torch.save(self.model.module.state_dict(), f"{name}.pth")
+    def load(self, name):
+        self.model.module.load_state_dict(torch.load(f"{name}.pth"))
+torch.manual_seed(0)
+loader = DataLoader(TensorDataset(torch.randn(16, 8), torch.randint(2, (16,))), batch_size=8)
+learner = Learner(nn.Linear(8, 2), loader, callbacks=[SaveBest(), Log()])
+learner.fit(2)
+learner.fit(1)
+print("done")
+"""
+
+
+def test_callbacks_in_an_order_of_their_own_are_followed(lab: Lab, tmp_path: Path) -> None:
+    """Run by their events' names, of their class: they write once, and all wait where one of them reads that."""
+    converted(tmp_path, LEARNER)
+    after = (tmp_path / "train.py").read_text()
+    assert after.count("ddp.barrier()") == 2 and 'ddp.open("log.txt", "a")' in after
+    for processes in (2, 3):
+        folder = lab.place(f"on{processes}")
+        assert (
+            lab.run(tmp_path / "train.py", processes=processes, folder=folder, recorded=False).ok().printed
+            == "done\n"
+        )
+        assert (folder / "log.txt").read_text() == "epoch\n" * 3

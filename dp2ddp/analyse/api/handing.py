@@ -29,11 +29,14 @@ COPIES |= CONVERTS_NORMS
 INITIALIZE = "apex.amp.initialize"
 # What hands back all that it is given by these parameters, which come first: one alone, or several together.
 HANDS_BACK = {INITIALIZE: ("models", "optimizers")}
-# What hands out the elements of its first argument.
-ITERATORS = frozenset("""
-    builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.reversed builtins.next
-    tqdm.tqdm itertools.islice rich.progress.track
+# What hands out the elements of its first argument in another order.
+REORDERS = frozenset("builtins.sorted builtins.set builtins.frozenset builtins.reversed".split())
+# What hands out the elements of its first argument; those of its second.
+ITERATORS = REORDERS | frozenset("""
+    builtins.enumerate builtins.iter builtins.list builtins.tuple builtins.next
+    tqdm.tqdm itertools.islice itertools.cycle rich.progress.track
     """.split())
+FILTERS = frozenset({"builtins.filter"})
 # What is given functions and classes, and calls none of them.
 ASKING = ("inspect.", "typing.", "functools.update_wrapper", "functools.wraps") + tuple(
     f"builtins.{name}"

@@ -402,14 +402,18 @@ def _all_come(context: Context, node: ast.AST, guards: list[Effect]) -> bool:
 
 
 def all_pass(
-    context: Context, node: ast.AST, guards: list[Effect], depth: int = 0, handled: bool = False
+    context: Context,
+    node: ast.AST,
+    guards: list[Effect],
+    handled: bool = False,
+    seen: set[int] | None = None,
 ) -> bool:
     """Whether every process comes to a place if one does: nothing round it, or round its calls, is for one alone.
 
-    ``handled``: exceptions that are not about files are taken to come in all.
+    ``handled``: exceptions that are not about files are taken to come in all. ``seen``: functions that were asked of.
     """
-    program = context.program
-    if depth > 6 or any(guard.covers(program.anchor(node)) for guard in guards) or already(context, node):
+    program, seen = context.program, set() if seen is None else seen
+    if any(guard.covers(program.anchor(node)) for guard in guards) or already(context, node):
         return False
     for around in program.ancestors(node):
         if isinstance(around, ast.Lambda) or (
@@ -417,8 +421,11 @@ def all_pass(
         ):
             return False
     scope = program.scope(node).index
+    if scope in seen:
+        return True
+    seen.add(scope)
     calls = [it for it in context.callers.get(scope, ()) if context.runs_in_training(it)]
-    return all(all_pass(context, call, guards, depth + 1, handled) for call in calls)
+    return all(all_pass(context, call, guards, handled, seen) for call in calls)
 
 
 def _is_alike(context: Context, handler: ast.ExceptHandler) -> bool:

@@ -66,7 +66,9 @@ def is_unused(context: Context, call: Call) -> bool:
     """Whether a statement makes a group that nothing in the training asks for, and nothing meets in."""
     if context.branches is not None:  # the distributed branch, which isn't looked at, uses it
         return False
-    others = (it for it in context.program.calls if not it.names & JOINS and context.runs_in_training(it.node))
+    others = (
+        it for it in context.program.calls if not it.names & JOINS and context.runs_in_training(it.node)
+    )
     return isinstance(context.program.parent(call.node), ast.Expr) and not any(
         is_query(it) or wraps(context, it) or needs_them(context, it) or _meets(it) for it in others
     )

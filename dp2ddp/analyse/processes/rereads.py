@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 import sys
-from collections.abc import Callable, Container, Iterator, Set
+from collections.abc import Callable, Container, Iterable, Iterator, Set
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.downloads import UNPACKS
@@ -21,7 +21,7 @@ from dp2ddp.analyse.api.files import (
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
 from dp2ddp.analyse.processes import paths
-from dp2ddp.analyse.processes.alike import in_worker
+from dp2ddp.analyse.processes.alike import in_worker, works
 from dp2ddp.analyse.processes.answers import is_options
 from dp2ddp.analyse.processes.downloads import (
     asks_files,
@@ -51,6 +51,8 @@ from dp2ddp.analyse.processes.writes import (
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.facts import Effect, Reread
 
+MOST_PLACES = 3
+"""How many places wait for one that reads; where it is come to from more, it waits itself."""
 _WRITING = "what rank 0 may still be writing"
 
 
@@ -149,7 +151,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             if later := [it for it in later if _come_together(context, it, guards)]:
                 places += later
                 writes |= more
-        for statement in places:
+        for statement in _few(context, call.node, places, guards):
             place = needed.setdefault(id(statement), (statement, call, set()))
             place[2].update(writes)
     # From above: where all have waited, they need not again below.
@@ -164,7 +166,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if not _spoils(context, call) or not context.runs_in_training(call.node) or id(call.node) in alone:
             continue
         read = _spoiled(context, call, common)
-        for place in _places(context, call.node, read, set(), meetings):
+        for place in _few(context, call.node, _places(context, call.node, read, set(), meetings), guards):
             statement = _before_guard(context, place, guards)
             if (
                 id(statement) not in found
@@ -211,6 +213,35 @@ def _left_beside(context: Context, is_first: Callable[[ast.AST], bool]) -> dict[
         and not is_first(it.node)
         and not in_worker(context, it.node)
     }
+
+
+def _few(context: Context, node: ast.AST, places: Iterable[ast.stmt], guards: list[Effect]) -> list[ast.stmt]:
+    """Where all wait: at these places; at the node itself, where those are many, or come by at every step.
+
+    It has many if it is run by the name of an event.
+    """
+    found = list(places)
+    around = (loop for it in found for loop in context.program.ancestors(it))
+    several = len({id(it) for it in found}) > MOST_PLACES or (
+        len(found) > 1 and any(isinstance(loop, ast.For) and works(context, loop) for loop in around)
+    )
+    alone = several and _come_together(context, node, guards) and not in_worker(context, node)
+    return [context.program.statement(node)] if alone and _asks_nothing(context, node, set()) else found
+
+
+def _asks_nothing(context: Context, node: ast.AST, seen: set[int]) -> bool:
+    """Whether no condition on the way to a place calls anything: a file that is there for one may not be for all."""
+    program = context.program
+    for around in program.ancestors(node):
+        if isinstance(around, ast.If | ast.While | ast.IfExp):
+            if any(isinstance(it, ast.Call) for it in ast.walk(around.test)):
+                return False
+    scope = program.scope(node).index
+    if scope in seen:
+        return True
+    seen.add(scope)
+    calls = (it for it in context.callers.get(scope, ()) if context.runs_in_training(it))
+    return all(_asks_nothing(context, it, seen) for it in calls)
 
 
 def _handed_on(context: Context, call: Call, written: list[paths.File]) -> paths.File | None:

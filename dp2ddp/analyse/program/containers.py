@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
-from dp2ddp.analyse.api.handing import ITERATORS
+from dp2ddp.analyse.api.handing import FILTERS, ITERATORS, REORDERS
 from dp2ddp.analyse.api.python import DICTIONARIES, MAKES_ENTRIES, NAMED_TUPLE, TABLE_METHODS
 from dp2ddp.analyse.api.python import LISTS as LISTS_BY_NAME
 from dp2ddp.analyse.program.calls import Arguments
@@ -31,12 +31,15 @@ class Containers:
 
     def item(self, values: Values, key: str) -> Values:
         found: set[Value] = set()
-        for value in self._behind(values):
+        behind = self._behind(values)
+        if any(isinstance(it, Made) and it.name in REORDERS for it in behind):
+            return self.elements(values)
+        for value in behind:
             for name in (f"[{key}]", "[*]"):
                 for holder in self.classes.holders(value):
                     for entry in self.store.field(holder, name).values():
                         found |= entry
-            if isinstance(value, Made) and value.name not in ITERATORS:
+            if isinstance(value, Made) and value.name not in ITERATORS | FILTERS:
                 found |= self.outside.part(value, "[]")
             if isinstance(value, Inst) and key.isdigit() and self.classes.derives(value, NAMED_TUPLE):
                 for name in self.classes.recorded(value.cls)[int(key) :][:1]:
@@ -51,7 +54,7 @@ class Containers:
                 for name, entries in self.store.fields.get(holder, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
-            if isinstance(value, Made) and value.name not in ITERATORS:
+            if isinstance(value, Made) and value.name not in ITERATORS | FILTERS:
                 found |= self.outside.part(value, "[]")
             elif isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
                 found.add(Inst(value, id(self.tree.scopes[value.scope].node)))
@@ -62,8 +65,8 @@ class Containers:
         return closure(
             values,
             lambda value: (
-                self.argument_values(value, 0)
-                if isinstance(value, Made) and value.name in ITERATORS
+                self.argument_values(value, int(value.name in FILTERS))
+                if isinstance(value, Made) and value.name in ITERATORS | FILTERS
                 else NOTHING
             ),
         )

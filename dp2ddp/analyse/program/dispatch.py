@@ -98,6 +98,9 @@ class Dispatch:
                     found |= self.containers.collected(node, self.classes.derived(callee.owner))
                 case Ext(name="builtins.getattr") if len(node.args) > 1:
                     found |= self.by_text.getattr(node, scope)
+                case Ext(name="builtins.type") if len(node.args) == 1:
+                    own = {it.cls for it in self.store.of(node.args[0]) if isinstance(it, Inst)}
+                    found |= own or self.outside.made(callee, node)
                 case Ext(name="builtins.setattr") if len(node.args) == 3:
                     self.by_text.setattr(node, scope)
                 case Ext() if callee.name in NAMESPACES:

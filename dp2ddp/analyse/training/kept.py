@@ -71,15 +71,17 @@ def candidates(
 
 
 def _trains(context: Context, values: Values, statement: ast.stmt) -> bool:
-    """Whether a statement is a part of the training itself."""
+    """Whether a statement is a part of the training itself, or what it calls is."""
     backwards = {id(it) for it in context.backwards}
+    forwards = {id(it.node) for it in context.program.calls if context.is_wrapped(it.callees)}
+    if context.runs(statement) & (backwards | forwards):
+        return True
     for node in ast.walk(statement):
         if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) and values.is_trained(node):
             return True
         if isinstance(node, ast.Call):
             fed = isinstance(node.func, ast.Attribute) and values.is_trained(node.func.value)
-            wrapped = context.is_wrapped(context.program.values(node.func))
-            if id(node) in backwards or wrapped or (fed and node.func.attr in FEEDS):  # type: ignore[attr-defined]
+            if fed and node.func.attr in FEEDS:  # type: ignore[attr-defined]
                 return True
     return False
 
