@@ -16,7 +16,7 @@ import torch
 import torch.distributed as dist
 from torch import nn
 
-from . import debug, evaluation, graph, nested, parts, persample, plain, ranks
+from . import debug, graph, nested, parts, persample, plain, ranks
 from .exchange import exchange
 
 Rows = TypeVar("Rows")
@@ -43,20 +43,20 @@ def whole_batch(values: Rows, dim: int = 0) -> Rows:
 
     Returns:
         As ``values``: new tensors on the same device with N rows in place of this rank's. Of a tensor without
-        dimensions, while ``divide_batches`` deals: a vector of the ranks' that have samples, as nn.DataParallel makes
-        it of its replicas'. In a plain process, ``values`` itself.
+        dimensions, such as a loss that a model returns: a vector of the ranks' that have samples, as nn.DataParallel
+        makes it of its replicas'. In a plain process, ``values`` itself.
 
     Raises:
-        TypeError: something else, or a tensor without dimensions.
+        TypeError: something else.
         ValueError: types or the other dimensions differ between ranks, or numbers that are of no sample do.
         RuntimeError: another rank calls something else, as in ``sum``; or the rows come from several batches.
     """
     if ranks.is_alone("whole_batch()"):
-        _check(nested.flatten(values), bare=False)
+        _check(nested.flatten(values))
         return values
     values = persample.marked(values, "whole_batch()")
     leaves = nested.flatten(values)
-    _check(leaves, bare=not evaluation.is_running())
+    _check(leaves)
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     lists = [leaf for leaf in leaves if isinstance(leaf, persample.Entries)]
     held = [*tensors, *(tensor for entries in lists for tensor in entries.tensors)]
@@ -87,16 +87,16 @@ def _kind(leaf: Any) -> type:
     return next(kind for kind in (torch.Tensor, persample.Entries, object) if isinstance(leaf, kind))
 
 
-def _check(leaves: list[Any], bare: bool) -> None:
-    """Complain about what has no rows; ``bare``: of tensors without dimensions, too."""
+def _check(leaves: list[Any]) -> None:
+    """Complain about what has no rows."""
     for leaf in leaves:
         fits = isinstance(leaf, torch.Tensor | persample.Entries | str | bytes | None) or plain.is_number(
             leaf
         )
-        is_bare = isinstance(leaf, torch.Tensor) and leaf.dim() == 0 and bare
-        if is_bare or not (fits or plain.is_array(leaf, kinds="")):
-            shown = "a tensor without dimensions" if is_bare else type(leaf).__name__
-            raise TypeError(f"whole_batch() takes tensors with one row for each sample, not {shown}")
+        if not (fits or plain.is_array(leaf, kinds="")):
+            raise TypeError(
+                f"whole_batch() takes tensors with one row for each sample, not {type(leaf).__name__}"
+            )
 
 
 def _others(leaves: list[Any], dim: int, is_empty: bool) -> Iterator[Any]:

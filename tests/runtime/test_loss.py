@@ -306,7 +306,6 @@ for n in (2 * world, 2 * world + 1, world + 1, 3 * world + 1, 2):
 for value, kind, text in (
     (torch.zeros(2, 3 + rank), ValueError, "rank 1 has [['torch.float64', [4]]]"),
     (torch.zeros(2, dtype=torch.int32 if rank else torch.int64), ValueError, "torch.int32"),
-    (torch.tensor(1.0), TypeError, "without dimensions"),
     (object(), TypeError, "not object"),
     (rank + 0.5, ValueError, "rank 1 has 1.5"),
 ):
@@ -323,6 +322,44 @@ ddp.print("done")
 @pytest.mark.parametrize("processes", [2, 3, pytest.param(4, marks=pytest.mark.slow)])
 def test_losses_that_look_at_the_whole_batch(lab, tmp_path, processes):
     script = write(tmp_path, TRAINING + WHOLE)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
+
+
+RETURNED = """
+from torch.utils.data import DataLoader, TensorDataset
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+    def forward(self, x, y):
+        out = self.layer(x)
+        return {"loss": F.mse_loss(out, y), "far": (out - y).abs().max().detach()}
+
+torch.manual_seed(0)
+model = ddp.DistributedDataParallel(Net())
+alone = copy.deepcopy(model.module)
+data = TensorDataset(torch.randn(9, 3), torch.randn(9, 2))
+for x, y in ddp.shard(DataLoader(data, batch_size=2 * world + 1)):  # with parts of several sizes
+    found = ddp.whole_batch(model(x, y))
+    found["loss"].mean().backward()
+step, sizes = 2 * world + 1, []
+for start in range(0, 9, step):
+    chunks = zip(*(it[start:start + step].chunk(world) for it in data.tensors))
+    replicas = [alone(*chunk) for chunk in chunks]
+    sizes.append(len(replicas))
+    torch.stack([it["loss"] for it in replicas]).mean().backward()
+assert found["far"].tolist() == [it["far"].item() for it in replicas] and not found["far"].requires_grad
+for one, other in zip(model.parameters(), alone.parameters()):
+    torch.testing.assert_close(one.grad, other.grad, rtol=1e-12, atol=1e-14)
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_losses_that_models_return_are_a_vector_of_the_parts(lab, tmp_path, processes):
+    """As nn.DataParallel's: numbers without dimensions, one of each replica that has samples."""
+    script = write(tmp_path, TRAINING + RETURNED)
     assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"
 
 
