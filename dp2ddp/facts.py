@@ -460,7 +460,6 @@ class Number(Fact):
     what: str
     kept: bool = False
     average: str = ""
-    size: bool = False
     in_loop: bool = False
     call: Anchor | None = None
     keyword: str = ""

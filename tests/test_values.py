@@ -891,3 +891,18 @@ def test_callbacks_in_an_order_of_their_own_are_followed(lab: Lab, tmp_path: Pat
             == "done\n"
         )
         assert (folder / "log.txt").read_text() == "epoch\n" * 3
+
+
+@pytest.mark.parametrize("shown", ["inputs.size(0)", "len(inputs)", "inputs.shape[0]"])
+def test_the_size_of_a_batch_is_that_of_all_its_parts(lab: Lab, tmp_path: Path, shown: str) -> None:
+    """Also where these are not of one size: 14 samples on three ranks, and 6 in the last batch."""
+    steps = STEPS.replace("x, y", "inputs, y").replace("model(x)", "model(inputs)")
+    steps += f"        print(step, {shown})\n"
+    text = HEAD.replace("batch_size=12", "batch_size=14") + MODEL + steps
+    converted(tmp_path, text)
+    (tmp_path / "before.py").write_text(text)
+    printed = [
+        lab.run(tmp_path / name, processes=processes, recorded=False).ok().printed
+        for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3), ("train.py", 4))
+    ]
+    assert len(set(printed)) == 1 and printed[0].count("\n") == 8

@@ -4,7 +4,7 @@ Losses and counts of the training loop cover the rank's local batch, so they are
 ``ddp.batch_loss(loss).item()`` is the loss of the global batch, ``ddp.sum(correct)`` a sum over all of its samples,
 once after the loop if the loop only adds up. Means of combined numbers need nothing more. Any other function of outputs
 and labels gets those of all ranks, ``accuracy(ddp.whole_batch(output), …)``. Every rank takes part, even if only the
-main process reports. A batch size is multiplied by the world size, as all local batches have one size.
+main process reports. A batch size is a sum, too: 128 samples on three ranks are 43, 43 and 42.
 
 A number that can't be analysed stays that of the main process's local batch, and a warning names it. Evaluation numbers
 cover the whole data set (DDP204). With ``ddp.DataParallel`` nothing changes, as every rank has the whole batch.
@@ -61,7 +61,6 @@ COMBINED = {
     "batch": "{ddp}.batch_sum({number})",
     "added": "{ddp}.local_sum({number})",
     "rows": "{ddp}.whole_batch({number})",
-    "size": "{number} * {ddp}.get_world_size()",
 }
 
 
@@ -85,23 +84,21 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _formed(number: Number, facts: Facts) -> str:
     """How a number is combined.
 
-    A DistributedSampler deals parts of one size, so that is multiplied. A rank that has no sample of a batch adds
-    nothing to sums: where all batches have one size, it had none of any.
+    A rank that has no sample of a batch adds nothing to sums: where all batches have one size, it had none of any.
     """
     form = number.kind
-    if _is_even(number, facts):
-        form = "size" if number.size else form
-    elif form == "sum" and number.in_loop:
-        form = "batch"
-    elif form == "totals" and _is_full(number, facts):
-        return combined(number.names, "batch_sum")
+    if not _is_even(number, facts):
+        if form == "sum" and number.in_loop:
+            form = "batch"
+        elif form == "totals" and _is_full(number, facts):
+            return combined(number.names, "batch_sum")
     return combined(number.names) if form == "totals" else COMBINED.get(form, "")
 
 
 def _is_even(number: Number, facts: Facts) -> bool:
-    """Whether all parts of batches have one size: else a rank may have none of a small one."""
+    """Whether all ranks have samples of every batch, as a DistributedSampler deals them."""
     loaders = _loaders(number, facts)
-    return bool(loaders) and not any(loader.shard for loader in loaders)
+    return bool(loaders) and all(loader.weighed and not loader.shard for loader in loaders)
 
 
 def _is_full(number: Number, facts: Facts) -> bool:

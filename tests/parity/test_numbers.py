@@ -699,7 +699,7 @@ def test_sums_that_begin_in_one_line_are_combined_once_after_the_loop_too() -> N
 def test_the_entries_of_what_is_asked_for_one_by_name_are_no_samples() -> None:
     text = SETUP + LOOP[4:] + STEP.replace("        ", "    ").replace(".cuda()", ".to('cuda')")
     text += "    print(len(inputs))\n"
-    counted = "len(inputs) * ddp.get_world_size()"
+    counted = "ddp.sum(len(inputs))"
     assert counted in convert(Project.of({PATH: text})).changes[0].after
     asked = text.replace("model(inputs)", 'model(inputs["image"])')
     assert counted not in convert(Project.of({PATH: asked})).changes[0].after

@@ -1017,7 +1017,7 @@ def _is_plain(context: Context, node: ast.expr, guard: Effect | None) -> bool:
 def _number(context: Context, it: Combined, **more: object) -> Number:
     place = context.place(it.node) if it.call is None else given_to(context, it.call, it.node)
     what = ast.unparse(it.node)
-    place |= dict(kind=it.kind, average=it.average, size=it.size, in_loop=it.in_loop)
+    place |= dict(kind=it.kind, average=it.average, in_loop=it.in_loop)
     place |= dict(rows=None if it.inner is None else context.program.anchor(it.inner))
     return Number(**place, what=what, **more)  # type: ignore[arg-type]
 
