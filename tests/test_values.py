@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 import torch
 from parity.harness import Lab
+from programs import PATH
 from torch import nn
 
 from dp2ddp.changes import Conversion
@@ -906,3 +907,31 @@ def test_the_size_of_a_batch_is_that_of_all_its_parts(lab: Lab, tmp_path: Path, 
         for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3), ("train.py", 4))
     ]
     assert len(set(printed)) == 1 and printed[0].count("\n") == 8
+
+
+TALLY = """\
+class Tally:
+    def __init__(self):
+        self.total = 0
+    def add(self, value):
+        self.total += value
+def overlap(outputs, targets, classes):
+    hit = outputs.argmax(1)[outputs.argmax(1) == targets]
+    return torch.histc(hit.float(), bins=classes, min=0, max=classes - 1)
+class Settings:
+    pass
+settings = Settings()
+for key, value in __import__('json').loads('{"classes": 2}').items():
+    setattr(settings, key, value)
+tally = Tally()
+"""
+
+
+def test_what_an_object_of_the_project_keeps_of_a_part_is_named() -> None:
+    """By whichever method it is given that, and in a call with something that isn't known."""
+    steps = STEPS.replace("criterion(model(x), y)", "criterion(outputs := model(x), y)")
+    text = HEAD + TALLY + MODEL + steps + "        tally.add(overlap(outputs, y, settings.classes))\n"
+    done = convert(Project.of({PATH: text + "    print(tally.total)\n"}), sharded=True)
+    said = [it.message for it in done.findings if "local batch only" in it.message]
+    combined = "whole_batch(" in done.changes[0].after
+    assert said or combined

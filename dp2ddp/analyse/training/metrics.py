@@ -419,8 +419,11 @@ class _Followed:
         for it in self.program.calls:
             if id(it.node) in runs and self.context.is_wrapped(self.program.values(it.node.func)):
                 statement = self.program.parent(it.node)
-                is_named = isinstance(statement, ast.Assign) and statement.value is it.node
-                bound = self._bound(statement.targets) if is_named else {id(it.node)}  # type: ignore[union-attr]
+                named = isinstance(statement, ast.Assign) and statement.value is it.node
+                targets = statement.targets if named else []  # type: ignore[union-attr]
+                if isinstance(statement, ast.NamedExpr):
+                    targets = [statement.target]
+                bound = self._bound(targets) if targets else {id(it.node)}
                 found[self.program.scope(it.node).index] |= bound
         return [(self.program.scopes[index], names) for index, names in found.items()]
 
@@ -471,7 +474,7 @@ class _Followed:
                         self.rows |= self._bound([target])
                     if self.mentioned(source):
                         self.known |= self._bound([target])
-                if isinstance(node, ast.Call) and _method(node) in RECORDS_VALUES and self.given(node):
+                if isinstance(node, ast.Call) and self._records(node) and self.given(node):
                     self.known |= self._held(node.func.value)  # type: ignore[attr-defined]
                 if (
                     isinstance(node, ast.Call)
@@ -488,6 +491,27 @@ class _Followed:
             self.known |= self.counted
             if len(self.known) + len(self.rows) == before:
                 return
+
+    def _records(self, node: ast.Call) -> bool:
+        """Whether a method keeps what it is given: by its name, or because it puts that into its object."""
+        if _method(node) in RECORDS_VALUES:
+            return True
+        if not isinstance(node.func, ast.Attribute) or self.program.entered(node) & self._trainers:
+            return False
+        for index in self.program.called_scopes(node):
+            scope = self.program.scopes[index]
+            me, *given = scope.params or ("",)
+            for inner in self.program.body(scope) if given else ():
+                targets = getattr(inner, "targets", None) or [getattr(inner, "target", None)]
+                kept = any(
+                    isinstance(it, ast.Attribute) and isinstance(it.value, ast.Name) and it.value.id == me
+                    for it in targets
+                )
+                if kept and isinstance(inner, ast.Assign | ast.AugAssign):
+                    names = {it.id for it in ast.walk(inner.value) if isinstance(it, ast.Name)}
+                    if names & {*given}:
+                        return True
+        return False
 
     def _is_by_sample(self, node: ast.expr) -> bool:
         """Whether an expression is another for each sample of a batch."""
@@ -612,6 +636,12 @@ class _Followed:
         """The functions that ask for attributes which were given measured values."""
         for key in definitions & self._asking.keys():
             yield from ((self.program.scopes[index], {key}) for index in self._asking[key])
+
+    @cached_property
+    def _trainers(self) -> set[int]:
+        """The functions that run a wrapped model, or a backward pass."""
+        wrapped = (it.node for it in self.program.calls if self.context.is_wrapped(it.callees))
+        return {self.program.scope(it).index for it in (*self.context.backwards, *wrapped)}
 
     @cached_property
     def _asking(self) -> dict[int, set[int]]:
