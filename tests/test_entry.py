@@ -1028,3 +1028,18 @@ def test_a_way_that_returns_is_gone_with_the_devices_chosen() -> None:
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
     ((before, chosen),) = places(text, "ddp.use_devices")
     assert before == "options.device = args.part" and "args.score" in chosen
+
+
+@pytest.mark.parametrize(
+    "sets", ["os.environ['CUDA_VISIBLE_DEVICES'] =", "os.environ.setdefault('CUDA_VISIBLE_DEVICES',"]
+)
+def test_devices_are_chosen_after_what_numbers_them(sets: str) -> None:
+    """To choose them is to use CUDA, which looks at the variable once."""
+    end = ")" if "setdefault" in sets else ""
+    tail = (
+        f"args = parse()\nprint(args)\nids = args.part.split(',')\n{sets} args.part{end}\n"
+        "train(nn.DataParallel(nn.Linear(8, 8), device_ids=list(range(len(ids)))))\n"
+    )
+    text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
+    ((before, _),) = places(text, "ddp.use_devices")
+    assert before is not None and before.startswith("os.environ")

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Iterator, Set
 from dataclasses import dataclass, replace
 
 from dp2ddp.analyse.api.containers import PLAIN_METHODS
-from dp2ddp.analyse.api.devices import AVAILABLE, COUNT
+from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, VISIBLE
 from dp2ddp.analyse.api.files import PATH_WRITES
 from dp2ddp.analyse.api.inspection import ASKS_TYPE, LIST_TYPES
 from dp2ddp.analyse.api.parallel import WRAP
@@ -669,10 +669,26 @@ def _deciders(context: Context, expression: ast.expr, file: SourceFile) -> Itera
             yield from (program.statement(it) for it in known if _is_code(it) and it not in nodes)
             yield from _attribute_sets(context, node, runs)
             yield from _changes(context, node, runs)
-    if any(isinstance(node, ast.Attribute) for node in nodes):
-        for node in program.nodes.values():
-            if id(node) in runs and isinstance(node, ast.Attribute) and node.attr in CONFIGURES:
-                yield program.statement(node)
+    configured = any(isinstance(node, ast.Attribute) for node in nodes)
+    for node in program.nodes.values():
+        if id(node) not in runs:
+            continue
+        if _sets_visible(context, node):  # which GPUs the numbers are of
+            yield program.statement(node)
+        elif configured and isinstance(node, ast.Attribute) and node.attr in CONFIGURES:
+            yield program.statement(node)
+
+
+def _sets_visible(context: Context, node: ast.AST) -> bool:
+    """``os.environ["CUDA_VISIBLE_DEVICES"] = …``, ``os.environ.setdefault``, ``os.putenv``."""
+    if not (isinstance(node, ast.Constant) and node.value == VISIBLE):
+        return False
+    match context.program.parent(node):
+        case ast.Subscript(ctx=ast.Store()) | ast.Dict():
+            return True
+        case ast.Call(func=ast.Attribute(attr="setdefault" | "putenv")):
+            return True
+    return False
 
 
 def _is_code(node: ast.AST) -> bool:
