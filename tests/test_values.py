@@ -935,3 +935,14 @@ def test_what_an_object_of_the_project_keeps_of_a_part_is_named() -> None:
     said = [it.message for it in done.findings if "local batch only" in it.message]
     combined = "whole_batch(" in done.changes[0].after
     assert said or combined
+
+
+@pytest.mark.parametrize(
+    "found", ["datasets.__dict__[name.upper()]", "getattr(datasets, name)", "KINDS[name]"]
+)
+@pytest.mark.parametrize("download", [True, False])
+def test_what_is_told_to_download_does_so_once(found: str, download: bool) -> None:
+    """Whatever class it is that options choose."""
+    text = HEAD + "from torchvision import datasets\nname = sys.argv[1]\nKINDS = __import__('kinds').KINDS\n"
+    text += f"test = {found}('data', download={download})\n" + MODEL + STEPS
+    assert ("with ddp.main_process_first():\n    test = " in text_of(text)) is download

@@ -150,8 +150,11 @@ class _SumOwn(torch.autograd.Function):
 
 
 def _plain(tensor: torch.Tensor) -> torch.Tensor:
-    """The same numbers in memory as they are, not to be conjugated or negated when they are read."""
-    return tensor.resolve_conj().resolve_neg()
+    """The same numbers in memory as they are, not to be conjugated or negated when they are read, and no more to it.
+
+    A class of its own may refuse to be cut, or to make another tensor.
+    """
+    return tensor.as_subclass(torch.Tensor).resolve_conj().resolve_neg()
 
 
 def _new(tensor: torch.Tensor) -> torch.Tensor:

@@ -159,7 +159,7 @@ class Inputs:
 
 def _elements(tensor: torch.Tensor) -> list[float]:
     """Some elements of a tensor, and the sums of all and of their sizes."""
-    flat = tensor.detach().flatten()
+    flat = tensor.detach().as_subclass(torch.Tensor).flatten()
     if flat.is_complex():
         flat = torch.view_as_real(flat).flatten()
     some = flat[:: max(1, flat.numel() // _ELEMENTS)].double()

@@ -41,7 +41,9 @@ def scatter(inputs: tuple[Any, ...], kwargs: dict[str, Any], count: int, cut: Cu
 def pieces(value: Any, count: int, cut: Cut) -> list[Any]:
     """What each replica gets of a value; as many as the shortest of its tensors gives."""
     if isinstance(value, torch.Tensor):
-        return list(cut(value))
+        return list(
+            cut(value.as_subclass(torch.Tensor))
+        )  # replicas get plain tensors, as from nn.DataParallel
     if isinstance(value, tuple | list | dict) and len(value) > 0:
         items = value.values() if isinstance(value, dict) else value
         calls = zip(*(pieces(item, count, cut) for item in items), strict=False)

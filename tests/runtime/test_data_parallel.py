@@ -607,3 +607,47 @@ weights = ddp.gather(model.module.weight.detach())
 ddp.print(all(torch.equal(weights[0], it) for it in weights))
 """
     assert lab.run(write(tmp_path, body), processes=2, recorded=False, timeout=60).ok().printed == "True\n"
+
+
+TAGGED = """
+from torch import nn
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+
+class Tagged(torch.Tensor):
+    # a name for each row: it can't be cut in another way, and makes no other tensor
+    @classmethod
+    def __torch_function__(cls, function, types, args=(), kwargs=None):
+        if function in (torch.Tensor.__getitem__, torch.Tensor.new_empty, torch.Tensor.narrow):
+            raise ValueError(function.__name__)
+        found = super().__torch_function__(function, types, args, kwargs or {})
+        if isinstance(found, Tagged):
+            found.names = [f"row {i}" for i in range(len(found))] if found.dim() else []
+        return found
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 2)
+    def forward(self, x):
+        assert world == 1 or type(x) is torch.Tensor, type(x)
+        return self.layer(x)
+
+torch.manual_seed(0)
+rows = torch.randn(7, 3)
+model = ddp.DataParallel(Net())
+out = model(rows.as_subclass(Tagged))
+assert len(out) == 7
+out.square().mean().backward()
+torch.testing.assert_close(torch.Tensor(out.detach()), model.module.layer(rows).detach())
+whole = ddp.whole_batch(torch.full((2, 3), float(rank)).as_subclass(Tagged))
+assert whole[:, 0].tolist() == [float(i // 2) for i in range(2 * world)]
+ddp.print("done")
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_replicas_get_plain_tensors(lab, tmp_path, processes):
+    """As from nn.DataParallel: a class of its own may be one that can't be cut."""
+    script = write(tmp_path, TAGGED)
+    assert lab.run(script, processes=processes, recorded=False, timeout=60).ok().printed == "done\n"

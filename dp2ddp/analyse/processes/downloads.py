@@ -25,7 +25,7 @@ from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
 from dp2ddp.analyse.processes.writes import is_open, is_write_call, is_writer, leaves_any_file, only_appends
 from dp2ddp.analyse.program.calls import Call, handed
-from dp2ddp.analyse.program.values import Cls, Ext, Func, Inst, full_name
+from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, full_name
 from dp2ddp.facts import Fetch
 
 
@@ -62,11 +62,13 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
         for base in context.program.bases(callee)
         if full_name(base).startswith("torchvision.datasets.")
     }
+    given = {keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)}
+    own = any(isinstance(it, Func | Bound | Cls | Inst) for it in call.callees)
+    if "download" in given and not own:  # also of a class that is looked up: `datasets.__dict__[name](…)`
+        return True
     for name in names | derived:
-        if name.startswith(DOWNLOADING_LIBRARIES):
-            given = [keyword.arg for keyword in call.node.keywords if not _is_off(keyword.value)]
-            if {"download", *PRETRAINED} & set(given):
-                return True
+        if name.startswith(DOWNLOADING_LIBRARIES) and given & {"download", *PRETRAINED}:
+            return True
         if name.startswith("torchvision.datasets.") and _positional_download(call):
             return True
         if name.startswith("torchvision.models.") and call.node.args and not _is_off(call.node.args[0]):

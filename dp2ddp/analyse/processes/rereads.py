@@ -232,9 +232,9 @@ def _few(context: Context, node: ast.AST, places: Iterable[ast.stmt], guards: li
 def _asks_nothing(context: Context, node: ast.AST, seen: set[int]) -> bool:
     """Whether no condition on the way to a place calls anything: a file that is there for one may not be for all."""
     program = context.program
-    for around in program.ancestors(node):
-        if isinstance(around, ast.If | ast.While | ast.IfExp):
-            if any(isinstance(it, ast.Call) for it in ast.walk(around.test)):
+    for outer in program.ancestors(node):
+        if isinstance(outer, ast.If | ast.While | ast.IfExp):
+            if any(isinstance(it, ast.Call) for it in ast.walk(outer.test)):
                 return False
     scope = program.scope(node).index
     if scope in seen:

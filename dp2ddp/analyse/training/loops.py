@@ -602,7 +602,7 @@ def _makes_several(context: Context, site: int) -> bool:
 
 
 def _may_only_evaluate(context: Context, loop: BatchLoop) -> bool:
-    """Whether all backward() calls of a loop stand under conditions, or in one of several functions that it may call."""
+    """Whether all backward() calls of a loop are under conditions, or in one of several functions that it may call."""
     chosen = frozenset().union(*_alternatives(context, loop))
     return all(id(node) in chosen for node in _unconditional(context, loop))
 
