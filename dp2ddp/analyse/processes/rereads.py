@@ -221,9 +221,9 @@ def _few(context: Context, node: ast.AST, places: Iterable[ast.stmt], guards: li
     It has many if it is run by the name of an event.
     """
     found = list(places)
-    around = (loop for it in found for loop in context.program.ancestors(it))
+    loops = (loop for it in found for loop in context.program.ancestors(it))
     several = len({id(it) for it in found}) > MOST_PLACES or (
-        len(found) > 1 and any(isinstance(loop, ast.For) and works(context, loop) for loop in around)
+        len(found) > 1 and any(isinstance(loop, ast.For) and works(context, loop) for loop in loops)
     )
     alone = several and _come_together(context, node, guards) and not in_worker(context, node)
     return [context.program.statement(node)] if alone and _asks_nothing(context, node, set()) else found
