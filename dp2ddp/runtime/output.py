@@ -2,7 +2,8 @@
 
 Standard output of the other ranks goes nowhere, whoever writes to it: Python, C++, a program that they start. Logging
 below ERROR is off there, warnings and argparse's messages are not said again, tqdm draws nothing, nothing is read from
-standard input. Standard error stays: tracebacks, and the runtime's own messages, always come through.
+standard input (where that is a terminal, it is one at which nobody types). Standard error stays: tracebacks, and the
+runtime's own messages, always come through.
 
 ``DP2DDP_OUTPUT=all`` shows every rank, its number before each line. Any other value is a folder: there, each rank
 writes what it says into a file of its own, and the main process shows it, too.
@@ -21,6 +22,8 @@ from contextlib import suppress
 from functools import partial, wraps
 from pathlib import Path
 from typing import Any, TextIO
+
+from . import terminal
 
 VARIABLE = "DP2DDP_OUTPUT"
 ALL = "all"
@@ -51,7 +54,7 @@ def begin(rank: int) -> None:
     flush()
     if rank > 0:
         _keep(0)
-        _give(os.open(os.devnull, os.O_RDONLY), 0)
+        _give(_unread(), 0)
     if wanted == ALL:
         for number in (1, 2):
             _give(_labelled(f"[rank {rank}] ", number), number)
@@ -61,6 +64,14 @@ def begin(rank: int) -> None:
         _keep(1)
         _give(os.open(os.devnull, os.O_WRONLY), 1)
         _silence()
+
+
+def _unread() -> int:
+    """What another rank has for standard input: a terminal where that is one, so that it can ask its size."""
+    with suppress(OSError, ImportError):
+        if os.isatty(0):
+            return terminal.idle(0)
+    return os.open(os.devnull, os.O_RDONLY)
 
 
 def end() -> None:

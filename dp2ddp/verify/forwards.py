@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.modules import module as hooks
 from torch.nn.parallel import DistributedDataParallel
 
+from dp2ddp.runtime import nested
 from dp2ddp.verify import draws, reference
 from dp2ddp.verify.digests import digest
 from dp2ddp.verify.journal import Journal
@@ -165,7 +166,7 @@ class Forwards:
                     self.journal.add("stream", what=what, of=type(one).__name__, states=drawn)
                 elif drawn:
                     self._drew = True
-                    tensors = [it for it in given if isinstance(it, torch.Tensor)]
+                    tensors = [it for it in nested.flatten(given) if isinstance(it, torch.Tensor)]
                     self.journal.add("evaluated", what=what, given=list(map(digest, tensors)))
                 draws.restore(state)
             if one is module:

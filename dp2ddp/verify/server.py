@@ -14,16 +14,13 @@ from __future__ import annotations
 
 import atexit
 import faulthandler
-import fcntl
 import gc
 import importlib
 import io
 import json
 import os
 import signal
-import struct
 import sys
-import termios
 import threading
 import time
 from collections.abc import Callable
@@ -34,12 +31,11 @@ import torch._dynamo
 import torch.distributed
 import torch.nn.parallel
 
+from dp2ddp.runtime import terminal
 from dp2ddp.verify import record
 
 PRELOADED = [torch.distributed, torch.nn.parallel, torch._dynamo]
 """The last is what every optimizer imports at its first step, in more than a second."""
-_LINES_AND_COLUMNS = (24, 80)
-_END_OF_INPUT = b"\x04"
 
 
 def rank(job: dict[str, Any], number: int) -> None:
@@ -54,7 +50,7 @@ def rank(job: dict[str, Any], number: int) -> None:
             opened = os.open(job[name].format(rank=number), os.O_WRONLY | os.O_CREAT | os.O_APPEND)
             os.dup2(opened, descriptor)
             os.close(opened)
-        os.dup2(_idle_terminal(), 0)
+        os.dup2(terminal.idle(), 0)
         faulthandler.register(signal.SIGUSR1, file=2)
         sys.argv = ["record", *job["command"]]
         record.main()
@@ -74,14 +70,6 @@ def rank(job: dict[str, Any], number: int) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(code)
-
-
-def _idle_terminal() -> int:
-    """A terminal at which nobody types: progress bars ask standard input for its width, and reading ends at once."""
-    typing, terminal = os.openpty()
-    fcntl.ioctl(terminal, termios.TIOCSWINSZ, struct.pack("HHHH", *_LINES_AND_COLUMNS, 0, 0))
-    os.write(typing, _END_OF_INPUT * 16)
-    return terminal
 
 
 def _write_open_files() -> None:

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import pty
+import struct
 import subprocess
+import termios
 from pathlib import Path
 
 import pytest
@@ -127,3 +132,24 @@ def test_a_question_is_asked_once_and_answered_for_all(tmp_path: Path, command: 
     assert (result.code, result.left) == (0, []), result.err
     assert result.out.count("go on? ") == 1
     assert result.err.count("<yes EOF when reading a line '' [0, 1]>") == 2, result.err
+
+
+@pytest.mark.parametrize("command", [[], TORCHRUN], ids=["python", "torchrun"])
+def test_every_rank_can_ask_how_wide_the_terminal_is(tmp_path: Path, command: list[str]) -> None:
+    """By standard input, as `stty size` does; what is typed there is the main process's."""
+    write(
+        tmp_path,
+        """
+        ddp.init()
+        lines, columns = os.popen("stty size").read().split()
+        typed = "" if ddp.is_main_process() else sys.stdin.read()
+        sys.stderr.write(f"<{lines} {columns} {typed!r} {sys.stdin.isatty()}>" + os.linesep)
+        """,
+    )
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", 30, 100, 0, 0))
+    result = finish(start([*command, "train.py"], tmp_path, stdin=theirs, DP2DDP_OUTPUT=""))
+    os.close(ours)
+    os.close(theirs)
+    assert (result.code, result.left) == (0, []), result.err
+    assert result.err.count("<30 100 '' True>") == 2, result.err
