@@ -946,3 +946,22 @@ def test_what_is_told_to_download_does_so_once(found: str, download: bool) -> No
     text = HEAD + "from torchvision import datasets\nname = sys.argv[1]\nKINDS = __import__('kinds').KINDS\n"
     text += f"test = {found}('data', download={download})\n" + MODEL + STEPS
     assert ("with ddp.main_process_first():\n    test = " in text_of(text)) is download
+
+
+def test_rows_that_are_kept_at_a_running_place_have_the_room_of_all(lab: Lab, tmp_path: Path) -> None:
+    """The bounds of a slice count the samples, too."""
+    steps = STEPS.replace(
+        "    for x, y in loader:\n", "    kept, at = torch.zeros(48, 2), 0\n    for x, y in loader:\n"
+    )
+    steps = steps.replace("criterion(model(x), y)", "criterion(outputs, y)")
+    steps = steps.replace("        loss = ", "        outputs = model(x)\n        loss = ", 1)
+    steps += "        kept[at : at + len(y)] = outputs.detach()\n        at += len(y)\n"
+    steps += "    print('%.6f' % kept.std().item(), at)\n"
+    text = HEAD + MODEL + steps + END
+    assert "DistributedSampler" in "".join(it.after for it in converted(tmp_path, text).changes)
+    (tmp_path / "before.py").write_text(text)
+    printed = [
+        lab.run(tmp_path / name, processes=processes, recorded=False).ok().printed
+        for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3))
+    ]
+    assert len(set(printed)) == 1, printed

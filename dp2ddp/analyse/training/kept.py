@@ -166,10 +166,11 @@ def _is_made_of(value: Value, kinds_: tuple[Kind, ...]) -> bool:
 
 
 def _indices(target: ast.expr) -> Iterator[ast.expr]:
-    """``label`` and ``0`` of ``counts[label][0]``, as far as they are expressions of their own."""
+    """``label`` and ``0`` of ``counts[label][0]``, the bounds of ``rows[at : at + len(y)]``."""
     while isinstance(target, ast.Subscript):
-        parts = target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]
-        yield from (it for it in parts if not isinstance(it, ast.Slice))
+        for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
+            bounds = (part.lower, part.upper, part.step) if isinstance(part, ast.Slice) else (part,)
+            yield from (it for it in bounds if it is not None)
         target = target.value
 
 
@@ -197,6 +198,9 @@ def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[
                 yield from _within(values, given)
         case ast.Assign(value=value) | ast.AugAssign(value=value):
             yield from _within(values, value)
+            for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
+                for part in _indices(target):
+                    yield from _within(values, part)
 
 
 def _within(values: Values, node: ast.expr) -> Iterator[Rows]:

@@ -196,9 +196,9 @@ class _Finder(Gathering):
         self._leave_whole()
 
     def _leave_whole(self) -> None:
-        """Leave means and sums as they are that are made of numbers of the whole batch by now."""
+        """Leave what is made of the whole batch's rows and numbers by now as it is."""
         for key, it in list(self.combined.items()):
-            if it.kind != "rows" and key not in self._asked_for:
+            if it.call is None and key not in self._asked_for:
                 del self.combined[key]
                 self.whole.discard(key)
                 self._known.clear()
