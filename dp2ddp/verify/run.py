@@ -416,7 +416,8 @@ def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
 
 def _rounding_may_be_all(first: Difference, request: Request) -> bool:
     """Whether a difference that shows later than at the first step may be rounding errors of float32."""
-    return first.step > 1 and _rounding_may_make(first) and not (request.float64 or request.as_is)
+    is_made = _rounding_may_make(first) or first.what == "evaluation"
+    return first.step > 1 and is_made and not (request.float64 or request.as_is)
 
 
 def _why_not(before: Run, request: Request) -> str:
