@@ -965,3 +965,33 @@ def test_rows_that_are_kept_at_a_running_place_have_the_room_of_all(lab: Lab, tm
         for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3))
     ]
     assert len(set(printed)) == 1, printed
+
+
+SUMMED = "nn.functional.cross_entropy(model(x), y, reduction='sum')"
+
+
+@pytest.mark.parametrize("loss", ["criterion(model(x), y)", SUMMED])
+@pytest.mark.parametrize(
+    "passes",
+    [
+        "torch.autograd.backward(loss)",
+        "torch.autograd.backward([loss, 0.5 * loss])",
+        "torch.autograd.backward(loss, torch.tensor(float(len(x))))",
+        "torch.Tensor.backward(loss)",
+        "loss.backward(torch.tensor(float(len(x))))",
+        "loss.backward(torch.tensor(0.5))",
+    ],
+)
+def test_a_backward_pass_by_a_function_or_with_a_weight(
+    lab: Lab, tmp_path: Path, loss: str, passes: str
+) -> None:
+    """Starts from the loss that it is given, multiplied with what belongs to the batch."""
+    steps = STEPS.replace("criterion(model(x), y)", loss).replace("loss.backward()", passes)
+    text = HEAD + MODEL + steps.replace("lr=0.1", "lr=0.01") + END
+    converted(tmp_path, text)
+    (tmp_path / "before.py").write_text(text)
+    printed = [
+        lab.run(tmp_path / name, processes=processes, recorded=False).ok().printed
+        for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3))
+    ]
+    assert len(set(printed)) == 1, printed

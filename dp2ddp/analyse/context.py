@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
 from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION
-from dp2ddp.analyse.api.layers import LAYER_HOMES
+from dp2ddp.analyse.api.layers import BACKWARDS, LAYER_HOMES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
 from dp2ddp.analyse.api.processes import RUNTIME_NAMES
@@ -221,7 +221,15 @@ class Context:
         ]
 
     def loss(self, backward: ast.Call) -> ast.expr:
-        """The loss that a backward pass starts from."""
+        """The loss that a backward pass starts from; of several, the collection."""
+        call = self.program.call(backward)
+        names = call.names & BACKWARDS.keys() if call is not None else ()
+        for name in names:
+            match given := call.argument(BACKWARDS[name][0], 0):  # type: ignore[union-attr]
+                case ast.List(elts=[alone]) | ast.Tuple(elts=[alone]):
+                    return alone
+                case ast.expr():
+                    return given
         owner = backward.func.value  # type: ignore[attr-defined]
         optimizes = any(self.optimizes(value) for value in self.program.values(owner))
         return backward.args[0] if optimizes and len(backward.args) == 1 else owner

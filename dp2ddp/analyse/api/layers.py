@@ -93,12 +93,20 @@ STEERS_OR_COMPUTES = (*STEERS, "torch.nn.")
 # What scales a loss, by the end of its name.
 SCALES_LOSS = ("amp.GradScaler.scale", "amp.scale_loss")
 
+# Methods of a module that put it into training mode, or out of it.
+SETS_MODE = frozenset({"train", "eval"})
+
 # Gradients
 
 GRAD = "torch.autograd.grad"
 AUTOGRAD_FUNCTION = "torch.autograd.Function"
 # What computes gradients beside ``backward()``.
 GRADIENTS = (GRAD, "torch.autograd.backward")
+# Functions that a loss is given to: the argument, which comes first, and what its gradient is multiplied with, second.
+BACKWARDS = {
+    "torch.autograd.backward": ("tensors", "grad_tensors"),
+    "torch.Tensor.backward": ("self", "gradient"),
+}
 # What has gradients computed where they were not; what has none computed, by the end of its name.
 ENABLES_GRADIENTS = frozenset("""
     torch.enable_grad torch.set_grad_enabled torch.autograd.grad_mode.set_grad_enabled

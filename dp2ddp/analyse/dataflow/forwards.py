@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Iterator
 from functools import cached_property
 
-from dp2ddp.analyse.api.layers import SEQUENTIAL
+from dp2ddp.analyse.api.layers import SEQUENTIAL, SETS_MODE
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.context import Context
@@ -194,7 +194,7 @@ def _is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
     if loop is not None and not any(it is loop for it in program.ancestors(above[-1][0])):
         # what the loop runs sets it anew before the next forward
         for it in program.calls:
-            if id(it.node) in context.runs(loop) and getattr(it.node.func, "attr", None) in ("train", "eval"):
+            if id(it.node) in context.runs(loop) and getattr(it.node.func, "attr", "") in SETS_MODE:
                 return None
     return above[-1][1] == "train"
 

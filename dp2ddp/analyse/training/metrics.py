@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from dp2ddp.analyse.api.containers import APPENDS, CHANGES, RECORDS_VALUES
 from dp2ddp.analyse.api.files import ACTS_ON_FILES, PICTURES, PROGRESS
-from dp2ddp.analyse.api.layers import TRAINS_OR_KEEPS
+from dp2ddp.analyse.api.layers import BACKWARDS, TRAINS_OR_KEEPS
 from dp2ddp.analyse.api.operations import written
 from dp2ddp.analyse.api.processes import PRINTS
 from dp2ddp.analyse.api.python import SHOWS_PARTS
@@ -121,6 +121,14 @@ def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any
     return {**context.place(given), "call": anchor, "keyword": keyword, "position": position}
 
 
+def _weight(context: Context, backward: ast.Call, loss: ast.expr) -> ast.expr | None:
+    """What the gradient of a loss is multiplied with: ``loss.backward(weight)``."""
+    call = context.program.call(backward)
+    for name in call.names & BACKWARDS.keys() if call is not None else ():
+        return call.argument(BACKWARDS[name][1], 1)  # type: ignore[union-attr]
+    return None if call is None or loss in backward.args else call.argument("gradient", 0)
+
+
 def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[str, Problem | None]:
     """How the losses of parts average to that of the whole batch, and what is in the way of it."""
     loss = context.loss(backward)
@@ -129,6 +137,13 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
     uneven = Problem(causes.unknown(context, loss, inside=True), "", SHARDED_ONLY, assumes=(whole,))
     given = [*backward.args, *(it for it in backward.keywords if it.arg == "gradient")]
     is_number = loss in given or not given
+    weight = _weight(context, backward, loss)
+    if weight is not None and kinds.tensor(samples.of(weight), weight) not in PLAIN:
+        return "", Problem(
+            f"the loss `{shown}` is weighed by `{ast.unparse(weight)}`, which is of the local batch",
+            "",
+            SHARDED_ONLY,
+        )
     match samples.of(loss):
         case Kind.WHOLE | Kind.SAME | Kind.ZERO:
             return "", None
