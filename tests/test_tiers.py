@@ -193,16 +193,14 @@ def test_a_model_is_moved_once(before: str, after: str) -> None:
 
 @pytest.mark.parametrize(("loader", "sums"), [(LOADER, 0), (SHARDED_LOADERS["weights"], 1)])
 @pytest.mark.parametrize("size", ["targets.size(0)", "len(targets)", "targets.shape[0]", "number"])
-def test_the_size_of_a_batch_is_multiplied_where_parts_are_of_one_size(
-    loader: str, sums: int, size: str
-) -> None:
+def test_the_size_of_a_batch_is_summed(loader: str, sums: int, size: str) -> None:
     text = PROGRAM.replace(LOADER, loader).replace(
         "        optimizer.step()\n",
         f"        optimizer.step()\n        number = targets.size(0)\n        print(loss.item(), {size})\n",
     )
     after, conversion = converted(text)
     assert conversion.scripts[0].tier == "sharded"
-    assert (f"{size} * ddp.get_world_size()" in after) == (not sums)
+    assert (f"ddp.sum({size})" in after) == (not sums)
     assert calls(after).count("batch_sum") == sums
 
 

@@ -967,10 +967,10 @@ def test_rows_that_are_kept_at_a_running_place_have_the_room_of_all(lab: Lab, tm
     assert len(set(printed)) == 1, printed
 
 
-SUMMED = "nn.functional.cross_entropy(model(x), y, reduction='sum')"
+SUM_LOSS = "nn.functional.cross_entropy(model(x), y, reduction='sum')"
 
 
-@pytest.mark.parametrize("loss", ["criterion(model(x), y)", SUMMED])
+@pytest.mark.parametrize("loss", ["criterion(model(x), y)", SUM_LOSS])
 @pytest.mark.parametrize(
     "passes",
     [

@@ -61,7 +61,7 @@ def train(args, model, device, train_loader, criterion, optimizer, epoch):
         data, target = data.to(device), target.to(device)
         output = model(data)
         loss = criterion(output, target)
-        losses.update(ddp.batch_loss(loss).item(), data.size(0) * ddp.get_world_size())
+        losses.update(ddp.batch_loss(loss).item(), ddp.sum(data.size(0)))
 
         optimizer.zero_grad()
         loss.backward()
