@@ -6,10 +6,11 @@ A fact with a ``problem`` could not be followed to the end, or stands in the way
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import Enum
 from functools import cached_property
 from pathlib import Path
+from typing import Any
 
 from dp2ddp.legacy import Mend
 from dp2ddp.plan import Anchor
@@ -468,6 +469,26 @@ class Number(Fact):
     name: str = ""
     before: Anchor | None = None
     rows: Anchor | None = None
+
+    @classmethod
+    def left(cls, what: str, *, kept: bool = False, **place: Any) -> Number:
+        """One that stays the rank's own, which the program may be shown for the whole batch's."""
+        return _without_sum(cls(kind="left", what=what, kept=kept, **place))
+
+    @property
+    def as_left(self) -> Number:
+        """The same, as one that stays the rank's own."""
+        return _without_sum(replace(self, kind="left", average="", name="", before=None))
+
+
+def _without_sum(number: Number) -> Number:
+    what = number.what
+    help = f"before this, on all ranks: `{what} = {number.ddp}.mean({what})` (counts: `ddp.sum`)"
+    if number.kept:
+        help = f"where it is given a loss, on all ranks: `{number.ddp}.batch_loss(…)` (counts: `ddp.sum(…)`)"
+    holds = Assumption(number.at, f"`{what}` is the same on all ranks, or may be rank 0's alone")
+    message = f"`{what}` may cover rank 0's local batch only"
+    return replace(number, problem=Problem(message, help, SHARDED_ONLY, assumes=(holds,)))
 
 
 @dataclass(frozen=True)

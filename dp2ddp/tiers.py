@@ -29,9 +29,10 @@ def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
     """
     groups = _groups(facts)
     facts = _weighed(facts, groups, exact)
+    facts = _without_moot(facts, groups)
     scripts = list(facts.scripts)
     for group in groups:
-        reasons = tuple(fact for fact in facts.troubles if _keeps_whole(fact) and fact.scripts & group)
+        reasons = _reasons(facts, group)
         assumptions = assumed_by(reasons)
         tier = Tier.SHARDED if not reasons or (assume and assumptions) else Tier.WHOLE_BATCH
         given = {
@@ -54,6 +55,18 @@ def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
 def _keeps_whole(fact: Fact) -> bool:
     """Whether a fact keeps batches whole."""
     return fact.problem is not None and fact.problem.forbids == SHARDED_ONLY
+
+
+def _reasons(facts: Facts, group: frozenset[Path]) -> tuple[Fact, ...]:
+    return tuple(fact for fact in facts.troubles if _keeps_whole(fact) and fact.scripts & group)
+
+
+def _without_moot(facts: Facts, groups: list[frozenset[Path]]) -> Facts:
+    """Facts without the numbers that may be a rank's own, where batches are kept whole whatever they are."""
+    refuted = [group for group in groups if (some := _reasons(facts, group)) and not assumed_by(some)]
+    programs = frozenset().union(*refuted)
+    numbers = tuple(it for it in facts.numbers if it.problem is None or not it.scripts <= programs)
+    return replace(facts, numbers=numbers)
 
 
 def assumed_by(reasons: Iterable[Fact]) -> tuple[Assumption, ...]:
@@ -122,7 +135,7 @@ def _unaveraged(number: Number) -> Number:
     """A mean to which those of parts do not average: made of the rows of all, where every rank comes there, or left."""
     if number.rows is not None and number.before is None:
         return replace(number, kind="rows", at=number.rows, average="", name="")
-    return replace(number, kind="left", name="", before=None)
+    return number.as_left
 
 
 def _groups(facts: Facts) -> list[frozenset[Path]]:

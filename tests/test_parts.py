@@ -54,9 +54,9 @@ def test_the_length_of_a_list_of_names_is_that_of_the_whole_batch(tmp_path: Path
     assert "+    running = ddp.sum(running)" in diff
 
 
-def test_what_is_counted_sample_by_sample_is_named(tmp_path: Path) -> None:
-    _, said = convert(tmp_path, "for t in y.tolist(): hits[t][1] += 1")
-    assert "DDP502" in said and "`hits`" in said
+def test_what_is_counted_sample_by_sample_is_of_all(tmp_path: Path) -> None:
+    diff, said = convert(tmp_path, "for t in y.tolist(): hits[t][1] += 1")
+    assert "+        for t in ddp.whole_batch(y).tolist(): hits[t][1] += 1" in diff and "  sharded" in said
 
 
 def test_parameters_beside_the_forward_need_parts_of_one_size(tmp_path: Path) -> None:

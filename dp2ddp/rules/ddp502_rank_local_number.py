@@ -6,8 +6,9 @@ once after the loop if the loop only adds up. Means of combined numbers need not
 and labels gets those of all ranks, ``accuracy(ddp.whole_batch(output), …)``. Every rank takes part, even if only the
 main process reports. A batch size is a sum, too: 128 samples on three ranks are 43, 43 and 42.
 
-A number that can't be analysed stays that of the main process's local batch, and a warning names it. Evaluation numbers
-cover the whole data set (DDP204). With ``ddp.DataParallel`` nothing changes, as every rank has the whole batch.
+A number that can't be analysed may be that of one rank's local batch. It keeps the batches whole; with ``--sharded`` it
+stays rank 0's, and a warning names it. Evaluation numbers cover the whole data set (DDP204). With ``ddp.DataParallel``
+nothing changes, as every rank has the whole batch.
 """
 
 from collections.abc import Iterator
@@ -25,6 +26,7 @@ from dp2ddp.plan import (
     finding,
     runtime_import,
 )
+from dp2ddp.tiers import trouble
 
 TIES = False
 IGNORABLE = True
@@ -67,14 +69,10 @@ COMBINED = {
 def check(facts: Facts) -> Iterator[Finding]:
     for number in facts.numbers:
         if Tier.SHARDED not in facts.tiers(number):
+            yield from trouble(facts, number)
             continue
         if number.kind == "left":
-            given = f"`{number.what} = {number.ddp}.mean({number.what})`"
-            help = f"before this, on all ranks: {given} (counts: `ddp.sum`)"
-            if number.kept:
-                help = f"where it is given a loss, on all ranks: `{number.ddp}.batch_loss(…)` (counts: `ddp.sum(…)`)"
-            message = f"`{number.what}` covers rank 0's local batch only"
-            yield finding(number.at, message, help, severity=Severity.WARNING)
+            yield finding(number.at, number.problem.message, number.problem.help, severity=Severity.WARNING)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` covers the rank's local batch only"

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.convert import convert
+from dp2ddp.plan import Finding
 from dp2ddp.source import Project
 from parity.harness import Lab, Run
 
@@ -753,20 +754,36 @@ def test_a_number_of_selected_rows(lab: Lab) -> None:
     assert after.printed == before.printed != ""
 
 
+def left_where_sharded(text: str) -> list[Finding]:
+    """What a user has to do where a program is sharded on his word; without it, its batches stay whole."""
+    project = Project.of({PATH: text})
+    exact = convert(project)
+    assert exact.scripts[0].tier == "whole batch" and not any(it.is_left for it in exact.findings)
+    asked = convert(project, sharded=True)
+    assert asked.scripts[0].tier == "sharded" and "whole_batch" not in asked.changes[0].after
+    return [it for it in asked.findings if it.is_left]
+
+
+COUNTS = SETUP + "counts = torch.zeros(4, 4)\n" + LOOP[4:] + STEP.replace("        ", "    ")
 COUNTED = {
-    "by output": "        for target, output in zip(targets, outputs.argmax(1)):\n            counts[target, output] += 1\n",
-    "by label": "        for target in targets.tolist():\n            counts[target, 0] += 1\n",
-    "in place": "        counts.index_put_((targets.cpu(), outputs.argmax(1).cpu()), torch.ones(len(targets)), accumulate=True)\n",
+    "by output": "    for target, output in zip(targets, outputs.argmax(1)):\n        counts[target, output] += 1\n",
+    "by label": "    for target in targets.tolist():\n        counts[target, 0] += 1\n",
 }
 
 
 @pytest.mark.parametrize("name", COUNTED)
-def test_what_is_counted_sample_by_sample_is_named(name: str) -> None:
-    text = SETUP + "counts = torch.zeros(4, 4)\n" + LOOP[4:] + STEP.replace("        ", "    ")
-    conversion = convert(
-        Project.of({PATH: text + COUNTED[name].replace("        ", "    ", 1) + "print(counts.tolist())\n"})
+def test_what_is_counted_sample_by_sample_is_of_all(lab: Lab, name: str) -> None:
+    text = COUNTS + COUNTED[name] + "print(counts.tolist())\n"
+    assert convert(Project.of({PATH: text})).scripts[0].tier == "sharded"
+    before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
+
+
+def test_what_is_counted_in_place_is_named() -> None:
+    text = (
+        COUNTS + "    counts.index_put_((targets.cpu(), outputs.argmax(1).cpu()), torch.ones(len(targets)))\n"
     )
-    (left,) = [it for it in conversion.findings if it.is_left]
+    (left,) = left_where_sharded(text + "print(counts.tolist())\n")
     assert left.rule == "DDP502" and "`counts`" in left.message
 
 
@@ -779,7 +796,7 @@ def test_what_a_step_hands_back_behind_a_decorator_is_named() -> None:
         + '    return number({"error": (outputs.argmax(1).cpu() != targets.cpu()).float().mean()})\n\n\n'
     )
     text = SETUP + step + LOOP[4:] + '    shown = step(inputs, targets)\n    print(shown["error"])\n'
-    (left,) = [it for it in convert(Project.of({PATH: text})).findings if it.is_left]
+    (left,) = left_where_sharded(text)
     assert left.rule == "DDP502" and "`shown`" in left.message
 
 
@@ -819,6 +836,4 @@ NAMED = {
 @pytest.mark.parametrize("name", NAMED)
 def test_what_is_not_the_whole_batch_s_is_named(name: str) -> None:
     text = SETUP + "correct = 0\n" + LOOP[4:] + STEP.replace("        ", "    ") + NAMED[name]
-    conversion = convert(Project.of({PATH: text + "print(correct)\n"}))
-    assert [it.rule for it in conversion.findings if it.is_left] == ["DDP502"]
-    assert "whole_batch" not in conversion.changes[0].after
+    assert [it.rule for it in left_where_sharded(text + "print(correct)\n")] == ["DDP502"]

@@ -116,7 +116,7 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
             return not (_is_number(value) and isinstance(values.of(value), Unclear))
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
-            places = [part for it in targets for part in _indices(it)]
+            places = [part for it in targets for part in indices(it)]
             given = [] if statement.value is None else [statement.value]
             return all(_is_settled(values, it) for it in (*given, *places))
         case ast.Expr(value=ast.Call() as call):
@@ -165,7 +165,7 @@ def _is_made_of(value: Value, kinds_: tuple[Kind, ...]) -> bool:
     return value in kinds_ or (bool(entries) and all(_is_made_of(it, kinds_) for _, it in entries))
 
 
-def _indices(target: ast.expr) -> Iterator[ast.expr]:
+def indices(target: ast.expr) -> Iterator[ast.expr]:
     """``label`` and ``0`` of ``counts[label][0]``, the bounds of ``rows[at : at + len(y)]``."""
     while isinstance(target, ast.Subscript):
         for part in target.slice.elts if isinstance(target.slice, ast.Tuple) else [target.slice]:
@@ -199,7 +199,7 @@ def _rows_of(context: Context, values: Values, statement: ast.stmt) -> Iterator[
         case ast.Assign(value=value) | ast.AugAssign(value=value):
             yield from _within(values, value)
             for target in statement.targets if isinstance(statement, ast.Assign) else [statement.target]:
-                for part in _indices(target):
+                for part in indices(target):
                     yield from _within(values, part)
 
 

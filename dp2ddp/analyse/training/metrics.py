@@ -30,6 +30,7 @@ from dp2ddp.analyse.program.signature import is_spread
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.analyse.training import assuming, causes
 from dp2ddp.analyse.training.gathering import Gathering
+from dp2ddp.analyse.training.kept import indices
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import SHARDED_ONLY, Gather, Loss, Number, Obstacle, Problem, Scaled
 
@@ -273,7 +274,7 @@ def measured(
                 if what and reporters.has(node):
                     statement = program.statement(node)
                     kept = _is_object(context, statement, what)
-                    number = Number(**context.place(statement), kind="left", what=what, kept=kept)
+                    number = Number.left(what, kept=kept, **context.place(statement))
                     found.setdefault(id(statement), number)
             elif isinstance(node, ast.Return) and node.value is not None and follow.mentioned(node.value):
                 waiting += follow.receivers(scope.index, node.value)
@@ -340,13 +341,6 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
     if isinstance(node, ast.Assign | ast.AugAssign) and is_rate(context, node):
         return [node.value]
     return []
-
-
-def _indices(node: ast.expr) -> Iterator[ast.expr]:
-    """What a place in nested collections is taken by: ``counts[label][0]``."""
-    while isinstance(node, ast.Subscript):
-        yield node.slice
-        node = node.value
 
 
 def _sources(iterated: ast.expr) -> list[ast.expr]:
@@ -470,14 +464,13 @@ class _Followed:
                 if isinstance(node, ast.Assign) and self._is_by_sample(node.value):
                     self.rows |= self._bound(node.targets)
                 if isinstance(node, ast.Assign):
-                    entries = [it for it in node.targets if isinstance(it, ast.Subscript)]
-                    if self._is_chosen(node) or any(self._is_by_sample(it.slice) for it in entries):
+                    if self._is_chosen(node) or any(map(self._is_placed, node.targets)):
                         self.counted |= self._bound(node.targets)
                 if isinstance(node, ast.AugAssign):
                     if self.mentioned(node.value) or self._defined(node.target) & self.known:
                         self.known |= self._bound([node.target])
                     elif isinstance(node.target, ast.Subscript) and (
-                        any(map(self._is_by_sample, _indices(node.target))) or self._is_each(node)
+                        self._is_placed(node.target) or self._is_each(node)
                     ):
                         self.counted |= self._bound([node.target])
                     elif self._is_chosen(node):
@@ -485,7 +478,7 @@ class _Followed:
                     elif self._is_each(node) or self._is_of_part(node.value):
                         self.known |= self._bound([node.target])
                 for target, source in self._pairs(node) if isinstance(node, ast.For) else ():
-                    if self._is_by_sample(source):
+                    if self._hands_samples(source):
                         self.rows |= self._bound([target])
                     if self.mentioned(source):
                         self.known |= self._bound([target])
@@ -532,6 +525,27 @@ class _Followed:
         """Whether an expression is another for each sample of a batch."""
         return self._uses(node, self.rows | self.known)
 
+    def _hands_samples(self, iterated: ast.expr) -> bool:
+        """Whether a loop takes samples of the local batch, and not of the rows of all ranks."""
+        return self._is_by_sample(iterated) and not self._is_made_of_whole(iterated)
+
+    def _is_placed(self, target: ast.expr) -> bool:
+        """Whether an entry is found by something of a sample; bounds that count the rows of all ranks are not."""
+        for place in indices(target):
+            is_bound = isinstance(self.program.parent(place), ast.Slice)
+            if self._is_by_sample(place) and not (is_bound and self._is_made_of_whole(place)):
+                return True
+        return False
+
+    def _is_made_of_whole(self, node: ast.AST) -> bool:
+        """Whether what an expression is computed of is the whole batch's."""
+        own = self._defined(node)
+        if own & self.counted or isinstance(node, ast.expr) and self.whole(node):
+            return not own & self.counted
+        return not own & (self.rows | self.known) and all(
+            map(self._is_made_of_whole, ast.iter_child_nodes(node))
+        )
+
     def _is_each(self, statement: ast.AugAssign) -> bool:
         """Whether something is added for each sample of a part, where a loop takes one after the other."""
         if self.whole(statement.value):
@@ -539,7 +553,7 @@ class _Followed:
         for around in self.program.ancestors(statement):
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 return False
-            if isinstance(around, ast.For) and any(map(self._is_by_sample, _sources(around.iter))):
+            if isinstance(around, ast.For) and any(map(self._hands_samples, _sources(around.iter))):
                 return True
         return False
 

@@ -985,11 +985,7 @@ def _named(context: Context, part: list[Combined], guard: Effect | None) -> Iter
     elif not _is_plain(context, first.node, guard):
         what = ast.unparse(first.node)
         yield from (
-            (
-                _number(context, it)
-                if guard is None
-                else Number(**context.place(statement), kind="left", what=what)
-            )
+            _number(context, it) if guard is None else Number.left(what, **context.place(statement))
             for it in part
         )
     else:
