@@ -208,6 +208,7 @@ def test_whatever_writes_a_file_all_find_it(name: str, processes: int, lab: Lab,
         ),
         ("scipy.io.savemat(path, {'rows': 1})", "rows = scipy.io.loadmat(path)['rows']"),
         ("table.to_csv(path)", "rows = pd.read_csv(path)"),
+        ("safetensors.made(rows).to_filename(path)", "rows = pd.read_csv(path)"),
         ("safetensors.torch.save_file(rows, path)", "rows = safetensors.torch.load_file(path)"),
     ],
 )

@@ -266,7 +266,7 @@ WRITES = frozenset("""
 # What the last part of the name of a call begins with that writes, if another library has it.
 VERBS = re.compile(
     "(save|savemat|savefig|savetxt|imsave|imwrite|mimsave|mimwrite|write|dump|safe_dump|export)(?![a-z])"
-    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf)$"
+    "|to_(csv|json|pickle|excel|hdf|parquet|html|latex|feather|netcdf|zarr|stata|sql|xml|file|filename|disk)$"
 )
 # Where such names have another meaning, or are in the list.
 OTHER_VERBS = (
@@ -290,12 +290,12 @@ WRITING_METHODS = {
 }
 # Methods that write whoever has them, if that is not one of the project's classes; `save` if it is given a path.
 WRITING_ANYWAY = frozenset("""
-    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet tofile write_text
-    write_bytes write_html write_image write_videofile export_chrome_trace
+    save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet to_filename to_disk
+    tofile write_text write_bytes write_html write_image write_videofile export_chrome_trace
     """.split())
 # Those of them that write data, which a program may read again, to the path that they are given first.
 WRITING_DATA = frozenset("""
-    to_json_file to_csv to_pickle to_excel to_parquet tofile write_text write_bytes
+    to_json_file to_csv to_pickle to_excel to_parquet to_filename to_disk tofile write_text write_bytes
     """.split())
 # What of all that leaves a file that a program may read again, by the beginning of its name.
 LEAVES_FILES = (
