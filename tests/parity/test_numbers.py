@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from textwrap import indent
 
 import pytest
 
@@ -764,6 +765,17 @@ def left_where_sharded(text: str) -> list[Finding]:
     return [it for it in asked.findings if it.is_left]
 
 
+def test_what_a_function_hands_to_the_one_that_reports_is_named() -> None:
+    """Though it trains, and stands in the same call."""
+    body = "ranks = []\n" + LOOP[4:] + STEP.replace("        ", "    ")
+    body += "    ranks += (outputs.argsort(dim=1) == targets[:, None]).nonzero()[:, 1].tolist()\n"
+    train = "def train():\n" + indent(body + "return {'rank': sum(ranks) / len(ranks)}\n\n\n", "    ")
+    report = (
+        "def report(numbers):\n    for name, number in numbers.items():\n        print(name, number)\n\n\n"
+    )
+    assert [it.rule for it in left_where_sharded(SETUP + train + report + "report(train())\n")] == ["DDP502"]
+
+
 COUNTS = SETUP + "counts = torch.zeros(4, 4)\n" + LOOP[4:] + STEP.replace("        ", "    ")
 COUNTED = {
     "by output": "    for target, output in zip(targets, outputs.argmax(1)):\n        counts[target, output] += 1\n",
@@ -825,6 +837,11 @@ NAMED = {
     mask = targets > 2
     if mask.sum().item() > 0:
         correct = outputs[mask].max().item() / mask.sum().item()
+""",
+    "a list to which each part adds another number of entries": """\
+    found = [0]
+    found.extend((outputs.argmax(1) == targets).nonzero()[:, 0].tolist())
+    correct = sum(found)
 """,
     "rows that are not followed beside others": """\
     guesses = [outputs][0 if inputs is None else -1].detach().cpu().numpy()

@@ -92,7 +92,14 @@ class Entering:
 
     def entered(self, node: ast.AST) -> frozenset[int]:
         """The functions that running a piece of code may enter, at any depth."""
-        first = self.called_scopes(node)
+        return self._deep(self.called_scopes(node))
+
+    def entered_itself(self, node: ast.Call) -> frozenset[int]:
+        """Those that a call may enter, at any depth, without the calls that make its arguments."""
+        call = self.store.calls.get(id(node))
+        return frozenset() if call is None else self._deep(frozenset(self.entered_by_call(call)))
+
+    def _deep(self, first: frozenset[int]) -> frozenset[int]:
         if first not in self._entering_deep:
             found: set[int] = set()
             waiting = set(first)

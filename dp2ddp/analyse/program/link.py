@@ -104,7 +104,10 @@ class Program:
         self.calls, self.callers = linker.store.in_order, linker.callers.callers
         self.targets, self.given = linker.callers.targets, linker.callers.given
         self.called_scopes, self.entered = linker.entering.called_scopes, linker.entering.entered
-        self.entered_by = linker.entering.entered_by_call
+        self.entered_by, self.entered_itself = (
+            linker.entering.entered_by_call,
+            linker.entering.entered_itself,
+        )
 
         # Names, classes, objects and containers: see the modules of these names.
         names, members = linker.names, linker.members

@@ -387,7 +387,7 @@ class Reporters:
         """Whether a node is such a call; what runs the model reports for itself."""
         if not isinstance(node, ast.Call):
             return False
-        entered = self._program.entered(node)
+        entered = self._program.entered_itself(node)
         return is_report(self._context, node) or (
             bool(entered & self._reporting) and not entered & self._training
         )
@@ -489,7 +489,7 @@ class _Followed:
                     and _method(node) in CHANGES
                     and (
                         self._is_chosen(node)
-                        or (_method(node) in APPENDS and any(map(self._keeps, handed(node))))
+                        or (_method(node) in APPENDS and any(map(self._is_of_part, handed(node))))
                     )
                 ):
                     self.counted |= self._held(node.func.value)  # type: ignore[attr-defined]
@@ -504,7 +504,7 @@ class _Followed:
         """Whether a method keeps what it is given: by its name, or because it puts that into its object."""
         if _method(node) in RECORDS_VALUES:
             return True
-        if not isinstance(node.func, ast.Attribute) or self.program.entered(node) & self._trainers:
+        if not isinstance(node.func, ast.Attribute) or self.program.entered_itself(node) & self._trainers:
             return False
         for index in self.program.called_scopes(node):
             scope = self.program.scopes[index]
@@ -557,14 +557,9 @@ class _Followed:
                 return True
         return False
 
-    def _keeps(self, node: ast.expr) -> bool:
-        """Whether what is collected are samples of a part, or something of them: names, labels that are no tensor."""
-        value = kinds.tensor(self._values.of(node), node) if self._uses(node, self.rows) else Kind.SAME
-        return value in (*DEALT, Kind.EACH)
-
     def _is_of_part(self, node: ast.expr) -> bool:
         """Whether an expression is made of samples, and another in each part."""
-        if not self._uses(node, self.rows) or self.whole(node):
+        if not self._uses(node, self.rows) or self._is_made_of_whole(node):
             return False
         return kinds.tensor(self._values.of(node), node) not in (*PLAIN, Kind.WHOLE)
 
