@@ -32,7 +32,7 @@ from dp2ddp.verify.causes import CAUSES
 from dp2ddp.verify.digests import values_of
 from dp2ddp.verify.folders import link_neighbours, mirror
 from dp2ddp.verify.forwards import Forwards
-from dp2ddp.verify.jobs import Ended
+from dp2ddp.verify.jobs import Ended, free_port
 from dp2ddp.verify.journal import Journal
 from dp2ddp.verify.notes import Notes, Save
 from dp2ddp.verify.page import page, ticks
@@ -1260,3 +1260,18 @@ def test_links_in_a_folder_stay_links(tmp_path: Path) -> None:
     mirror(project, copy, {})
     assert (copy / "data" / "images").read_text() == "images"
     assert (copy / "inner" / "up").resolve() == copy.resolve()
+
+
+def test_ports_are_given_to_one_job_each() -> None:
+    """A rank whose port another job has taken joins that one, and ends with it."""
+    other = "from dp2ddp.verify.jobs import free_port; print(*[free_port() for _ in range(100)], flush=True); input()"
+    command = [sys.executable, "-c", other]
+    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        theirs = {int(port) for port in process.stdout.readline().split()}
+        ours = {free_port() for _ in range(100)}
+        process.communicate("\n")
+    assert len(theirs) == len(ours) == 100
+    assert not theirs & ours
+    first_outgoing = Path("/proc/sys/net/ipv4/ip_local_port_range")
+    if first_outgoing.exists():
+        assert max(ours) < int(first_outgoing.read_text().split()[0])

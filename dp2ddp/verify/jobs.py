@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import random
 import select
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import time
 import uuid
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -21,6 +23,8 @@ from typing import Any
 from dp2ddp.verify.record import PLACE, VARIABLE
 
 _PACKAGE = Path(__file__).resolve().parents[2]
+_PORTS = range(20000, 32768)
+_given: deque[socket.socket] = deque(maxlen=256)
 _FOREIGN = {"RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT"}
 
 
@@ -67,10 +71,23 @@ def torchrun_environment(count: int) -> list[dict[str, str]]:
 
 
 def free_port() -> int:
-    """A port nobody listens on just now."""
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
+    """A port that nobody listens on, and that no other call on this machine gives out soon.
+
+    Between its choice and its use another process could take it, and a rank would join that one's job: so it lies below
+    what systems give to outgoing connections, and the same UDP port is kept to say that it is given.
+    """
+    for port in random.Random().sample(_PORTS, len(_PORTS)):
+        given = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+        try:
+            given.bind(("127.0.0.1", port))
+            with socket.socket() as listener:
+                listener.bind(("127.0.0.1", port))
+        except OSError:
+            given.close()
+            continue
+        _given.append(given)
+        return port
+    raise RuntimeError(f"no port from {_PORTS[0]} to {_PORTS[-1]} is free")
 
 
 def end_group(process: subprocess.Popen[Any], mark: str = "") -> None:
