@@ -1266,7 +1266,9 @@ def test_ports_are_given_to_one_job_each() -> None:
     """A rank whose port another job has taken joins that one, and ends with it."""
     other = "from dp2ddp.verify.jobs import free_port; print(*[free_port() for _ in range(100)], flush=True); input()"
     command = [sys.executable, "-c", other]
-    with subprocess.Popen(command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(
+        command, cwd=REPOSITORY, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as process:
         theirs = {int(port) for port in process.stdout.readline().split()}
         ours = {free_port() for _ in range(100)}
         process.communicate("\n")
