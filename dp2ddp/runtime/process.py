@@ -11,7 +11,7 @@ from typing import IO, Any, TypeVar
 
 import torch
 
-from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, ranks, rendezvous, streams
+from . import ahead, checkpoint, debug, exchange, files, lines, nowhere, overlaps, ranks, rendezvous, streams
 
 Value = TypeVar("Value")
 
@@ -45,6 +45,7 @@ def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
             return
         with files.whole(f) as file:
             torch.save(obj, file, *args, **kwargs)
+        overlaps.wrote(f)
 
 
 def open(file: Any, mode: str = "r", *args: Any, **kwargs: Any) -> IO[Any]:

@@ -31,6 +31,7 @@ from . import (
     loopback,
     options,
     output,
+    overlaps,
     places,
     ranks,
     rendezvous,
@@ -208,6 +209,7 @@ def _enter(place: places.Place, wanted: Options) -> None:
         seeds.agree()
         fetching.begin()
         downloads.begin()
+        overlaps.begin()
 
 
 def _join(store: dist.Store, wanted: Options, what: str) -> None:

@@ -115,8 +115,8 @@ class Run:
         return torch.load(self.folder / path, weights_only=True)
 
     def ok(self) -> Run:
-        """This run; an error with its output where it failed."""
-        if self.code != 0:
+        """This run; an error with its output where it failed, or where several ranks wrote one file."""
+        if self.code != 0 or "and so does another rank" in self.errors:
             raise RuntimeError(
                 f"exit code {self.code} ({self.codes})\n{self.printed[-3000:]}\n{self.errors[-6000:]}"
             )
