@@ -4,11 +4,12 @@ What a program writes is the main process's. Where something else writes, too, a
 so (a package's own writer, a callback that is found by its name), the ranks would write one file over each other
 without a word. So each rank tells the store which files it creates or appends to; the one that is not the first says
 it. What is written in ``main_process_first`` is written in turn, and caches have locks of their own. Only what Python
-opens is seen: libraries in C that open a path themselves are not.
+or torch.save opens is seen: other libraries in C that open a path themselves are not.
 """
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import os
 import sys
@@ -18,6 +19,8 @@ from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Any
+
+import torch
 
 from . import lines, ranks, rendezvous
 from .messages import say
@@ -38,6 +41,18 @@ def begin() -> None:
     global _watch
     _watch = _Watch()
     sys.addaudithook(_watch.hear)
+    torchs = torch.save
+    if hasattr(torchs, "dp2ddp"):
+        return
+
+    @functools.wraps(torchs)
+    def save(obj: Any, f: Any, *args: Any, **kwargs: Any) -> None:
+        if isinstance(f, str | os.PathLike):
+            wrote(f)  # torch opens it in C++
+        torchs(obj, f, *args, **kwargs)
+
+    save.dp2ddp = True  # type: ignore[attr-defined]
+    torch.save = save
 
 
 def wrote(path: str | os.PathLike[str]) -> None:

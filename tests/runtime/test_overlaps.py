@@ -65,6 +65,10 @@ def test_what_one_rank_writes_or_all_in_turn_is_right(tmp_path, body):
     assert said(tmp_path, body) == []
 
 
+def test_a_checkpoint_that_all_ranks_save_is_named(tmp_path):
+    assert [file for file, _ in said(tmp_path, 'torch.save([1], "model.pt")')] == ["model.pt"]
+
+
 def test_what_is_written_past_save_is_seen(tmp_path):
     body = 'ddp.save([1], "model.pt")\nddp.barrier()\nif rank == 1:\n    open("model.pt", "wb").close()'
     assert [file for file, _ in said(tmp_path, body)] == ["model.pt"]
