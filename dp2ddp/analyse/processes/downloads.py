@@ -23,7 +23,14 @@ from dp2ddp.analyse.context import LOOPS, Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.processes.folders import in_own_folder, with_folders
-from dp2ddp.analyse.processes.writes import is_open, is_write_call, is_writer, leaves_any_file, only_appends
+from dp2ddp.analyse.processes.writes import (
+    is_open,
+    is_write_call,
+    is_writer,
+    leaves_any_file,
+    leaves_picture,
+    only_appends,
+)
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Cls, Ext, Func, Inst, full_name
 from dp2ddp.facts import Fetch
@@ -106,7 +113,8 @@ def _runs_at_top(context: Context, node: ast.AST, depth: int = 0) -> bool:
 
 def _prepares(context: Context, call: Call) -> bool:
     """Whether a call writes a file only where it, or its folder, is not there, and in no loop that trains."""
-    written = paths.given(call) or [call.node.func] if leaves_any_file(context, call) else []
+    leaves = leaves_any_file(context, call) or leaves_picture(context, call)
+    written = paths.given(call) or [call.node.func] if leaves else []
     questions = _questions(context, call.node) if written and context.runs_in_training(call.node) else []
     if not questions or _is_continued(context, call):
         return False
@@ -127,17 +135,19 @@ def _prepares(context: Context, call: Call) -> bool:
 
 @once
 def _is_handed_on(context: Context, question: ast.expr) -> bool:
-    """``if not os.path.exists(path): build(path)``: what is asked for is given to a function that makes it."""
+    """``if not os.path.exists(path): build(path / "train")``: what is asked for is given to a function that makes it."""
     statement = context.program.statement(question)
     asked = {ast.unparse(it) for it in _asked(context, question)}
     calls = [
         it for part in getattr(statement, "body", ()) for it in ast.walk(part) if isinstance(it, ast.Call)
     ]
     return any(
-        ast.unparse(given) in asked
+        ast.unparse(inner) in asked
         for it in calls
         if context.program.called_scopes(it)
         for given in handed(it)
+        for inner in ast.walk(given)
+        if isinstance(inner, ast.expr)
     )
 
 
