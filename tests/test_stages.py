@@ -949,9 +949,11 @@ MADE = {
     "    return len([wave.open(f'files/{it}.wav').readframes(9) for it in range(40)])\n",
     "pictures, in folders below": "from PIL import Image\n\n\ndef make(folder):\n    os.makedirs(folder, exist_ok=True)\n    late()\n"
     "    for name in range(20):\n        Image.new('L', (2, 2)).save(os.path.join(folder, '%02d.png' % name))\n\n\n"
-    "def use():\n    if not os.path.isdir('files'):\n        make(os.path.join('files', 'train'))\n"
-    "        make(os.path.join('files', 'test'))\n"
-    "    return len([Image.open(f'files/{part}/{it}') for part in ('train', 'test') for it in os.listdir(f'files/{part}')])\n",
+    "class Pictures:\n    def __init__(self, root):\n        self.root = root\n        self.names = sorted(os.listdir(root))\n\n"
+    "    def read(self):\n        return [Image.open(os.path.join(self.root, it)) for it in self.names]\n\n\n"
+    "def use():\n    root = os.environ.get('ROOT', './files')\n    if not os.path.isdir(root):\n"
+    "        make(os.path.join(root, 'train'))\n        make(os.path.join(root, 'test'))\n"
+    "    return sum(len(Pictures(os.path.join(root, it)).read()) for it in ('train', 'test'))\n",
     "by what nothing is known of": "import cProfile\nimport pstats\n\n\ndef make(path):\n    late()\n    assert not os.path.exists(path)\n    cProfile.run('sum(range(9))', path)\n\n\n"
     "def use():\n    if not os.path.exists('times'):\n        make('times')\n"
     "    return 40 if pstats.Stats('times').total_calls else 0\n",
