@@ -947,13 +947,17 @@ MADE = {
     "            sound.writeframes(bytes(80))\n\n\n"
     "def use():\n    if not os.path.isdir('files'):\n        make('files')\n"
     "    return len([wave.open(f'files/{it}.wav').readframes(9) for it in range(40)])\n",
-    "pictures, in folders below": "from PIL import Image\n\n\ndef make(folder):\n    os.makedirs(folder, exist_ok=True)\n    late()\n"
-    "    for name in range(20):\n        Image.new('L', (2, 2)).save(os.path.join(folder, '%02d.png' % name))\n\n\n"
-    "class Pictures:\n    def __init__(self, root):\n        self.root = root\n        self.names = sorted(os.listdir(root))\n\n"
-    "    def read(self):\n        return [Image.open(os.path.join(self.root, it)) for it in self.names]\n\n\n"
-    "def use():\n    root = os.environ.get('ROOT', './files')\n    if not os.path.isdir(root):\n"
+    "pictures, in folders below": "import argparse\n\nfrom PIL import Image\n\n\ndef make(folder):\n"
+    "    os.makedirs(os.path.join(folder, 'images'), exist_ok=True)\n    late()\n    for name in range(20):\n"
+    "        Image.new('L', (2, 2)).save(os.path.join(folder, 'images', '%02d.png' % name))\n\n\n"
+    "class Pictures(torch.utils.data.Dataset):\n    def __init__(self, root):\n        self.root = root\n"
+    "        self.names = sorted(os.listdir(os.path.join(root, 'images')))\n\n"
+    "    def read(self):\n        return [Image.open(os.path.join(self.root, 'images', it)) for it in self.names]\n\n\n"
+    "def use():\n    parser = argparse.ArgumentParser()\n    parser.add_argument('--root', default='./files')\n"
+    "    root = parser.parse_args().root\n    if not os.path.isdir(root):\n"
     "        make(os.path.join(root, 'train'))\n        make(os.path.join(root, 'test'))\n"
-    "    return sum(len(Pictures(os.path.join(root, it)).read()) for it in ('train', 'test'))\n",
+    "    train = Pictures(os.path.join(root, 'train'))\n    test = Pictures(os.path.join(root, 'test'))\n"
+    "    return len(train.read()) + len(test.read())\n",
     "by what nothing is known of": "import cProfile\nimport pstats\n\n\ndef make(path):\n    late()\n    assert not os.path.exists(path)\n    cProfile.run('sum(range(9))', path)\n\n\n"
     "def use():\n    if not os.path.exists('times'):\n        make('times')\n"
     "    return 40 if pstats.Stats('times').total_calls else 0\n",
