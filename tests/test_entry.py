@@ -1043,3 +1043,54 @@ def test_devices_are_chosen_after_what_numbers_them(sets: str) -> None:
     text = convert(Project.of({PATH: PROGRAM + tail})).changes[0].after
     ((before, _),) = places(text, "ddp.use_devices")
     assert before is not None and before.startswith("os.environ")
+
+
+WRAPPING = """\
+def parallel(module, device_ids=None, sizes=None):
+    if sizes is None:
+        return nn.DataParallel(module, device_ids)
+    if len(set(sizes)) == 1:
+        return nn.DataParallel(module, device_ids)
+    return Uneven(module, device_ids)
+
+
+class Uneven(nn.DataParallel):
+    pass
+
+
+class Trainer:
+    def __init__(self, model):
+        self.model = model
+
+    def set_device(self, gpus, sizes):
+        if len(gpus) > 1:
+            self.model = parallel(self.model, device_ids=gpus, sizes=sizes)
+
+
+class Options:
+    def parse(self):
+        opt = parse()
+        opt.chosen = [int(it) for it in opt.part.split(",")]
+        opt.sizes = [8 for _ in opt.chosen]
+        return opt
+
+
+def main(opt):
+    os.environ["CUDA_VISIBLE_DEVICES"] = opt.part
+    opt.device = torch.device("cuda" if opt.chosen[0] >= 0 else "cpu")
+    print(opt)
+    trainer = Trainer(nn.Linear(8, 8))
+    trainer.set_device(opt.chosen, opt.sizes)
+    train(trainer.model)
+
+
+if __name__ == "__main__":
+    opt = Options().parse()
+    main(opt)
+"""
+
+
+def test_a_function_that_wraps_on_every_way_chooses_what_it_is_given() -> None:
+    """Its conditions decide how a model is wrapped, not whether; and a method of the project's numbers no GPU."""
+    text = convert(Project.of({PATH: PROGRAM + WRAPPING})).changes[0].after
+    assert "ddp.init(devices=opt.chosen)\n" in text and "use_devices" not in text

@@ -258,16 +258,18 @@ class Context:
 
     def runs(self, node: ast.AST) -> set[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
-        found = {id(inner) for inner in self.program.descendants(node)}
+        found = self._parts(node)
         for index in self.program.entered(node):
             if index not in self._entered:
                 statements = self.program.scopes[index].body
-                inner = {
-                    id(child) for statement in statements for child in self.program.descendants(statement)
-                }
-                self._entered[index] = inner
+                self._entered[index] = set().union(*map(self._parts, statements))
             found |= self._entered[index]
         return found
+
+    def _parts(self, node: ast.AST) -> set[int]:
+        """What a piece of code consists of, but for the `return` that a lambda's body is given (`Scope.body`)."""
+        found = {id(inner) for inner in self.program.descendants(node)}
+        return found if id(node) in self.program.nodes else found - {id(node)}
 
     @cached_property
     def callers(self) -> dict[int, list[ast.Call]]:

@@ -42,7 +42,12 @@ def number_of(node: ast.AST) -> ast.expr | None:
             return number
         case ast.Call(func=ast.Attribute(attr="format", value=ast.Constant(value=str())), args=[number]):
             return number if is_cuda_string(node.func.value) else None  # type: ignore[attr-defined]
-        case ast.Call(func=ast.Attribute(attr="cuda" | "set_device"), args=[number, *_]):
+        case ast.Call(func=ast.Attribute(attr="cuda"), args=[number, *_]):
+            return number
+        case ast.Call(
+            func=ast.Attribute(attr="set_device", value=ast.Attribute(attr="cuda") | ast.Name(id="cuda")),
+            args=[number],
+        ):
             return number
     return None
 

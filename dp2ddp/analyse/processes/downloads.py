@@ -135,7 +135,7 @@ def _prepares(context: Context, call: Call) -> bool:
 
 @once
 def _is_handed_on(context: Context, question: ast.expr) -> bool:
-    """``if not os.path.exists(path): build(path / "train")``: what is asked for is given to a function that makes it."""
+    """``if not os.path.exists(path): build(path / "train")``: a function that makes it is given what is asked for."""
     statement = context.program.statement(question)
     asked = {ast.unparse(it) for it in _asked(context, question)}
     calls = [

@@ -442,7 +442,7 @@ def _where_all(tests: list[ast.expr], alone: ast.expr, several: ast.expr) -> ast
 
 def _goes_on_wrapped(context: Context, node: ast.AST, wrap: ast.Call) -> bool:
     """Whether a branch beside a wrap has a wrapped model, too: by a wrap of its own, or as a file holds it."""
-    if is_call_of(context, node, WRAP):
+    if any(it.node is node for it in context.wraps):
         return True
     statement = context.program.statement(wrap)
     if not isinstance(node, ast.Assign) or not isinstance(statement, ast.Assign):
@@ -512,8 +512,16 @@ def _conditions(
             trains = depth and any(context.runs(around) & {id(it)} for it in context.backwards)
             if not is_main_guard(around.test) and not trains:
                 wraps = inside in around.body
-                yield around.test, wraps, list(around.orelse if wraps else around.body)
+                yield around.test, wraps, _beside(context, around) if wraps else list(around.body)
         inside = around
+
+
+def _beside(context: Context, around: ast.If) -> list[ast.AST]:
+    """What runs where a condition does not hold: what follows it, where a function returns under it."""
+    if around.orelse or not isinstance(around.body[-1], ast.Return):
+        return list(around.orelse)
+    block = context.program.block(around)
+    return list(block[block.index(around) + 1 :])
 
 
 def _parts(test: ast.expr, holds: bool) -> Iterator[tuple[ast.expr, bool]]:
@@ -882,7 +890,17 @@ def _at_wrap(context: Context, wanted: _Devices) -> Late:
     statement = program.statement(wanted.wrap)
     anchor = program.anchor(statement)
     scripts = context.run_by(wanted.wrap)
-    return Late(anchor, context.ddp(anchor.path), False, ast.unparse(wanted.expression), scripts=scripts)
+    scope: Scope | None = program.scope(wanted.wrap)
+    scopes = []
+    while scope is not None:
+        scopes.append(scope)
+        scope = scope.parent
+    chosen = wanted.expression
+    if _hidden(context, chosen, scopes) is not None:  # an option that has no name there
+        call = program.call(wanted.wrap)
+        given = context.wrappers.argument(call, "device_ids", 1) if call is not None else None
+        chosen = given if given is not None else ast.Constant(None)
+    return Late(anchor, context.ddp(anchor.path), False, ast.unparse(chosen), scripts=scripts)
 
 
 def _climb(context: Context, expression: ast.expr, scope: Scope) -> tuple[ast.expr, Scope]:
