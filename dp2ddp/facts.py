@@ -415,7 +415,8 @@ class Agreement(Fact):
     ``name``: that of a variable which statement ``at`` gives such a value, for all that come after it. ``measured``:
     by an evaluation, where each process runs the model for itself; with ``ddp.DataParallel`` all have the same outputs.
     ``seeds``: ``at`` is a call of ``function`` that seeds a generator, or makes one, otherwise in each process: "main",
-    "worker" where it runs in a loader's worker, "torch" where it is ``torch.seed()``, which takes no number.
+    "worker" where it runs in a loader's worker, "torch" where it is ``torch.seed()``, which takes no number,
+    "generator" where it is ``generator.seed()``, of what ``function`` then is.
     """
 
     what: str

@@ -262,6 +262,9 @@ SEEDS = {
     "np.random.seed(None)": "np.random.seed(ddp.from_main_process(secrets.randbits(32)))",
     "order = random.Random()": "order = random.Random(ddp.from_main_process(secrets.randbits(32)))",
     "order = np.random.default_rng()": "order = np.random.default_rng(ddp.from_main_process(secrets.randbits(32)))",
+    "order = np.random.Generator(np.random.PCG64())": "order = np.random.Generator(np.random.PCG64(ddp.from_main_process(secrets.randbits(32))))",
+    "order = np.random.default_rng(np.random.SeedSequence())": "np.random.SeedSequence(ddp.from_main_process(secrets.randbits(32)))",
+    "drawn = torch.Generator()\ndrawn.seed()": "drawn.manual_seed(ddp.from_main_process(secrets.randbits(32)))",
     "torch.seed()": "torch.manual_seed(ddp.from_main_process(secrets.randbits(32)))",
 }
 
@@ -270,14 +273,20 @@ SEEDS = {
 def test_a_seed_of_a_process_s_own_is_the_main_process_s(seed: str, lab: Lab, tmp_path: Path) -> None:
     """And so are the numbers that are drawn next, for which each process asks the generator itself."""
     drawn = (
-        "order.random()" if seed.startswith("order") else "random.random(), np.random.rand(), torch.rand(2)"
+        "torch.rand(2, generator=drawn)"
+        if seed.startswith("drawn")
+        else (
+            "order.random()"
+            if seed.startswith("order")
+            else "random.random(), np.random.rand(), torch.rand(2)"
+        )
     )
     imports = "import random\nimport sys\nimport time\n\nimport numpy as np\n"
     text = imports + PROGRAM.replace("data = Tensor", f"{seed}\ndata = Tensor", 1)
     script = tmp_path / "train.py"
     script.write_text(f"{text}sys.stderr.write(f'drawn {{[{drawn}]}}' + chr(10))\n")
     assert command.run("convert", "train.py", "--inplace", cwd=tmp_path).returncode == 0
-    assert f"{SEEDS[seed]}\n" in script.read_text()
+    assert SEEDS[seed] in script.read_text()
     errors = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok().errors
     first, second = re.findall("drawn .*", errors)
     assert first == second

@@ -189,7 +189,11 @@ STATES: dict[str, Callable[[], Any]] = {
 
 
 def state_after(name: str, *given: int) -> Any:
+    if name == "torch.Generator.seed":
+        return torch.Generator().seed()
     made = resolve(name)(*given)
+    if isinstance(made, numpy.random.BitGenerator | numpy.random.SeedSequence):
+        return str(made.state)
     if hasattr(made, "getstate"):
         return made.getstate()
     if isinstance(made, numpy.random.RandomState):

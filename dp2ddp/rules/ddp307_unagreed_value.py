@@ -77,6 +77,10 @@ def _edits(agreement: Agreement) -> Iterator[Edit]:
             yield Replace(agreement.at, "{seed}(torch.initial_seed() % 2**32)", {"seed": agreement.function})
             yield AddImport(agreement.path, "import torch")
             return
+        case "generator":
+            seeded = f"{{generator}}.manual_seed({DRAWN})"
+            yield Replace(agreement.at, seeded, {**holes, "generator": agreement.function})
+            yield AddImport(agreement.path, "import secrets")
         case "main" | "torch":
             seed = agreement.function if agreement.seeds == "main" else "torch.manual_seed"
             yield Replace(agreement.at, f"{{seed}}({DRAWN})", {**holes, "seed": seed})

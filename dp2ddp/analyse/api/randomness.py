@@ -28,14 +28,15 @@ SEEDS = frozenset("""
 # Those that take the clock, or the system's own noise, where they are given nothing.
 UNSEEDED = frozenset("""
     random.seed random.Random numpy.random.seed numpy.random.RandomState numpy.random.default_rng
-    torch.seed torch.random.seed
+    numpy.random.SeedSequence numpy.random.MT19937 numpy.random.PCG64 numpy.random.PCG64DXSM numpy.random.Philox
+    numpy.random.SFC64 torch.seed torch.random.seed torch.Generator.seed
     """.split())
 # What reads or sets the state of a generator.
 GENERATOR_STATES = frozenset("""
     numpy.random.get_state numpy.random.set_state random.getstate random.setstate
     """.split())
 # The arguments of all of them that take the seed.
-SEED_ARGUMENTS = frozenset({"seed", "a"})
+SEED_ARGUMENTS = frozenset({"seed", "a", "entropy"})
 
 # Calls whose result is this process's own: clocks, process ids, the system's noise.
 OF_PROCESS = frozenset("""

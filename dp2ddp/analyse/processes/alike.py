@@ -15,6 +15,7 @@ from dp2ddp.analyse.api.randomness import (
     DRAWS,
     GENERATOR_STATES,
     OF_PROCESS,
+    SEED_ARGUMENTS,
     SEEDS,
     UNSEEDED,
 )
@@ -75,7 +76,7 @@ def seeds(context: Context) -> Iterator[Agreement]:
     for call in context.program.calls:
         if not call.names & (SEEDS | UNSEEDED) or not context.runs_in_training(call.node):
             continue
-        given = call.argument("seed", 0) or call.argument("a", 0)
+        given = next(filter(None, (call.argument(it, 0) for it in sorted(SEED_ARGUMENTS))), None)
         nothing = given is None or (isinstance(given, ast.Constant) and given.value is None)
         if nothing and not call.names & UNSEEDED:
             continue
@@ -87,6 +88,8 @@ def seeds(context: Context) -> Iterator[Agreement]:
                     continue  # torch has seeded it alike
                 where = "torch"  # takes no number
             function = context.program.anchor(call.node.func)
+            if "torch.Generator.seed" in call.names and isinstance(call.node.func, ast.Attribute):
+                where, function = "generator", context.program.anchor(call.node.func.value)
             what = ast.unparse(call.node)
             yield Agreement(**context.place(call.node), what=what, seeds=where, function=function)
 
