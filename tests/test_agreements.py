@@ -65,6 +65,13 @@ FOLDERS = {
         "        os.makedirs(self.folder)\n\n\nrun = Saver().folder\n",
         "        self.time = ddp.from_main_process(datetime.now())\n",
     ),
+    "an attribute of the options": (
+        "import argparse\n\noptions = argparse.ArgumentParser().parse_args()\n\n\nclass Saver:\n    def __init__(self, options):\n"
+        '        now = datetime.now() if "time" not in vars(options) else options.time\n'
+        '        self.folder = os.path.join("runs", now.strftime("%H%M%S%f"))\n        os.makedirs(self.folder)\n\n\n'
+        "options.time = datetime.now()\nrun = Saver(options).folder\n",
+        "options.time = ddp.from_main_process(datetime.now())\n",
+    ),
     "an option's default": (
         'import argparse\n\nparser = argparse.ArgumentParser()\nparser.add_argument("--out", default=time.strftime("%H%M"))\n'
         "run = parser.parse_args().out\nos.makedirs(run)\n",

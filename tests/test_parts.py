@@ -4,6 +4,12 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from programs import PATH
+
+from dp2ddp.convert import convert as convert_project
+from dp2ddp.source import Project
+
 PROGRAM = """\
 import torch
 from torch import nn
@@ -68,3 +74,63 @@ def test_parameters_beside_the_forward_need_parts_of_one_size(tmp_path: Path) ->
 def test_a_penalty_beside_the_forward_is_the_same_in_every_process(tmp_path: Path) -> None:
     _, said = convert(tmp_path, "pass", f"{MEAN} + model.module.scale ** 2", "--exact")
     assert "  sharded" in said
+
+
+KEEPING = """\
+import torch
+from torch import nn
+import torch.nn.functional as F
+from torch.utils.data import DataLoader, TensorDataset
+
+data = TensorDataset(torch.arange(64), torch.randn(64, 8))
+loader = DataLoader(data, batch_size=8, shuffle=True)
+model = nn.DataParallel(nn.Linear(8, 4))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+
+
+class Bank(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(64, 4))
+        self.other = nn.Linear(4, 4)
+
+    def forward(self, z):
+        return (z @ self.rows.t()).logsumexp(1).mean()
+
+    def keep(self, i, z):
+        KEEP
+
+
+bank = Bank()
+for epoch in range(2):
+    for i, x in loader:
+        z = F.normalize(model(x), dim=1)
+        loss = bank(z)
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        bank.keep(i, z)
+"""
+
+
+@pytest.mark.parametrize(
+    "keep",
+    [
+        "self.rows[i] = z.detach()",
+        "self.rows.data[i] = z.detach()",
+        "self.rows.index_copy_(0, i, z.detach())",
+        "self.rows[: len(z)].copy_(z.detach())",
+        "self.rows = torch.cat([z.detach(), self.rows[len(z) :]])",
+        "self.rows.mul_(0.9).add_(z.detach().mean(0))",
+    ],
+)
+def test_a_loss_of_rows_that_earlier_batches_left_is_not_sharded(keep: str) -> None:
+    """Each rank would keep those of its own parts."""
+    conversion = convert_project(Project.of({PATH: KEEPING.replace("KEEP", keep)}))
+    assert "ddp.DataParallel(" in conversion.changes[0].after
+
+
+@pytest.mark.parametrize("keep", ["pass", "self.rows[0] = 1.0", "self.other.weight.data.clamp_(-1, 1)"])
+def test_a_loss_of_what_no_batch_has_left_is(keep: str) -> None:
+    conversion = convert_project(Project.of({PATH: KEEPING.replace("KEEP", keep)}))
+    assert "ddp.DistributedDataParallel(" in conversion.changes[0].after

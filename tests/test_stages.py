@@ -958,6 +958,14 @@ MADE = {
     "        make(os.path.join(root, 'train'))\n        make(os.path.join(root, 'test'))\n"
     "    train = Pictures(os.path.join(root, 'train'))\n    test = Pictures(os.path.join(root, 'test'))\n"
     "    return len(train.read()) + len(test.read())\n",
+    "by a class that a text names": "class Rows:\n    def __init__(self, root):\n        if not os.path.exists(root + '/done'):\n"
+    "            self.prepare(root)\n        self.rows = torch.load(root + '/done/rows.pt')\n\n    def prepare(self, root):\n"
+    "        if not os.path.exists(root + '/raw'):\n            self.fetch(root + '/raw')\n"
+    "        count = len(open(root + '/raw/text').read())\n        os.makedirs(root + '/done', exist_ok=True)\n"
+    "        torch.save(torch.ones(40) * count, root + '/done/rows.pt')\n\n    def fetch(self, folder):\n"
+    "        import urllib.request\n        os.makedirs(folder, exist_ok=True)\n        late()\n"
+    "        urllib.request.urlretrieve('file://' + os.path.abspath(__file__), folder + '/text')\n\n\n"
+    "def use():\n    return len(eval(\"Rows('files')\").rows)\n",
     "by what nothing is known of": "import cProfile\nimport pstats\n\n\ndef make(path):\n    late()\n    assert not os.path.exists(path)\n    cProfile.run('sum(range(9))', path)\n\n\n"
     "def use():\n    if not os.path.exists('times'):\n        make('times')\n"
     "    return 40 if pstats.Stats('times').total_calls else 0\n",

@@ -37,6 +37,7 @@ from dp2ddp.analyse.training import (
     loops,
     metrics,
     precision,
+    rebound,
     reports,
     squeezing,
     untrained,
@@ -174,6 +175,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
             *precision.obstacles(context),
             *alike.obstacles(context),
             *checkpoints.obstacles(context),
+            *rebound.obstacles(context),
         ),
     )
     stand = (*facts.obstacles, *_misplaced(context))

@@ -7,6 +7,7 @@ read, and ways of writing that are not looked for, are noticed while training.
 from __future__ import annotations
 
 import ast
+import fnmatch
 import functools
 import inspect
 import sys
@@ -24,8 +25,11 @@ def names(module: torch.nn.Module) -> set[str]:
     found = set()
     for prefix, layer in module.named_modules():
         paths = _written(type(layer))
-        own = {name for name, _ in layer.named_parameters()} if paths else set()
-        found |= {f"{prefix}.{path}" if prefix else path for path in paths & own}
+        own = dict(layer.named_parameters()) if paths else {}
+        its = {name for name in own if name in paths}
+        for pattern in (it for it in paths if "*" in it):
+            its |= {it for it in fnmatch.filter(own, pattern) if not own[it].requires_grad}
+        found |= {f"{prefix}.{path}" if prefix else path for path in its}
     return found
 
 
@@ -55,7 +59,10 @@ def copied(module: torch.nn.Module, names: Iterable[str]) -> Iterator[None]:
 
 @functools.cache
 def _written(kind: type[torch.nn.Module]) -> frozenset[str]:
-    """What methods that the forward of a class leads to write of ``self``, by dotted paths."""
+    """What methods that the forward of a class leads to write of ``self``, by dotted paths.
+
+    With ``*`` for what is looked up by a name that is made when it runs.
+    """
     methods: dict[str, ast.FunctionDef] = {}
     for base in kind.__mro__:
         if base.__module__.partition(".")[0] in ("torch", "builtins"):
@@ -134,6 +141,8 @@ class _Looked:
             return self._path(node.value)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             return self._path(node.func.value) if node.func.attr in _SAME_DATA else None
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "getattr" and len(node.args) > 1:
+            return self._looked_up(*node.args[:2])
         if isinstance(node, ast.Name):
             return self._aliases.get(node.id)
         if not isinstance(node, ast.Attribute):
@@ -144,6 +153,13 @@ class _Looked:
             return node.attr
         outer = self._path(node.value)
         return f"{outer}.{node.attr}" if outer else None
+
+    def _looked_up(self, holder: ast.expr, name: ast.expr) -> str | None:
+        last = name.value if isinstance(name, ast.Constant) else "*"
+        if isinstance(holder, ast.Name) and holder.id == self._self:
+            return str(last)
+        outer = self._path(holder)
+        return f"{outer}.{last}" if outer else None
 
 
 def _targets(node: ast.AST) -> Iterator[ast.expr]:

@@ -176,7 +176,8 @@ def parallel_apply(modules: Any, inputs: Any, kwargs_tup: Any = None, devices: A
             outputs.append(call(place))
             if values is not None:
                 values.end(is_first=place == 0)
-    if len(modules) > 1 and torch.is_grad_enabled():
+    is_replicated = len(modules) > 1 or any(original(it) is not it for it in modules)  # also of one chunk
+    if is_replicated and torch.is_grad_enabled():
         trained = {id(it): it for module in modules for it in module.parameters() if it.requires_grad}
         outputs = [_reaching(output, list(trained.values())) for output in outputs]
     return outputs

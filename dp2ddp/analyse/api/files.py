@@ -244,6 +244,12 @@ FILE_PATHS = {
 }
 # What is given two places, and writes to the second or to both, by the beginning of its name.
 BETWEEN_PATHS = ("shutil.copy", "shutil.move", "os.rename", "os.replace", "os.symlink", "os.link")
+# Those that leave the first place as it is.
+COPIES_FILES = ("shutil.copy",)
+# What runs a command that may write a file which it is told.
+RUNS_COMMANDS = frozenset("""
+    os.system subprocess.run subprocess.call subprocess.check_call subprocess.check_output subprocess.getoutput
+    """.split())
 # What makes files or folders; what makes folders, and may be told that they are there.
 MAKES = SAVES | {"os.makedirs", "os.mkdir", "pathlib.Path.mkdir", "pathlib.Path.touch"}
 MAKES_FOLDERS = frozenset({"os.makedirs", "pathlib.Path.mkdir"})

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable
+from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -360,6 +360,8 @@ class Samples:
         return Kind.SAME if self._is_outside(node) or self._is_literal(node) else None
 
     def _attribute(self, node: ast.Attribute, frame: Frame) -> Value:
+        if (blamed := self._kept_of_samples(node)) is not None:
+            return blamed
         named = self._named(node, frame)
         if named is not None:
             return named
@@ -797,6 +799,47 @@ class Samples:
             before = [] if value == Held(()) else [kinds.element(value, name)]
             return Every(kinds.join(before + added, name))
         return kinds.elementwise([value, *added], name) if value in (*PLAIN, Kind.UNKNOWN) else value
+
+    def _kept_of_samples(self, node: ast.Attribute, within: Set[int] = frozenset()) -> Unclear | None:
+        """An attribute into which another function stores what it has of the samples: a queue of earlier rows.
+
+        Each rank would keep its own ones. What a wrapped model stores, each of its replicas stores for itself, too.
+        ``within``: the scopes of functions that are given all ranks' rows.
+        """
+        for place in self._attribute_stores.get(node.attr, ()):
+            owners = self.program.values(_stored_in(place).value) & self.program.values(node.value)  # type: ignore[attr-defined]
+            scope = self.program.scope(place)
+            here = scope is self.program.scope(node) or scope.index in within
+            if (
+                here
+                or not owners
+                or not self.context.runs_in_training(place)
+                or id(place) in self._replicated
+            ):
+                continue
+            statement = self.program.statement(place)
+            given = handed(place) if isinstance(place, ast.Call) else [getattr(statement, "value", None)]
+            for value in (kinds.tensor(self._value(it, OPEN), it) for it in given if it is not None):
+                if value not in (*PLAIN, Kind.WHOLE, Kind.UNKNOWN):
+                    return Unclear(place, refuted=not isinstance(value, Unclear) or value.refuted)
+        return None
+
+    @cached_property
+    def _attribute_stores(self) -> dict[str, list[ast.expr]]:
+        """Where functions store into the tensors that attributes are, by the attributes' names."""
+        found: dict[str, list[ast.expr]] = {}
+        for scope in self.program.scopes:
+            for places in self._stores(scope).values():
+                for place in places:
+                    if isinstance(held := _stored_in(place), ast.Attribute):
+                        found.setdefault(held.attr, []).append(place)
+        return found
+
+    @cached_property
+    def _replicated(self) -> set[int]:
+        """What runs in the forwards of wrapped models."""
+        wrapped = (it.node for it in self.program.calls if self.context.is_wrapped(it.callees))
+        return set().union(*map(self.context.runs, wrapped))
 
     def _chosen_by(self, index: ast.expr, frame: Frame) -> Unclear | None:
         """The place of an index that samples choose, ``counts[label]``: each part stores something else there."""
@@ -1581,6 +1624,19 @@ def called(call: ast.Call) -> ast.expr:
 
 def _is_method(node: ast.AST) -> bool:
     return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute)
+
+
+def _stored_in(place: ast.expr) -> ast.expr:
+    """What a place stores into, by whichever name of its data: ``self.queue`` of ``self.queue.data[index]``."""
+    held: ast.expr = place
+    while True:
+        match held:
+            case ast.Call(func=ast.Attribute(value=inner)) | ast.Subscript(value=inner):
+                held = inner
+            case ast.Attribute(value=inner, attr="data"):
+                held = inner
+            case _:
+                return held
 
 
 def _writes(method: str) -> bool:

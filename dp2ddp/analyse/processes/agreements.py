@@ -204,6 +204,8 @@ class _Origins:
             yield from handed(node)
             if isinstance(node.func, ast.Attribute):
                 yield node.func.value
+        elif isinstance(node.func, ast.Attribute) and any(name.startswith(PATH_PARTS) for name in names):
+            yield node.func.value  # what may be a time, or an option of that name
 
     def _named(self, node: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
         for definition in self.program.definitions(node):

@@ -486,6 +486,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     """Calls that run a wrapped model's layers past the wrap while it trains; states whose keys are looked at."""
     backwards = {id(node) for node in context.backwards}
     yield from _loaded(context, backwards)
+    yield from _loaded_anyhow(context)
     kept = {path for it in context.prefixing for path in context.program.project.reaches(it)}
     for node in spelled(context) if context.scripts else ():
         if context.program.file(node).path not in kept:
@@ -560,6 +561,32 @@ def _loaded(context: Context, backwards: set[int]) -> Iterator[Obstacle]:
                     "load its state into the wrapped model: model.module.load_state_dict(…)",
                     SHARDED_ONLY,
                 )
+
+
+def _loaded_anyhow(context: Context) -> Iterator[Obstacle]:
+    """``bare.load_state_dict(wrapped.state_dict(), strict=False)``: no key was found, and all are now."""
+    program = context.program
+    for call in program.calls:
+        function, strict = call.node.func, call.argument("strict", 1)
+        state = call.argument("state_dict", 0)
+        if not isinstance(function, ast.Attribute) or function.attr != "load_state_dict" or state is None:
+            continue
+        loose = isinstance(strict, ast.Constant) and strict.value is False
+        if not loose or context.is_wrapped(program.values(function.value)):
+            continue
+        made = (program.nodes.get(it.site) for it in program.values(state) if isinstance(it, Made))
+        models = (
+            it.func.value for it in made if isinstance(it, ast.Call) and isinstance(it.func, ast.Attribute)
+        )
+        if context.runs_in_training(call.node) and any(
+            context.is_wrapped(program.values(it)) for it in models
+        ):
+            yield context.obstacle(
+                call.node,
+                "nn.DataParallel's keys begin with `module.`: with `strict=False` none was loaded, and all are now",
+                "nothing to do if they should be loaded; else remove this line",
+                NO_TIER,
+            )
 
 
 def _restored(context: Context) -> Iterator[ast.expr]:

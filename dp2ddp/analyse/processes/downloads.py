@@ -84,7 +84,15 @@ def is_fetch(context: Context, call: Call, weights: bool = True) -> bool:
         return True
     if _makes_unseen(context, call):
         return True
-    return any(isinstance(callee, Cls) and _caches(context, callee, call) for callee in call.callees)
+    return any(_caches(context, it, call) for it in _made(context, call))
+
+
+def _made(context: Context, call: Call) -> list[Cls]:
+    """The classes that a call makes objects of: itself, or as the text that it evaluates says."""
+    evaluated = context.program.values(call.node) if "builtins.eval" in call.names else ()
+    return [it for it in call.callees if isinstance(it, Cls)] + [
+        it.cls for it in evaluated if isinstance(it, Inst)
+    ]
 
 
 def is_build(context: Context, call: Call) -> bool:
@@ -381,9 +389,9 @@ def caching(context: Context) -> set[int]:
     return context.downloaders | {
         base.scope
         for call in context.program.calls
-        for callee in call.callees
-        if isinstance(callee, Cls) and _caches(context, callee, call)
-        for base in context.program.bases(callee)
+        for cls in _made(context, call)
+        if _caches(context, cls, call)
+        for base in context.program.bases(cls)
         if isinstance(base, Cls)
     }
 

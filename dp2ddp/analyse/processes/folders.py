@@ -6,7 +6,7 @@ import ast
 import re
 from collections.abc import Iterable
 
-from dp2ddp.analyse.api.files import BETWEEN_PATHS, EVERYWHERE, JOINS_PATHS, PATHS, TEMPORARY
+from dp2ddp.analyse.api.files import BETWEEN_PATHS, COPIES_FILES, EVERYWHERE, JOINS_PATHS, PATHS, TEMPORARY
 from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.conditions import returned
@@ -20,7 +20,8 @@ def in_own_folder(context: Context, call: Call) -> bool:
     if isinstance(call.node.func, ast.Attribute):
         given.append(call.node.func.value)
     if any(name.startswith(BETWEEN_PATHS) for name in call.names):
-        return all(is_own(context, it) for it in call.node.args[:2])
+        copies = all(name.startswith(COPIES_FILES) for name in call.names)
+        return all(is_own(context, it) for it in call.node.args[copies:2])
     return any(is_own(context, it) for it in given)
 
 

@@ -115,6 +115,13 @@ def file(context: Context, given: list[ast.expr]) -> File:
     return File(_ending(context, given[0]), spelled(context, given[0]))
 
 
+def named(context: Context, call: Call) -> File:
+    """The file that a command may write which a call runs: by any of the names that it is made of."""
+    parts = (it for given in call.node.args[:1] for it in ast.walk(given))
+    names = (it for it in parts if isinstance(it, ast.Name | ast.Attribute))
+    return File(frozenset(), frozenset().union(*(spelled(context, it) for it in names)))
+
+
 def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
     """How a path, or that of an open file, is written where it is made of something."""
     found: list[ast.expr] = []

@@ -17,6 +17,7 @@ from dp2ddp.analyse.api.files import (
     LOADS_BINARY,
     READS_PICTURES,
     REMOVES,
+    RUNS_COMMANDS,
     WRITTEN_BY,
 )
 from dp2ddp.analyse.context import LOOPS, Context, is_main_guard
@@ -84,6 +85,11 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         }
         for by_opening in (False, True)
     )
+    opened |= {
+        id(it.node): paths.named(context, it)
+        for it in program.calls
+        if it.names & RUNS_COMMANDS and context.runs_in_training(it.node) and not first.covers(it.node)
+    }
     alone = set().union(
         *(context.runs(call.node) for call in program.calls if is_fetch(context, call)), set()
     )
@@ -124,18 +130,19 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         and _come_together(context, it.node, guards)
     }
     written = [*opened.values(), *saved.values()]
+    beside = _left_beside(context, first.covers)
+    inside = {folder for access in beside.values() for folder in access.folders}
     handed_on = {
         id(it.node): _Access(it, file, frozenset())
         for it in program.calls
         if id(it.node) not in {**looking, **reading}
         and context.runs_in_training(it.node)
-        and (file := _handed_on(context, it, written)) is not None
+        and (file := _handed_on(context, it, written, inside)) is not None
         and not is_waited_for(it.node)
         and not in_worker(context, it.node)
         and _come_together(context, it.node, guards)
     }
     reading |= handed_on
-    beside = _left_beside(context, first.covers) if looking else {}
     needed: dict[int, tuple[ast.stmt, Call, set[int]]] = {}
     saving = {id(it.node): it for it in program.calls if id(it.node) in saved}
     for key, access in {**looking, **reading}.items():
@@ -144,6 +151,8 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
         if key in reading:
             writes |= {key for key, written in opened.items() if paths.are_same(file, written)}
             writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
+        if key in handed_on:
+            writes |= {key for key, access in beside.items() if access.folders & file.spelled}
         places = list(_places(context, call.node, writes, set()))
         if key in looking:
             more = {key for key, written in beside.items() if _may_read(context, access, written)}
@@ -244,8 +253,13 @@ def _asks_nothing(context: Context, node: ast.AST, seen: set[int]) -> bool:
     return all(_asks_nothing(context, it, seen) for it in calls)
 
 
-def _handed_on(context: Context, call: Call, written: list[paths.File]) -> paths.File | None:
-    """The file that the program writes and whose path something unknown is given that answers: it may read it."""
+def _handed_on(
+    context: Context, call: Call, written: list[paths.File], inside: Set[str]
+) -> paths.File | None:
+    """What the program writes, and whose path something unknown is given that answers: it may read it.
+
+    ``inside``: the folders in which the program writes, as they are spelled.
+    """
     func, homes = call.node.func, {name.partition(".")[0] for name in call.names}
     unused = not homes and isinstance(context.program.parent(call.node), ast.Expr)
     makes_text = isinstance(func, ast.Attribute) and hasattr(str, func.attr)
@@ -253,7 +267,10 @@ def _handed_on(context: Context, call: Call, written: list[paths.File]) -> paths
     if unused or makes_text or known or context.program.entered(call.node):
         return None
     files = (paths.file(context, [it]) for it in handed(call.node) if not isinstance(it, ast.Starred))
-    return next((it for it in files if any(paths.are_same(it, other) for other in written)), None)
+    return next(
+        (it for it in files if it.spelled & inside or any(paths.are_same(it, other) for other in written)),
+        None,
+    )
 
 
 def _may_read(context: Context, read: _Access, written: _Access) -> bool:

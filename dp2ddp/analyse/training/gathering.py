@@ -9,7 +9,7 @@ has alike.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import kinds, losses
@@ -88,7 +88,8 @@ class Gathering(Forwards):
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
-        for index in self.program.entered(call.node):
+        entered = self.program.entered(call.node)
+        for index in entered:
             scope = self.program.scopes[index]
             for node in self.program.body(scope):
                 if isinstance(node, ast.Call):
@@ -96,14 +97,19 @@ class Gathering(Forwards):
                     if inner is None or alike.works(self.context, node):
                         return False
                 elif isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load):
-                    if ast.unparse(node.value) in scope.params[:1] and self._is_of_the_batch(node):
+                    if ast.unparse(node.value) in scope.params[:1] and self._is_of_the_batch(node, entered):
                         return False
                 elif isinstance(node, ast.Global | ast.Nonlocal):
                     return False
         return True
 
-    def _is_of_the_batch(self, node: ast.Attribute) -> bool:
-        """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches."""
+    def _is_of_the_batch(self, node: ast.Attribute, entered: Set[int]) -> bool:
+        """Whether an attribute of an object may be given something of a part of the batch, in the loop over batches.
+
+        ``entered``: the functions that run with all ranks' rows.
+        """
+        if self._kept_of_samples(node, entered) is not None:
+            return True
         inside = any(id(it) in loop.runs for it in self.program.definitions(node) for loop in self._loops)
         return inside and kinds.tensor(self._value(node, OPEN), node) not in PLAIN
 
