@@ -192,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--force", action="store_true", help="convert the rest of scripts that have errors")
     command.add_argument(
-        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line left to you"
+        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line to change by hand"
     )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
     command.add_argument(

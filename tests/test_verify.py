@@ -840,13 +840,13 @@ def test_an_original_that_is_written_over_is_that_of_git(
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     (tmp_path / "train.py").write_text(BEFORE)
     assert main(["convert", "train.py", "--inplace"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "1 converted; next: start it as said above"
+    assert capsys.readouterr().err.splitlines()[-1] == "1 converted; next: start it as shown above"
     (tmp_path / "train.py").write_text(BEFORE)
     for words in (["init", "-q"], ["add", "train.py"], ["commit", "-qm", "before"]):
         subprocess.run([*git, *words], check=True)
     assert main(["convert", "train.py", "--inplace"]) == 0
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == "1 converted; next: dp2ddp verify train.py --git HEAD, then start it as said above"
+    assert last == "1 converted; next: dp2ddp verify train.py --git HEAD, then start it as shown above"
     done = command("train.py", "--git", "HEAD", "--steps", "4", "--float64", "--report", "out.html")
     assert done.code == 0, done.out + done.err
     assert "+model = ddp.DistributedDataParallel" in (tmp_path / "out.html").read_text()

@@ -79,7 +79,7 @@ def _chosen_late(late: Late) -> Finding:
     )
     return finding(
         late.at,
-        "each rank would use all GPUs that are chosen by this line",
+        "every rank would use all GPUs that this line selects",
         "now each rank takes one of them",
         edits,
     )
@@ -90,8 +90,8 @@ def _standing_aside(aside: Aside) -> Finding:
     edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
     return finding(
         aside.at,
-        "from here on the program may start ranks of its own",
-        "then those of dp2ddp stand aside",
+        "from here on the program may start its own ranks (distributed branch)",
+        "then dp2ddp starts none: `stand_aside()` added",
         edits,
     )
 

@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             yield finding(
                 device.at,
-                "this GPU count stands for the number of replicas",
+                "this GPU count is used as the number of replicas",
                 "now the world size",
                 edits,
             )

@@ -56,8 +56,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits = (Remove(place.at), DropImport(place.path, place.unused))
             yield finding(
                 place.at,
-                "this makes a process group of one, which nothing uses",
-                "gone: the ranks have one",
+                "this creates a process group of one rank, which is not used",
+                "removed: `ddp.init()` creates the process group",
                 edits,
             )
         elif place.starts:
@@ -65,7 +65,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 place.at,
                 "the program starts its own ranks here",
-                "now those of dp2ddp stand aside",
+                "then dp2ddp starts none",
                 (edit, imported),
             )
         else:
@@ -73,6 +73,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 place.at,
                 "this asks for the program's own process group",
-                "now not for dp2ddp's",
+                "it no longer sees that of dp2ddp",
                 (edit, imported),
             )

@@ -39,7 +39,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             holes = {"ddp": squeeze.ddp, "values": squeeze.values}
             yield finding(
                 squeeze.at,
-                f"`{squeeze.what}` loses the batch dimension where a rank has one sample",
+                f"`{squeeze.what}` loses the batch dimension if the local batch has one sample",
                 "`ddp.squeeze` keeps it",
                 (
                     runtime_import(squeeze.path, squeeze.ddp),
