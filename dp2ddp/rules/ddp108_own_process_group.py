@@ -4,7 +4,7 @@ With DataParallel there was no process group, now there is one: ``torch.distribu
 lead into the distributed branch. ``ddp.is_initialized()`` asks whether the script has made a group itself. Where it
 does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that were started for
 DataParallel end, and the script continues with its own. Where it starts ranks in another way, ``ddp.stand_aside()``
-says so. A group that is made on the way to DataParallel and that nothing uses goes: the ranks have one.
+says so. A process group that the DataParallel branch creates but does not use is removed: the ranks already have one.
 """
 
 from collections.abc import Iterator
