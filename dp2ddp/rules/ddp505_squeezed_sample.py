@@ -1,7 +1,7 @@
 """``x.squeeze()`` in a training loop removes the dimension of the samples where a rank has one sample.
 
-With nn.DataParallel a batch of several samples keeps it. But a rank's local batch may be a single sample, at the end of
-an epoch: then its outputs would have another shape than its targets. ``ddp.squeeze(x)`` keeps the first dimension there.
+With nn.DataParallel a batch of several samples keeps it. But a rank's local batch may be one sample, at the end of an
+epoch: then its outputs would have another shape than its targets. ``ddp.squeeze(x)`` keeps the first dimension there.
 
 What the wrapped model squeezes in its forward stays: there a replica may have one sample, too.
 """
