@@ -911,7 +911,7 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`, neither a GPU count nor an option",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, a condition that can't be evaluated",
                 "wrap it always",
             )
     used = next(_bare(context, call), None)
