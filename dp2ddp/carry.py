@@ -23,7 +23,7 @@ from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, needed
 
 _OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
-REPORT = "this is a bug in dp2ddp; nothing is changed: please report it with the lines around this one"
+REPORT = "this is a bug in dp2ddp, nothing is changed: please report it with the code around this line"
 
 
 @dataclass(frozen=True)

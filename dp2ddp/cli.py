@@ -192,7 +192,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     command.add_argument("--force", action="store_true", help="convert the rest of scripts that have errors")
     command.add_argument(
-        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line left to you"
+        "--mark", action="store_true", help="put a comment, # dp2ddp: ..., above every line to change by hand"
     )
     command.add_argument("--no-color", action="store_true", help="no colours in a diff on a terminal")
     command.add_argument(
@@ -304,14 +304,14 @@ def _add_verify(commands: argparse._SubParsersAction[_Parser]) -> None:
 
 def _count(text: str) -> int:
     if not text.isdecimal() or int(text) < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not a whole number from 1 on")
+        raise argparse.ArgumentTypeError(f"{text} is not a whole number of at least 1")
     return int(text)
 
 
 def _processes(text: str) -> int:
     if _count(text) == 1:
         raise argparse.ArgumentTypeError(
-            "one process is the original once more and proves nothing; take 2 or more"
+            "one process is the same as the original and proves nothing; use 2 or more"
         )
     return int(text)
 
@@ -433,7 +433,9 @@ def _prove(options: argparse.Namespace, config: Config) -> int:
     matches = outcome(trials) is Verdict.MATCH
     holds = matches and all_reached(trials, trial.assumptions)
     measured = [f"measured: {line}" for line in lines(trials, trial.assumptions)]
-    why = ": not all that it assumes was reached; --sharded takes that as true" * (matches and not holds)
+    why = (": not every assumption was reached in the test; --sharded takes them as true") * (
+        matches and not holds
+    )
     measured.append(f"so {shown(program.path)} is {'sharded' if holds else 'whole batch'}{why}")
     return _emit(assumed if holds else proven, replace(config, sharded=holds), measured)
 
@@ -693,19 +695,23 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
     if options.git:
         originals = _originals(options.git, first.file.parent)
         if not originals:
-            _say(f"INCONCLUSIVE: no file of the repository says something else than in {options.git}")
+            _say(
+                f"INCONCLUSIVE: no file differs from its version in {options.git}: pass an earlier revision to "
+                "--git"
+            )
             return KEPT
     elif is_converted(first.file):
         _say(
-            f"INCONCLUSIVE: {options.before} is converted already; BEFORE is the script with DataParallel, or "
-            "--git HEAD says that git has that"
+            f"INCONCLUSIVE: {options.before} is converted already: pass the script with DataParallel as "
+            "BEFORE, or --git HEAD if git has it"
         )
         return KEPT
     mended = {} if options.git else {it.path: it.after_bytes for it in mended_paths([first.file])}
     if mended:
         names = ", ".join(os.path.relpath(path, cwd) for path in mended)
         _say(
-            f"dp2ddp: today's Python and libraries don't run {names}: the reference is the original, mended for them"
+            f"dp2ddp: {names} does not run with the installed Python and libraries: it is compared after "
+            "fixing only that"
         )
     if options.after is None and not options.git:
         from dp2ddp.emit.diff import base_of
@@ -718,7 +724,7 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         stays = conversion.errors and not options.force
         if conversion.unreadable or stays or not conversion.changes:
             sys.stderr.write(findings(conversion, written=False))
-            _say("INCONCLUSIVE: the script was not converted")
+            _say("INCONCLUSIVE: the script was not converted, see the findings above")
             return UNREADABLE if conversion.unreadable else KEPT
         overlay = {change.path: change.after_bytes for change in conversion.changes}
         diff = differences(conversion.changes, base_of(conversion.changes, cwd))
@@ -730,7 +736,8 @@ def _set_up(options: argparse.Namespace) -> _Trial | int:
         for script in conversion.scripts if options.sharded else ():
             if script.reasons:
                 _say(
-                    f"dp2ddp: {shown(script.path)} has whole batches all the same: something in it is no assumption"
+                    f"dp2ddp: {shown(script.path)} stays whole batch in spite of --sharded: see `dp2ddp "
+                    f"convert {shown(script.path)}`"
                 )
     added = {**first.added, **last.added}
     scripts = (before, after, first.file, last.file, *overlay, *mended)

@@ -45,7 +45,7 @@ from dp2ddp.vendored import Misplaced, moved
 
 NAMED = "it names DataParallel, but no training loop with a wrapped model was found"
 NOTEBOOK = "a notebook can't start ranks: export it by jupyter nbconvert --to script, and convert the script"
-NOT_DONE = "not changed until the errors of this program are mended"
+NOT_DONE = "not changed until the errors in this program are fixed"
 Tell = Callable[[str], object]
 
 EXPLAINED = (*NOTICES.values(), *RULES.values())
@@ -241,7 +241,7 @@ def _unreadable(project: Project, facts: Facts) -> Iterable[Finding]:
             blocking.setdefault(file, []).append(script.program)
     for file, paths in blocking.items():
         names = " and ".join(project.installed.get(path, path.name) for path in paths)
-        message = f"{names} cannot be converted without this file: {file.reason}"
+        message = f"{names} can't be converted without this file: {file.reason}"
         at, scripts = _at(file.path, file.line), frozenset(paths)
         yield Finding(UNREADABLE, at, message, "fix the file first", Severity.ERROR, scripts=scripts)
 

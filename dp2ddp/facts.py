@@ -484,11 +484,11 @@ class Number(Fact):
 
 def _without_sum(number: Number) -> Number:
     what = number.what
-    help = f"before this, on all ranks: `{what} = {number.ddp}.mean({what})` (counts: `ddp.sum`)"
+    help = f"use `{number.ddp}.mean({what})` (counts: `{number.ddp}.sum`)"
     if number.kept:
-        help = f"where it is given a loss, on all ranks: `{number.ddp}.batch_loss(…)` (counts: `ddp.sum(…)`)"
-    holds = Assumption(number.at, f"`{what}` is the same on all ranks, or may be rank 0's alone")
-    message = f"`{what}` may cover rank 0's local batch only"
+        help = f"pass it `{number.ddp}.batch_loss(…)` (counts: `{number.ddp}.sum`)"
+    holds = Assumption(number.at, f"`{what}` is equal on all ranks, or rank 0's value is good enough")
+    message = f"`{what}` may be rank 0's local value only"
     return replace(number, problem=Problem(message, help, SHARDED_ONLY, assumes=(holds,)))
 
 

@@ -231,8 +231,8 @@ def finding(
     return Finding("", Location(at.path, at.span), message, help, severity, safety, edits)
 
 
-DONE = "nothing to do"
-"""What is left to a person where everything is done."""
+DONE = "no action needed"
+"""What is said to do where nothing is."""
 LONGEST = 160
 """How many characters a message may have together with its help; code in them is shortened to that."""
 _SHORTEST = 16

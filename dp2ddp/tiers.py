@@ -16,8 +16,14 @@ from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 ASKED = "--exact was given"
 UNSHARDED = "not sharded (correct, no speedup)"
 """What is said first of all that keeps the batches whole."""
-DOUBTS = {"known to be": "it is", " may ": "it doesn't"}
-"""How a message says that something is not known, and when ``--sharded`` may take it as true."""
+DOUBTS = {
+    "may differ across": "it's equal on all",
+    " may not be ": "it is",
+    " may not have ": "it has",
+    " may be ": "it isn't",
+    " may ": "it doesn't",
+}
+"""How a message says that something is not known, and when ``--sharded`` is right: the first that fits."""
 
 
 def decide(facts: Facts, *, exact: bool = False, assume: bool = False) -> Facts:
@@ -179,8 +185,8 @@ def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
             return f"{DONE}: {_place(first.cause, fact.cause)} rules out sharding"
         cause = (refuted or [fact])[0].cause
         if (cause.path, cause.span.line) == (fact.cause.path, fact.cause.span.line):
-            return "to shard: first do as the other note for this line says" if refuted else DONE
-        return f"to shard: first do as said at {_place(cause, fact.cause)}"
+            return "to shard: first fix what the other note for this line says" if refuted else DONE
+        return f"to shard: first fix {_place(cause, fact.cause)}"
     return f"to shard: {begin} --sharded if {holds}"
 
 

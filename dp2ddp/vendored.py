@@ -69,7 +69,7 @@ def _name(path: Path, project: Project, copy: Path, starts: Mapping[Path, str]) 
         first, other = programs[0], next(
             it for it, names in zip(programs, found, strict=True) if names != found[0]
         )
-        raise Misplaced(f"{path} is run by {first} and {other}, which would import it by different names")
+        raise Misplaced(f"{path} is run by {first} and {other}, which would import it under different names")
     return common[0]
 
 

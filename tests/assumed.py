@@ -102,7 +102,7 @@ def chosen(test: str) -> Planted:
     place, text = hidden("", f"return {test}", "loader")
     wrapped = f"if hidden():\n    {WRAP}"
     return planted(
-        "nn.DataParallel", "the trained model is always the one wrapped", (place, text), (WRAP, wrapped)
+        "nn.DataParallel", "the model that is trained is always wrapped", (place, text), (WRAP, wrapped)
     )
 
 

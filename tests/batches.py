@@ -167,7 +167,7 @@ data = Centred(*data.tensors)
 """
 TOGETHER = "collat"
 NUMBER = "takes a sample by its index"
-GRADIENT = "larger with smaller local batches"
+GRADIENT = "grows as the local batch gets smaller"
 ATTACK = """\
         inputs.requires_grad_()
         criterion(model(inputs), targets).backward()

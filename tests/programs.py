@@ -444,7 +444,7 @@ class Ahead:
     "a batch of another loader in each step": case(
         "DDP503",
         16,
-        "train with this whole batch, of another loader",
+        "draws whole batches of another loader",
         (LOOP, "others = DataLoader(data, batch_size=16)\n" + LOOP),
         (
             FORWARD,
@@ -827,15 +827,15 @@ NOT_BARE = {
                 "return self.body(x)", rest="\n    def logits(self, x):\n        return self.body(x)\n"
             ),
         ),
-        "here, past its forward",
+        "here, bypassing its forward",
     ),
     "a layer beside its forward": (
         headed("head = Head().cuda()", "head.body(outputs)", more=module("return self.body(x)")),
-        "`head.body` here, past its forward",
+        "`head.body` here, bypassing its forward",
     ),
     "one of several that are not followed": (
         headed("import json\nhead = nn.Linear(2, 2).cuda()\nif data is None:\n    head = json.loads('1')"),
-        "isn't known to be in a wrapped model",
+        "may be outside of the wrapped model",
     ),
     "sparse gradients": (
         headed("head = nn.Embedding(2, 2, sparse=True).cuda()", "outputs + head(targets.cuda())"),
@@ -845,7 +845,7 @@ NOT_BARE = {
         headed("head = torch.ones((), requires_grad=True)", "head * outputs").replace(
             "*head.parameters()", "head"
         ),
-        "isn't known to be in a wrapped model",
+        "may be outside of the wrapped model",
     ),
     "a parameter of a module": (
         headed("head = nn.Linear(2, 2).cuda()").replace("*head.parameters()", "head.weight"),
@@ -1018,9 +1018,9 @@ balanced = Balanced()""",
     "for epoch in range(2):\n    for step in range(10):\n        inputs, targets = balanced.batch()\n",
 )
 UNDRAWN = {
-    "next(self.rounds[i])": ("joins batches of several loaders", BALANCED),
+    "next(self.rounds[i])": ("takes a batch from each of several loaders", BALANCED),
     "next(rounds)": (
-        "taken with `next()`",
+        "taken with `next(",
         PROGRAM.replace(
             LOADER, LOADER + "\n\n\ndef drawn(rounds):\n    batch = next(rounds)\n    return batch\n\n\n"
         ).replace(

@@ -194,5 +194,5 @@ def test_what_a_program_does_not_run_is_not_tested(command: Callable[..., Done])
     done = command(text, *verified, "both")
     assert done.out.startswith("MATCH") or f"\nmay be broken: train.py:{summed} assumes" in done.out
     done = command(text, "convert", "--prove", "train.py", "--inplace", "--", "mean")
-    assert "so train.py is whole batch: not all that it assumes was reached" in done.err
+    assert "so train.py is whole batch: not every assumption was reached" in done.err
     assert "ddp.DataParallel(" in Path("train.py").read_text()

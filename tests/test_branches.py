@@ -114,7 +114,7 @@ def test_wraps_one_after_the_other_exclude_each_other() -> None:
 def test_a_group_that_is_made_in_any_case_is_refused() -> None:
     change = ("    if args.several:\n        dist.init", "    if True:\n        dist.init")
     (error,) = converted(change).errors
-    assert "dist.init_process_group() also runs in the DataParallel branch" in error.message
+    assert "`dist.init_process_group` also runs in the DataParallel branch" in error.message
 
 
 USED = (

@@ -80,7 +80,10 @@ def test_scripts_are_measured(tmp_path: Path, capsys: pytest.CaptureFixture[str]
         "1 scripts, in 1 the only reason: DDP501 not sharded (correct, no speedup): the loss"
         in why.read_text()
     )
-    assert "1 scripts, in 1 the only reason: DDP102 the arguments are passed by" in why.read_text()
+    assert (
+        "1 scripts, in 1 the only reason: DDP102 arguments of nn.DataParallel are passed by"
+        in why.read_text()
+    )
     assert "a/nested: tools/given.py: refused: tools/given.py:" in why.read_text()
     assert "a/nested: tools/summed.py: whole batch: tools/summed.py:" in why.read_text()
     assert "a/nested: tools/train.py: whole" not in why.read_text()

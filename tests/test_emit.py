@@ -294,7 +294,7 @@ def test_the_sharded_tier_names_what_needs_the_runtime_to_shard_it() -> None:
         Conversion(changes=(Change(here / "train.py", "", "x\n"),), scripts=(script,)), written=True
     )
     assert (
-        "  sharded: each rank loads its part of every batch (data.py:8 by ddp.shard: an IterableDataset takes no sampler; line 9 by ddp.shard: it already has a sampler)"
+        "  sharded: each rank loads its part of every batch (data.py:8 uses ddp.shard instead of DistributedSampler: an IterableDataset takes no sampler; line 9 uses ddp.shard instead of DistributedSampler: it already has a sampler)"
     ) in said.splitlines()
 
 
@@ -324,16 +324,16 @@ def test_a_report_counts_names_and_says_how_to_start() -> None:
         "train.py:3: DDP999 warning: it is so; do this",
         "train.py:4: DDP999 note: it is so; do this",
         "second.py: refused: 2 blockers, 3 edits ready",
-        "third.py: refused: 1 edit ready; it changes together with second.py, as both run line 7",
-        "train.py: 2 edits, 1 left to you",
+        "third.py: refused: 1 edit ready; it can only be converted together with second.py, as both run line 7",
+        "train.py: 2 edits, 1 to do by hand",
         "  sharded: each rank loads its part of every batch",
         "  start it with: python train.py ...  (one process per GPU)",
         "             or: torchrun --nproc-per-node N -- train.py ...",
         "eval.py: nothing to do (no DataParallel)",
         "done.py: nothing to do (already converted)",
-        "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in "
-        "your project)",
+        "the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR to copy the "
+        "runtime into your project",
         "wrote: train.py",
-        "1 converted, 2 refused (second.py: 2 blockers; third.py: changes together with second.py); "
-        "next: start it as said above",
+        "1 converted, 2 refused (second.py: 2 blockers; third.py: can only be converted together with second.py); "
+        "next: start it as shown above",
     ]

@@ -248,7 +248,7 @@ ROWS = {
     "it prints": (
         ADD,
         ADD + "        print(len(targets))\n",
-        "`print` isn't known to be free of side effects",
+        "`print` may have side effects",
     ),
     "it reports now and then": (
         ADD,
@@ -265,7 +265,7 @@ ROWS = {
     "a sum that goes on": (
         "correct, outputs, best, seen = 0,",
         "correct, outputs, best, seen = start,",
-        "to be empty or zero before",
+        "be empty or zero before",
     ),
     "the last batch": (
         "return correct",
@@ -275,7 +275,7 @@ ROWS = {
     "the greatest": (
         ADD,
         ADD + "        best = max(best, len(targets))\n",
-        "`best` isn't known to come from this batch",
+        "`best` may not come from this batch",
     ),
     "what was before": (
         ADD,
@@ -297,68 +297,68 @@ ROWS = {
     "a list that is begun": (
         "    for i,",
         "    outputs.append(0)\n    for i,",
-        "`outputs` is used between its start and the loop",
+        "`outputs` is used between its initialization and the loop",
         (ADD, "        outputs.append(output)\n"),
     ),
     "random numbers": (ADD, "        correct += random.random()\n", "random numbers"),
     "a meter's last value": (
         ADD,
         "        meter.update(len(targets))\n",
-        "`meter` isn't known to be used for",
+        "`meter` may be used for more",
         ("return correct", "return meter.val"),
     ),
     "a meter that is shown": (
         ADD,
         "        meter.update(len(targets))\n",
-        "`meter` isn't known to be used for",
+        "`meter` may be used for more",
         ("return correct", "return '{m.avg} {m.val}'.format(m=meter)"),
     ),
     "an object that keeps the last": (
         ADD,
         ADD + "        tracker.update(len(targets))\n",
-        "to be empty or zero before",
+        "be empty or zero before",
     ),
     "an object that is not reset": (
         ADD,
         ADD + "        confusion.add(targets, output.argmax(1))\n",
-        "to be empty or zero before",
+        "be empty or zero before",
     ),
     "an attribute": (ADD, ADD + "        model.hits = correct\n", "assigns to `model.hits`"),
     "a global": (ADD, ADD + "        note(len(targets))\n", "has side effects"),
     "an unknown function": (
         ADD,
         ADD + "        unknown(len(targets))\n",
-        "`unknown` isn't known to be free of side effects",
+        "`unknown` may have side effects",
     ),
     "another model": (
         ADD,
         "        correct += other(inputs).sum().item()\n",
-        "`other` isn't known to be free of side effects",
+        "`other` may have side effects",
     ),
     "the first batches": (
         "enumerate(loader)",
         "enumerate(islice(loader, 3))",
-        "leave the batches as they are",
+        "may change the batches",
     ),
     "batches with something": ("enumerate(loader)", "zip(range(9), loader)", "does not name its loader"),
     "a meter by another name": (
         ADD,
         "        meter.add(len(targets))\n",
-        "`meter` isn't known to be used for",
+        "`meter` may be used for more",
         ("meter = AverageMeter()", "meter = Other()"),
         ("return correct", "return meter.val"),
     ),
     "what a meter says of itself": (
         ADD,
         "        meter.add(len(targets))\n",
-        "`meter` isn't known to be used for",
+        "`meter` may be used for more",
         ("meter = AverageMeter()", "meter = Other()"),
         ("return correct", "return meter.said()"),
     ),
     "a meter that begins with something": (
         ADD,
         "        meter.update(len(targets))\n",
-        "to be empty or zero before",
+        "be empty or zero before",
         ("meter = AverageMeter()", "meter = Begun()"),
     ),
     "an average of the parameters": (
@@ -369,40 +369,40 @@ ROWS = {
     "a part of something": (
         ADD,
         ADD + "        row = table[0]\n        row += len(targets)\n",
-        "`row` isn't known to be new in the loop",
+        "`row` may be set outside of the loop",
     ),
     "parts in turn": (
         ADD,
         ADD + "        for row, part in zip(table, output.detach().sum(0)):\n            row += part\n",
-        "`row` isn't known to be new in the loop",
+        "`row` may be set outside of the loop",
     ),
     "another name, changed in place": (
         ADD,
         ADD + "        row = table\n        row.add_(len(targets))\n",
-        "`row.add_` isn't known to be free of side effects",
+        "`row.add_` may have side effects",
     ),
     "two names": (
         "    meter = AverageMeter()\n",
         "    hits = again = torch.zeros(1)\n",
-        "to be empty or zero before",
+        "be empty or zero before",
         (ADD, ADD + "        hits += len(targets)\n"),
     ),
     "what a function changes": (ADD, ADD + "        collect(table, output)\n", "changes `table`"),
     "what a function changes under another name": (
         ADD,
         ADD + "        collect_all(table, output)\n",
-        "`row.add_` isn't known to be free of side effects",
+        "`row.add_` may have side effects",
     ),
     "what a function changes of its module": (ADD, ADD + "        count_all(output)\n", "changes `row`"),
     "what is written into": (
         ADD,
         ADD + "        torch.cumsum(output.detach(), 0, out=table)\n",
-        "`torch.cumsum` isn't known to be free of side effects",
+        "`torch.cumsum` may have side effects",
     ),
     "a lambda that looks at the sum": (
         "    model.eval()\n",
         "    model.eval()\n    over = lambda: correct > 10\n",
-        "`correct` is used between its start and the loop",
+        "`correct` is used between its initialization and the loop",
         (ADD, ADD + "        correct += over()\n"),
     ),
     "training mode by its attribute": (
@@ -413,18 +413,18 @@ ROWS = {
     "numpy's in place": (
         ADD,
         ADD + "        np.add.at(matrix, targets, 1)\n",
-        "`np.add.at` isn't known to be free of side effects",
+        "`np.add.at` may have side effects",
     ),
     "truth values": (
         "    meter = AverageMeter()\n",
         "    hits = np.zeros(4, dtype=bool)\n",
-        "to be empty or zero before",
+        "be empty or zero before",
         (ADD, ADD + "        hits += (output > 0).any(0).numpy()\n"),
     ),
     "a list that begins with 0": (
         "    meter = AverageMeter()\n",
         "    hits = [0]\n",
-        "to be empty or zero before",
+        "be empty or zero before",
         (ADD, ADD + "        hits += [len(targets)]\n"),
     ),
     "a list without some batches": (
@@ -452,7 +452,7 @@ ROWS = {
     "a global sum": (
         "    model.eval()\n",
         "    global count\n    model.eval()\n    count = 0\n",
-        "`count` isn't known to be read only here",
+        "`count` may be read elsewhere, too",
         (ADD, ADD + "        count += 1\n"),
     ),
     "a context that counts": (
@@ -484,12 +484,12 @@ ROWS = {
     "a forward that counts": (
         "        return self.classify(self.layers(x))\n",
         "        self.seen.add_(1)\n        return self.classify(self.layers(x))\n",
-        "`self.seen.add_` isn't known to be free of side effects",
+        "`self.seen.add_` may have side effects",
     ),
     "a criterion that counts": (
         ADD,
         ADD + "        correct += criterion_that_counts(output, targets).item()\n",
-        "`self.seen.mul_` isn't known to be free of side effects",
+        "`self.seen.mul_` may have side effects",
         ("start = 3\n", "start = 3\n" + CRITERION),
     ),
     "a forward that counts under another name": (
@@ -500,7 +500,7 @@ ROWS = {
     "a forward that remembers": (
         "        return self.classify(self.layers(x))\n",
         "        self.past.append(x)\n        return self.classify(self.layers(x))\n",
-        "`self.past.append` isn't known to be free of side effects",
+        "`self.past.append` may have side effects",
     ),
     "dropout in evaluation": ("F.relu(self.heads[0](x))", "F.dropout(self.heads[0](x))", "random numbers"),
     "a sampled code": (
@@ -511,14 +511,14 @@ ROWS = {
     "a mean that is another ratio": (
         "self.avg = self.sum / self.count\n",
         "self.avg = self.sum / (self.count + 0.001)\n",
-        "only add up",
+        "more than add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
     "a meter that warms up": (
         "        self.sum += val * n\n",
         "        if self.count > 2:\n            self.sum += val * n\n",
-        "only add up",
+        "more than add up",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.avg"),
     ),
@@ -526,14 +526,14 @@ ROWS = {
         "class Confusion:\n",
         "    def last(self):\n        return self.val\n\n    def tell(self):\n        return [self.last()]\n\n\n"
         "class Confusion:\n",
-        "`meter` isn't known to be used for",
+        "`meter` may be used for more",
         (ADD, "        meter.update(len(targets))\n"),
         ("return correct", "return meter.tell()"),
     ),
     "a step of time": (
         ADD,
         ADD + "        best += time.time()\n",
-        "`time.time` isn't known to be free of side effects",
+        "`time.time` may have side effects",
     ),
 }
 WHOLE = (
@@ -555,7 +555,7 @@ FORWARD = "        output = model(inputs.cuda()).cpu()\n"
 def before(
     lines: str,
     shown: str,
-    reason: str = "`print` isn't known to be free of side effects",
+    reason: str = "`print` may have side effects",
     *more: tuple[str, str],
 ) -> tuple:
     """A row with lines before the model's call, and something of them that is printed behind it."""
@@ -573,10 +573,8 @@ BEFORE = {
     "as many rows as are written": before(
         "wide = targets.expand(3, -1)", "wide.shape", "fit a smaller batch"
     ),
-    "the first sample": before(
-        "inputs = inputs[0][None]", "1", "`inputs[0]` isn't known to be more than a single sample"
-    ),
-    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "to have one row"),
+    "the first sample": before("inputs = inputs[0][None]", "1", "`inputs[0]` may be a single sample"),
+    "samples turned round": before("inputs = inputs.flip(1, 0)", "1", "have one row"),
     "a multiple of the number of samples": before(
         "targets = targets.cuda()\nn = 2 * targets.size(0)",
         "n, targets",
@@ -605,26 +603,22 @@ BEFORE = {
         "n, targets",
         "`n` can't be combined over the ranks",
     ),
-    "rows or something else in a function": before(
-        "rows = chosen(inputs, i)", "rows.shape", "to have one row"
-    ),
+    "rows or something else in a function": before("rows = chosen(inputs, i)", "rows.shape", "have one row"),
     "rows and something else": before(
         "pair = {'x': inputs, 'p': prior}", "pair['p']", "holds more than one row"
     ),
     "rows and something else by a function": before(
         "pair = paired(inputs)", "pair['p']", "holds more than one row"
     ),
-    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "to have one row"),
+    "rows after something else": before("pair = [prior] + [inputs]", "pair[0]", "have one row"),
     "a dictionary with something else": before(
-        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "to have one row"
+        "pair = {'x': inputs}\npair = {**pair, 'p': prior}", "pair['p']", "have one row"
     ),
-    "rows or something else": before("rows = inputs if i % 2 else prior", "rows.shape", "to have one row"),
+    "rows or something else": before("rows = inputs if i % 2 else prior", "rows.shape", "have one row"),
     "rows or something else by a condition": before(
-        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "to have one row"
+        "rows = prior\nif i % 2:\n    rows = inputs", "rows.shape", "have one row"
     ),
-    "rows or something else by a function": before(
-        "rows = either(inputs, i)", "rows.shape", "to have one row"
-    ),
+    "rows or something else by a function": before("rows = either(inputs, i)", "rows.shape", "have one row"),
     "a function that counts, of a keyword": (
         FORWARD,
         "        output = model(x=counted(inputs.cuda())).cpu()\n",
@@ -640,7 +634,7 @@ BEFORE = {
     "a global batch": before(
         "pass",
         "1",
-        "`targets` isn't known to be read only here",
+        "`targets` may be read elsewhere, too",
         ("    model.eval()\n", "    global targets\n    model.eval()\n"),
     ),
     "gradients of the inputs": before(
@@ -670,7 +664,7 @@ BEHIND = {
     "the number after the loop": before(
         "inputs, targets = inputs.cuda(), targets.cuda()",
         "targets",
-        "`print` isn't known to be free of side effects",
+        "`print` may have side effects",
         ("    return correct", "    targets = torch.ones(99)\n    print(inputs.size(0))\n    return correct"),
     ),
     "the number of what is deleted": before(
@@ -874,7 +868,7 @@ rank = int(os.environ["LOCAL_RANK"]) if "LOCAL_RANK" in os.environ else 0
     call = f"    if {test}:\n        print(evaluate(model, val_loader))\n"
     after, whole = converted(SETUP + helpers + LOOP.replace(ADD, ADD + more) + TRAIN + call)
     assert "shard_batches" not in after and "divide_batches" not in after
-    assert "one rank alone runs it" in whole[0]
+    assert "only one rank runs it" in whole[0]
 
 
 def test_all_processes_come_to_what_the_first_of_the_program_s_own_would() -> None:

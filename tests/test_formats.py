@@ -176,7 +176,7 @@ def test_github_gets_workflow_commands() -> None:
     assert all(command.fullmatch(line) for line in lines), lines
     assert (
         "::error file=kept.py,line=9,endLine=9,col=13,endColumn=50,title=DDP102 data-parallel-model::"
-        "the arguments are passed by `*` or `**`; write them out"
+        "arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown; write them out: `nn.DataParallel(model)`"
     ) in lines
     assert any("file=a%2Cb%3Ac.py," in line for line in lines)
     assert any(line.startswith("::warning file=train.py,line=9,") for line in lines)
@@ -188,7 +188,8 @@ def test_markdown_is_a_comment_with_the_diff_folded_up() -> None:
     text = emitted("markdown")
     assert "| `train.py` | sharded: each rank loads its part of every batch | " in text
     assert (
-        "- **error** `kept.py:9` DDP102: the arguments are passed by `*` or `**`<br>write them out\n" in text
+        "- **error** `kept.py:9` DDP102: arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown<br>write them out: `nn.DataParallel(model)`\n"
+        in text
     )
     fence = re.search(r"^(`{3,})diff$", text, re.MULTILINE)
     assert fence and text.count(f"\n{fence[1]}\n") == 1
@@ -219,7 +220,7 @@ def test_every_error_is_said_at_its_place() -> None:
 def test_statistics_count_each_rule() -> None:
     write({"train.py": TRAIN, "kept.py": KEPT})
     lines = run("convert", ".", "--statistics").stderr.decode().splitlines()
-    assert "    2 DDP102 data-parallel-model (1 left to you)" in lines
+    assert "    2 DDP102 data-parallel-model (1 to do by hand)" in lines
     assert "    2 DDP201 unsharded-loader" in lines
 
 
@@ -227,7 +228,8 @@ def test_quiet_says_what_was_found_and_verbose_what_was_changed() -> None:
     write({"train.py": TRAIN, "kept.py": KEPT})
     quiet = run("convert", ".", "-q")
     assert (
-        quiet.stderr == b"kept.py:9: DDP102 error: the arguments are passed by `*` or `**`; write them out\n"
+        quiet.stderr
+        == b"kept.py:9: DDP102 error: arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown; write them out: `nn.DataParallel(model)`\n"
     )
     assert quiet.stdout.startswith(b"--- a/train.py")
     assert run("convert", "train.py", "-q", "--inplace").stderr == b""

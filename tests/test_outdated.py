@@ -528,7 +528,7 @@ def test_what_is_said_counts_lines_of_the_file() -> None:
         text.splitlines()[finding.location.span.line - 1].strip() == "meter.update(first[0], inputs.size(0))"
     )
     assert re.search(r"fails since PyTorch 1.0 \(also in line \d+\)", finding.message)
-    assert finding.help == "replaced by `.item()`; nothing to do"
+    assert finding.help == "replaced by `.item()`; no action needed"
     (change,) = conversion.changes
     assert change.before == text
     assert "ddp.batch_loss(loss).item()" in change.after

@@ -23,35 +23,35 @@ REFUSED = {
         "            parameter.grad = gradient\n        loss.detach().requires_grad_().backward()\n",
         "DDP503",
         18,
-        "returns each rank's local gradients",
+        "returns local gradients",
     ),
     "a look-alike": (
         WRAP,
         "from parallel_things import MyDataParallel\n" + WRAP + "\nother = MyDataParallel(model)",
         "DDP503",
         11,
-        "parallel_things.MyDataParallel is neither torch's",
+        "parallel_things.MyDataParallel is neither nn.DataParallel nor",
     ),
     "layers on two GPUs": (
         "nn.Linear(8, 2).cuda()",
         'nn.Linear(8, 2).to("cuda:0").to("cuda:1")',
         "DDP503",
         8,
-        "by their index",
+        "are used by index",
     ),
     "gradients cut off before they are averaged": (
         WRAP,
         WRAP + "\nfor p in model.parameters():\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",
         "DDP503",
         11,
-        "isn't known to be linear",
+        "may not be linear",
     ),
     "gradients changed by what another function hands out": (
         WRAP,
         WRAP + "\nlimits = [torch.ones(2, 8)]\nmodel.module.weight.register_hook(limits.__getitem__)",
         "DDP503",
         11,
-        "isn't known to be linear",
+        "may not be linear",
     ),
     "a gradient in proportion to itself": (
         WRAP,
@@ -59,14 +59,14 @@ REFUSED = {
         "model.weight.register_hook(hook)\n" + WRAP,
         "DDP503",
         14,
-        "isn't known to be linear",
+        "may not be linear",
     ),
     "steps within the backward pass": (
         WRAP,
         "model.weight.register_post_accumulate_grad_hook(lambda p: p.data.sub_(p.grad))\n" + WRAP,
         "DDP503",
         9,
-        "isn't known to be linear",
+        "may not be linear",
     ),
 }
 
@@ -110,7 +110,7 @@ SAID = {
         "        optimizer.step()\n",
         "DDP503",
         20,
-        "only some ranks raise",
+        "only some ranks catch an exception",
     ),
     "an end that a file decides": (
         LOADER,
@@ -118,7 +118,7 @@ SAID = {
         "        sys.exit()\n" + LOADER,
         "DDP306",
         11,
-        "rank 0 makes",
+        "rank 0 may create it",
     ),
 }
 

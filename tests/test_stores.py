@@ -210,7 +210,7 @@ def test_a_store_is_made_once_and_written_by_one(lab: Lab, tmp_path: Path, name:
         (place / "train.py").write_text(text)
     before, after = places
     done = command.run("convert", "train.py", "--inplace", "--exact", cwd=after)
-    assert done.returncode == 0 and b" left to you" not in done.stderr, done.stderr.decode()
+    assert done.returncode == 0 and b" to do by hand" not in done.stderr, done.stderr.decode()
     one = lab.run(before / "train.py", folder=before, recorded=False).ok()
     several = lab.run(after / "train.py", processes=processes, folder=after, recorded=False).ok()
     assert several.printed == one.printed != ""

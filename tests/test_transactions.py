@@ -51,7 +51,7 @@ def test_a_refused_program_holds_back_no_other() -> None:
     assert re.search(rb"\ntrain_b.py: refused: 1 blocker, \d edits ready\n", done.stderr)
     assert b"\nwrote: train_a.py, train_c.py\n" in done.stderr
     assert (
-        last(done.stderr) == "2 converted, 1 refused (train_b.py: 1 blocker); next: start them as said above"
+        last(done.stderr) == "2 converted, 1 refused (train_b.py: 1 blocker); next: start them as shown above"
     )
     once = tree()
     again = run("convert", ".", "--inplace")
@@ -104,11 +104,11 @@ def test_programs_that_run_the_same_changed_line_are_converted_together(case: st
     done = run("convert", ".", "--inplace")
     assert done.returncode == 3
     assert converted() == set()
-    tied = f"it changes together with second.py, as both run {place}"
+    tied = f"it can only be converted together with second.py, as both run {place}"
     line = next(it for it in done.stderr.decode().splitlines() if it.startswith("first.py: refused: "))
     assert line.endswith(tied) and "blocker" not in line
     assert last(done.stderr).startswith(
-        "nothing is converted, 2 refused (first.py: changes together with second.py; second.py: 1 blocker); next: "
+        "nothing is converted, 2 refused (first.py: can only be converted together with second.py; second.py: 1 blocker); next: "
     )
     write({name: text.replace(", **{})", ")") for name, text in files.items()})
     assert run("convert", ".", "--inplace").returncode == 0

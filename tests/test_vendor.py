@@ -15,7 +15,7 @@ from test_cli import folder as folder  # every test here has one
 from dp2ddp.emit.vendor import is_current
 from dp2ddp.emit.write import WriteError
 
-NEEDED = b"where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR"
+NEEDED = b"the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR"
 ON_CPU = TRAIN.replace(".cuda()", "")
 # What a training machine does without: the rest of dp2ddp, and what that needs.
 WITHOUT = """

@@ -225,7 +225,7 @@ def test_what_rounding_decides_is_counted_otherwise(measured: float, said: bool)
 
 
 def test_what_may_be_rounding_is_looked_at_in_float64(ran: Callable[..., Result]) -> None:
-    said = "in float64, too, it is no rounding: DIFFERS at step"
+    said = "they differ in float64, too, so it is not rounding: DIFFERS at step"
     assert said in report(ran("buffers are averaged"))
     assert said not in report(ran("the learning rate is scaled"))
 
@@ -312,11 +312,11 @@ def test_a_death_is_reported_with_rank_and_traceback(ran: Callable[..., Result])
 @pytest.mark.parametrize(
     ("before", "reason"),
     [
-        (BEFORE.replace("    model.train()", "    raise ValueError('no')"), "ends: ValueError: no"),
-        (BEFORE.replace("    model.train()", "    raise SystemExit('no data')"), "ends: no data"),
+        (BEFORE.replace("    model.train()", "    raise ValueError('no')"), "fails: ValueError: no"),
+        (BEFORE.replace("    model.train()", "    raise SystemExit('no data')"), "fails: no data"),
         (
             "import argparse\nargparse.ArgumentParser(prog='p').error('no data')\n",
-            "ends: p: error: no data (exit code 2)",
+            "fails: p: error: no data (exit code 2)",
         ),
         ("print('nothing')\n", "no optimizer step"),
     ],
@@ -639,7 +639,10 @@ def test_an_original_that_does_not_run_any_more_is_compared_after_its_mends(
     assert done.code == 0, done.out + done.err
     assert done.out.startswith("MATCH over 6 steps")
     assert "compared as it is after these mends alone, it does not run without: train.py" in done.out
-    assert "don't run train.py: the reference is the original, mended for them" in done.err
+    assert (
+        "train.py does not run with the installed Python and libraries: it is compared after fixing only that"
+        in done.err
+    )
     assert (tmp_path / "train.py").read_text() == text
     (tmp_path / "train.py").write_text(BEFORE)
     done = command("train.py", *other, "--steps", "2")
@@ -840,17 +843,17 @@ def test_an_original_that_is_written_over_is_that_of_git(
     git = ["git", "-C", str(tmp_path), "-c", "user.name=a", "-c", "user.email=a@b"]
     (tmp_path / "train.py").write_text(BEFORE)
     assert main(["convert", "train.py", "--inplace"]) == 0
-    assert capsys.readouterr().err.splitlines()[-1] == "1 converted; next: start it as said above"
+    assert capsys.readouterr().err.splitlines()[-1] == "1 converted; next: start it as shown above"
     (tmp_path / "train.py").write_text(BEFORE)
     for words in (["init", "-q"], ["add", "train.py"], ["commit", "-qm", "before"]):
         subprocess.run([*git, *words], check=True)
     assert main(["convert", "train.py", "--inplace"]) == 0
     last = capsys.readouterr().err.splitlines()[-1]
-    assert last == "1 converted; next: dp2ddp verify train.py --git HEAD, then start it as said above"
+    assert last == "1 converted; next: dp2ddp verify train.py --git HEAD, then start it as shown above"
     done = command("train.py", "--git", "HEAD", "--steps", "4", "--float64", "--report", "out.html")
     assert done.code == 0, done.out + done.err
     assert "+model = ddp.DistributedDataParallel" in (tmp_path / "out.html").read_text()
-    assert "--git HEAD says that git has that" in command("train.py").err
+    assert "--git HEAD if git has it" in command("train.py").err
     (tmp_path / "train.py").write_text(BEFORE)
     assert command("train.py", "--git", "HEAD").code == 3
 
@@ -869,7 +872,7 @@ def test_an_original_that_lacks_something_says_what_to_add(
     (tmp_path / "train.py").write_text(text.replace("download=True", "download=False"))
     done = command("train.py", "--steps", "4")
     assert done.code == 3
-    assert done.out.startswith("INCONCLUSIVE: the original ends: ")
+    assert done.out.startswith("INCONCLUSIVE: the original fails: ")
     assert said in done.out.splitlines()[0]
 
 
@@ -983,12 +986,12 @@ def test_exit_codes(tmp_path: Path, command: Callable[..., Done]) -> None:
             "--lr 2; what the scripts are given stands after --; see dp2ddp verify --help",
         ),
         ("before.py --prepare .", 4, ".: cannot be read: is a directory"),
-        ("before.py --steps 0", 2, "--steps: 0 is not a whole number from 1 on"),
-        ("before.py --steps two", 2, "--steps: two is not a whole number from 1 on"),
+        ("before.py --steps 0", 2, "--steps: 0 is not a whole number of at least 1"),
+        ("before.py --steps two", 2, "--steps: two is not a whole number of at least 1"),
         (
             "before.py --processes 1",
             2,
-            "--processes: one process is the original once more and proves nothing",
+            "--processes: one process is the same as the original and proves nothing",
         ),
         ("before.py after.py --exact", 2, "--exact: not allowed with AFTER"),
     ],

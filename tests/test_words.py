@@ -94,10 +94,10 @@ def test_of_a_refused_program_nothing_is_said_to_be_done() -> None:
     text = PROGRAM.format(before="", loss="    criterion(outputs, targets.cuda()).backward()")
     kept = text + 'torch.save(model.state_dict(), "model.pt")\n'
     done = [it.help for it in convert(Project.of({PATH: kept})).findings if it.rule == "DDP303"]
-    assert done == ["now rank 0 only: `ddp.save`; nothing to do"]
+    assert done == ["now rank 0 only: `ddp.save`; no action needed"]
     refused = kept.replace("nn.Linear(8, 2).cuda())", "*[nn.Linear(8, 2).cuda()])")
     left = [it.help for it in convert(Project.of({PATH: refused})).findings if it.rule == "DDP303"]
-    assert left == ["not changed until the errors of this program are mended"]
+    assert left == ["not changed until the errors in this program are fixed"]
 
 
 @pytest.mark.parametrize("name", WHOLE_BATCH)
@@ -115,14 +115,14 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     assert alone.endswith("`hidden(outputs)`, which may mix samples; to shard: use --sharded if it doesn't")
     mended = text.replace(".cuda())\ncrit", ".cuda(), dim=1)\ncrit")
     _, consequence = said(mended)
-    assert consequence.endswith("which may mix samples; to shard: first do as said at line 6")
+    assert consequence.endswith("which may mix samples; to shard: first fix line 6")
     settled = text.replace(
         "    outputs = model", "    inputs = inputs[torch.randperm(16)]\n    outputs = model"
     )
     found = said(settled)
-    assert any("permutes the samples" in it and it.endswith("; nothing to do") for it in found)
+    assert any("permutes the samples" in it and it.endswith("; no action needed") for it in found)
     assert any(
-        it.endswith("which may mix samples; nothing to do: line 13 rules out sharding") for it in found
+        it.endswith("which may mix samples; no action needed: line 13 rules out sharding") for it in found
     )
 
 
@@ -132,7 +132,7 @@ def test_why_a_loss_needs_the_whole_batch_is_said() -> None:
     refused = text.replace("nn.Linear(8, 2).cuda())", "*[nn.Linear(8, 2).cuda()])")
     (message,) = {it.message for it in convert(Project.of({PATH: refused})).findings if it.rule == "DDP501"}
     assert message == (
-        "the loss is a mean over `outputs[mask]`, selected elements, whose number differs across ranks"
+        "the loss is a mean over the selected elements `outputs[mask]`, whose number differs across ranks"
     )
 
 

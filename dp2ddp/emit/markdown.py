@@ -25,7 +25,7 @@ def document(outcome: Outcome) -> str:
         parts.append(f"<details>{title}\n\n{fence}diff\n{text}{fence}\n\n</details>")
     if conversion.findings:
         rows = ([it.rule, outcome.name(it.rule), it.found, it.left] for it in counts(conversion.findings))
-        table = _table(["rule", "", "found", "left to you"], rows)
+        table = _table(["rule", "", "found", "to do by hand"], rows)
         parts.append(f"<details><summary>Statistics</summary>\n\n{table}\n\n</details>")
     return "\n\n".join(parts) + "\n"
 
@@ -40,7 +40,7 @@ def _programs(outcome: Outcome) -> Iterator[str]:
             [f"`{script.command or place(script.path)}`", state, script.edits, left, proof and f"`{proof}`"]
         )
     if rows:
-        yield _table(["program", "", "edits", "left to you", "prove it with"], rows)
+        yield _table(["program", "", "edits", "to do by hand", "check it with"], rows)
 
 
 def _findings(outcome: Outcome) -> Iterator[str]:

@@ -14,8 +14,8 @@ from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
 NEEDED = (
-    "where it trains it now needs dp2ddp: pip install dp2ddp there, or convert with --vendor DIR (the runtime in your "
-    "project)"
+    "the converted script imports dp2ddp: install dp2ddp where it trains, or convert with --vendor DIR to copy the "
+    "runtime into your project"
 )
 _NAMED = 10
 _REASONS = 3
@@ -60,7 +60,7 @@ def report(
             lines.append(f"   check it with: {line}")
     lines += _idle(conversion.idle)
     if not conversion.asked:
-        lines.append("nothing to do: there is no Python file")
+        lines.append("nothing to do: no Python file was found")
     if conversion.runtime is None and any(script.converted for script in conversion.scripts):
         lines.append(NEEDED)
     if conversion.changes or vendored:
@@ -79,14 +79,14 @@ def _beside(programs: Sequence[Path]) -> str:
     names = [shown(path) for path in programs[:_NAMED]]
     more = f" and {len(programs) - _NAMED} more" if len(programs) > _NAMED else ""
     what, them = ("imports", "it") if len(programs) == 1 else ("import", "them")
-    then = f"convert {them}, too, to train on several GPUs"
-    return f"{', '.join(names)}{more} {what} changed files, which need dp2ddp now; {then}"
+    then = f"to train on several GPUs, convert {them}, too"
+    return f"{', '.join(names)}{more} {what} changed files, which now import dp2ddp; {then}"
 
 
 def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:
     """One line for each rule that found something: how often, and how often something is left to a person."""
     lines = (
-        f"{it.found:5} {it.rule} {names.get(it.rule, '')}" + f" ({it.left} left to you)" * bool(it.left)
+        f"{it.found:5} {it.rule} {names.get(it.rule, '')}" + f" ({it.left} to do by hand)" * bool(it.left)
         for it in counts(findings)
     )
     return "".join(f"{line}\n" for line in lines)
@@ -160,7 +160,7 @@ def _script(script: Script, path: Path, gone: bool) -> list[str]:
     if not script.converted:
         blockers = f"{_count(script.blockers, 'blocker')}, " * bool(script.blockers)
         return [f"{name}: refused: {blockers}{edits} ready{_tie(script)}"]
-    lines = [f"{name}: {edits}" + f", {script.left} left to you" * bool(script.left), f"  {tier(script)}"]
+    lines = [f"{name}: {edits}" + f", {script.left} to do by hand" * bool(script.left), f"  {tier(script)}"]
     lines += _assumptions(script, gone)
     if path.name != STDIN:
         target = f"-m {script.module}" if script.module else shlex.quote(shown(path))
@@ -181,7 +181,9 @@ def _tie(script: Script) -> str:
     if not script.tied:
         return ""
     others = ", ".join(map(shown, script.tied))
-    return f"; it changes together with {others}, as both run {places(script.path, script.ties)}"
+    return (
+        f"; it can only be converted together with {others}, as both run {places(script.path, script.ties)}"
+    )
 
 
 def _outcome(
@@ -195,7 +197,7 @@ def _outcome(
     done = [script for script in conversion.scripts if script.converted]
     refused = [script for script in conversion.scripts if not script.converted]
     if not conversion.scripts:
-        return ["nothing is converted: see above"] if conversion.errors else []
+        return ["nothing is converted: see the errors above"] if conversion.errors else []
     parts = [f"{len(done)} converted"] if done else ["nothing is converted"]
     if refused:
         named = [f"{shown(it.path)}: {_why(it)}" for it in refused[:_NAMED]]
@@ -227,7 +229,7 @@ def _named(script: Script, path: Path) -> str:
 
 def _why(script: Script) -> str:
     if not script.blockers:
-        return f"changes together with {', '.join(map(shown, script.tied))}"
+        return f"can only be converted together with {', '.join(map(shown, script.tied))}"
     return _count(script.blockers, "blocker")
 
 
@@ -240,9 +242,9 @@ def _next(
 ) -> str:
     """What to run next."""
     if not done:
-        return "follow what is said above and convert again, or convert the rest with --force"
+        return "fix the errors above and convert again, or convert the rest with --force"
     first = proof(done[0], moved, verify)
-    start = f"start {'it' if len(done) == 1 else 'them'} as said above"
+    start = f"start {'it' if len(done) == 1 else 'them'} as shown above"
     if moved is not None:
         return first
     if not first or (written and not verify):
@@ -257,7 +259,8 @@ def _count(number: int, what: str) -> str:
 def tier(script: Script) -> str:
     if not script.reasons:
         dealt = "; ".join(
-            f"{places(script.path, [place])} by ddp.shard: {why}" for place, why in script.dealt
+            f"{places(script.path, [place])} uses ddp.shard instead of DistributedSampler: {why}"
+            for place, why in script.dealt
         )
         by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
         return f"{script.tier}{by}: each rank loads its part of every batch" + f" ({dealt})" * bool(dealt)
@@ -273,10 +276,10 @@ def _assumptions(script: Script, gone: bool) -> list[str]:
     number, name = _count(len(script.assumptions), "assumption"), shlex.quote(_named(script, script.path))
     holds = f"{number} hold{'s' * (len(script.assumptions) == 1)}"
     if gone or script.path.name == STDIN:
-        return [f"  sharded if {holds}: --sharded takes that as true" + ", --prove tests it" * gone]
+        return [f"  sharded if {holds}: --sharded takes this as true" + ", --prove tests it" * gone]
     begin = f"  sharded if {holds}: "
     first = f"{begin}dp2ddp convert --sharded {name}"
-    tested = "or, if a test shows it: ".rjust(len(begin))
+    tested = "or, to test this: ".rjust(len(begin))
     return [first, f"{tested}dp2ddp convert --prove {name}{_after_dashes(script)}"]
 
 

@@ -4,10 +4,12 @@ DistributedDataParallel needs one process (rank) per GPU. ``ddp.launch(main)`` s
 each; where the training code is not a function, or devices are chosen first, ``ddp.init()`` is put before the first
 side effect instead. Everything above that line also runs in the process that starts the ranks, so only imports,
 definitions and options may be there. A program that chooses its devices later calls ``ddp.use_devices(ids)`` there:
-ranks without a device end. Under ``torchrun`` both join the existing ranks, and what it says in the environment is out
-of the program's sight, as where it is started by hand; with one GPU or none both simply continue in this process. If an
-option makes the program start its own ranks, that distributed branch stays as it is, and
-``ddp.init(enabled=not args.distributed)`` does nothing there; with ``own_ranks=True`` it may ask the environment.
+ranks without a device end. Under ``torchrun`` both join the ranks that it started, and hide its environment variables
+from the program; with one GPU or none both simply continue in this process.
+
+If an option makes the program start its own ranks, that distributed branch stays as it is:
+``ddp.init(enabled=not args.distributed)`` does nothing there. With ``own_ranks=True`` the program may read torchrun's
+environment variables.
 """
 
 from collections.abc import Iterator
@@ -79,7 +81,7 @@ def _chosen_late(late: Late) -> Finding:
     )
     return finding(
         late.at,
-        "each rank would use all GPUs that are chosen by this line",
+        "every rank would use all GPUs that this line selects",
         "now each rank takes one of them",
         edits,
     )
@@ -90,8 +92,8 @@ def _standing_aside(aside: Aside) -> Finding:
     edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
     return finding(
         aside.at,
-        "from here on the program may start ranks of its own",
-        "then those of dp2ddp stand aside",
+        "from here on the program may start its own ranks (distributed branch)",
+        "then dp2ddp starts none: `stand_aside()` added",
         edits,
     )
 

@@ -99,8 +99,8 @@ for epoch in range(2):
 )
 
 SAID = {
-    "base": "this class is a DataParallel",
-    "class": "this class derives from nn.DataParallel",
+    "base": "this class derives from nn.DataParallel",
+    "class": "this wrapper class derives from nn.DataParallel",
 }
 
 
@@ -116,11 +116,11 @@ def check(facts: Facts) -> Iterator[Finding]:
                 yield finding(wrap.at, "this model is wrapped in DataParallel", done, edits)
     for name in facts.parallel:
         yield from trouble(facts, name)
-        said = SAID.get(name.kind, "this is one of DataParallel's own functions")
+        said = SAID.get(name.kind, "this function is a part of nn.DataParallel")
         yield finding(
             name.at,
             said,
-            "replaced by dp2ddp's",
+            "replaced by that of dp2ddp",
             tuple(_renamed(name, Tier.WHOLE_BATCH in facts.tiers(name))),
         )
 

@@ -18,12 +18,12 @@ MESSAGES = {
     "number": ("this GPU number is the same on every rank", "now each rank's own"),
     "name": ("this names the same GPU on every rank", "now each rank's own"),
     "cuda": ("this moves to the same GPU on every rank", "now to each rank's own"),
-    "type": ("this asks for one GPU", "now for any"),
+    "type": ("this checks for one certain GPU", "now for any GPU"),
     "load": (
         "without map_location every rank loads this to the GPU it was saved from",
         "map_location added: now to each rank's own",
     ),
-    "current": ("this binds every rank to the same GPU", "removed: each has its own"),
+    "current": ("this binds every rank to the same GPU", "removed: each rank has its own GPU"),
 }
 EXAMPLES = (
     """\

@@ -1,8 +1,8 @@
 """The number of GPUs stands for the number of model replicas.
 
 nn.DataParallel has one replica per GPU of one machine; now there is one per rank, on all machines:
-``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning. Whether there is a GPU at
-all is still asked of torch.
+``ddp.get_world_size()``. Batch sizes and learning rates computed from it keep their meaning. Checks whether there is a
+GPU at all stay as they are.
 """
 
 from collections.abc import Iterator
@@ -40,7 +40,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             )
             yield finding(
                 device.at,
-                "this GPU count stands for the number of replicas",
+                "this GPU count is used as the number of replicas",
                 "now the world size",
                 edits,
             )

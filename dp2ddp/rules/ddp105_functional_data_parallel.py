@@ -55,12 +55,12 @@ def check(facts: Facts) -> Iterator[Finding]:
             if facts.tiers(call) == {Tier.SHARDED}:
                 yield finding(
                     call.at,
-                    "BatchNorm would normalise over the global batch here, not over each replica's part",
+                    "BatchNorm would use statistics of the global batch here, not of each replica's local batch",
                     "",
                     tuple(_edits(call)),
                 )
             continue
-        done = "now wrapped once" if call.value is not None else "replaced by dp2ddp's"
+        done = "the model is now wrapped once" if call.value is not None else "replaced by dp2ddp's"
         yield finding(
             call.at, "data_parallel() replicates the model at every call", done, tuple(_edits(call))
         )

@@ -112,7 +112,7 @@ WRAP = "torch.nn.parallel.DistributedDataParallel"
 # As apex's does it: buffers are each rank's own, and a parameter that no loss reaches is none to wait for.
 ARGUMENTS = "broadcast_buffers=False, find_unused_parameters=True"
 SAID = {
-    "start": "mixed precision is done by apex",
+    "start": "this is mixed precision by apex",
     "forward": "this runs in apex's mixed precision",
     "scale": "apex scales the loss here",
     "step": "apex unscales the gradients before this step",

@@ -4,7 +4,7 @@ With DataParallel there was no process group, now there is one: ``torch.distribu
 lead into the distributed branch. ``ddp.is_initialized()`` asks whether the script has made a group itself. Where it
 does, by ``torch.distributed.init_process_group`` or ``torch.multiprocessing.spawn``, the ranks that were started for
 DataParallel end, and the script continues with its own. Where it starts ranks in another way, ``ddp.stand_aside()``
-says so. A group that is made on the way to DataParallel and that nothing uses goes: the ranks have one.
+says so. A process group that the DataParallel branch creates but does not use is removed: the ranks already have one.
 """
 
 from collections.abc import Iterator
@@ -56,8 +56,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits = (Remove(place.at), DropImport(place.path, place.unused))
             yield finding(
                 place.at,
-                "this makes a process group of one, which nothing uses",
-                "gone: the ranks have one",
+                "this creates a process group of one rank, which is not used",
+                "removed: `ddp.init()` creates the process group",
                 edits,
             )
         elif place.starts:
@@ -65,7 +65,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 place.at,
                 "the program starts its own ranks here",
-                "now those of dp2ddp stand aside",
+                "then dp2ddp starts none",
                 (edit, imported),
             )
         else:
@@ -73,6 +73,6 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 place.at,
                 "this asks for the program's own process group",
-                "now not for dp2ddp's",
+                "it no longer sees that of dp2ddp",
                 (edit, imported),
             )

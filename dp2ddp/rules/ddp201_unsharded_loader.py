@@ -74,7 +74,7 @@ def check(facts: Facts) -> Iterator[Finding]:
                 if loader.shard
                 else "DistributedSampler added"
             )
-            yield finding(loader.at, "each rank needs its part of this loader's batches", done, edits)
+            yield finding(loader.at, "every rank would load all batches of this loader", done, edits)
 
 
 def _shard(loader: Loader) -> Iterator[Edit]:

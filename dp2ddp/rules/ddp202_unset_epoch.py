@@ -43,5 +43,8 @@ def check(facts: Facts) -> Iterator[Finding]:
         if loop.rename is not None:
             edits.append(Replace(loop.rename, loop.variable))
         yield finding(
-            loop.at, "without `set_epoch` every epoch has the same order", "`set_epoch` added", tuple(edits)
+            loop.at,
+            "without `set_epoch` every epoch shuffles in the same order",
+            "`set_epoch` added",
+            tuple(edits),
         )

@@ -43,5 +43,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             runtime_import(workers.path, workers.ddp),
         )
         yield finding(
-            workers.at, "every rank starts this many DataLoader workers", "now divided among the ranks", edits
+            workers.at,
+            "every rank would start this many DataLoader workers",
+            "now divided among the ranks",
+            edits,
         )

@@ -23,7 +23,7 @@ from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runti
 from dp2ddp.tiers import UNSHARDED
 
 TIES = False
-DIVIDED = "now divided, and the results combined"
+DIVIDED = "now sharded, and its results combined over the ranks"
 
 EXAMPLES = (
     """\
@@ -88,16 +88,19 @@ def check(facts: Facts) -> Iterator[Finding]:
             continue
         if evaluation.division is not None:
             edits = tuple(_divided(evaluation, evaluation.division))
-            yield finding(evaluation.at, "every rank evaluates the whole data set", DIVIDED, edits)
+            yield finding(evaluation.at, "every rank would evaluate the whole dataset", DIVIDED, edits)
         elif evaluation.whole:
             yield finding(
                 evaluation.at,
-                f"{UNSHARDED}: this evaluation, as {evaluation.whole}",
+                f"evaluation {UNSHARDED}: {evaluation.whole}",
                 f"to shard: {evaluation.cure}",
             )
         else:
             yield finding(
-                evaluation.at, "every rank evaluates the whole data set", DIVIDED, tuple(_edits(evaluation))
+                evaluation.at,
+                "every rank would evaluate the whole dataset",
+                DIVIDED,
+                tuple(_edits(evaluation)),
             )
 
 

@@ -48,7 +48,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits.append(Insert(loading.statement, "{target} = {ddp}.share({target})", holes, after=True))
         yield finding(
             loading.at,
-            "every rank loads every global batch",
-            "now the ranks of a machine share the loading",
+            "every rank would load every global batch",
+            "now each batch is loaded once per machine",
             tuple(edits),
         )

@@ -49,19 +49,19 @@ def check(facts: Facts) -> Iterator[Finding]:
         if effect.kind == "folder":
             yield finding(
                 effect.at,
-                f"another rank can have made the folder before `{effect.what}`",
+                f"another rank may create the folder before `{effect.what}`",
                 "`exist_ok=True` added",
                 _folder(effect),
             )
             continue
         edits = (*_edits(effect), runtime_import(effect.path, effect.ddp))
         done = (
-            "now on rank 0, which tells the others"
+            "now on rank 0, which sends the result to the others"
             if effect.kind in ("answer", "input")
             else "now on rank 0 only"
         )
         where = f" (line {effect.line})" if effect.line not in (0, effect.at.span.line) else ""
-        yield finding(effect.at, f"`{effect.what}`{where} runs on every rank", done, edits)
+        yield finding(effect.at, f"`{effect.what}`{where} would run on every rank", done, edits)
 
 
 def _folder(effect: Effect) -> tuple[Edit, ...]:

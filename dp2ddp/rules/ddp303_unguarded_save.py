@@ -40,4 +40,4 @@ def check(facts: Facts) -> Iterator[Finding]:
                 Replace(effect.at, "{ddp}.save", {"ddp": effect.ddp}),
                 runtime_import(effect.path, effect.ddp),
             )
-            yield finding(effect.at, "every rank writes this file", "now rank 0 only: `ddp.save`", edits)
+            yield finding(effect.at, "every rank would write this file", "now rank 0 only: `ddp.save`", edits)

@@ -50,7 +50,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         )
         yield finding(
             fetch.at,
-            f"every rank downloads or caches what `{fetch.what}` needs",
+            f"every rank would download or cache what `{fetch.what}` needs",
             "now rank 0 first, then the others",
             edits,
         )

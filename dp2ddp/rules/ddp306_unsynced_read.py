@@ -75,7 +75,7 @@ def check(facts: Facts) -> Iterator[Finding]:
         edits = (asked, runtime_import(question.path, question.ddp))
         yield finding(
             question.at,
-            f"rank 0 may just have made `{question.what}`",
-            "all ranks now take rank 0's answer",
+            f"rank 0 may have created `{question.what}` before other ranks check for it",
+            "now all ranks use rank 0's answer",
             edits,
         )

@@ -66,7 +66,10 @@ def check(facts: Facts) -> Iterator[Finding]:
         else:
             edits = tuple(_edits(agreement))
             yield finding(
-                agreement.at, f"`{agreement.what}` differs across ranks", "now all take rank 0's", edits
+                agreement.at,
+                f"`{agreement.what}` differs across ranks",
+                "now all ranks use rank 0's value",
+                edits,
             )
 
 

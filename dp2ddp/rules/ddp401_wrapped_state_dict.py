@@ -39,12 +39,15 @@ MESSAGES = {
     "save": ("a wrapped model's state_dict has `module.` before every key", "`.module` added"),
     "either": ("this state_dict has `module.` before every key if the model is wrapped", "`.module` added"),
     "other": ("this state_dict has `module.` before every key if DataParallel wraps the model", "unwrapped"),
-    "pickle": ("this pickles the wrapped model", "now the bare one: what loads it needs no `.module`"),
+    "pickle": ("this pickles the wrapped model", "now the bare model: remove `.module` where it is loaded"),
     "model": ("the bare model is meant here, not the wrapped one", "`.module` added"),
     "load": ("keys of old checkpoints can begin with `module.`", "removed when they are loaded"),
     "forward": ("`model.forward()` bypasses the wrapper", "now calls it"),
     "restored": ("old checkpoints hold the wrapped model, new ones the bare model", "now wrapped"),
-    "prefix": ("this cuts off `module.`, which new checkpoints don't have", "now only where it is"),
+    "prefix": (
+        "this strips `module.`, which keys of new checkpoints don't have",
+        "now only where it is there",
+    ),
 }
 
 

@@ -47,8 +47,8 @@ def check(facts: Facts) -> Iterator[Finding]:
                 edits = (*edits, DropImport(state.path, state.imported))
             yield finding(
                 state.at,
-                "this asks whether a model is wrapped in DataParallel",
-                "now for its new wrapper, too",
+                "this checks whether a model is wrapped in DataParallel",
+                "now for the new wrapper, too",
                 edits,
             )
 

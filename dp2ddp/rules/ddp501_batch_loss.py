@@ -70,7 +70,10 @@ def check(facts: Facts) -> Iterator[Finding]:
             template = WEIGHTED if loss.criterion else SUM
             edits: tuple[Edit, ...] = runtime_import(loss.path, loss.ddp), Replace(loss.at, template, holes)
             yield finding(
-                loss.at, "the mean of this loss over ranks isn't the global batch's", "now weighed", edits
+                loss.at,
+                "the average of this loss over ranks is not the loss of the global batch",
+                "now weighted",
+                edits,
             )
     for gather in facts.gathers:
         if Tier.SHARDED in facts.tiers(gather):
@@ -80,4 +83,4 @@ def check(facts: Facts) -> Iterator[Finding]:
             if gather.keyword or gather.position is not None:
                 rows = SetArgument(gather.call, gather.keyword, template, holes, gather.position)
             edits = runtime_import(gather.path, gather.ddp), rows
-            yield finding(gather.at, gather.why, "now given the rows of all ranks", edits)
+            yield finding(gather.at, gather.why, "now computed on the samples of all ranks", edits)

@@ -75,7 +75,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(number.at, number.problem.message, number.problem.help, severity=Severity.WARNING)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
-            message = f"`{number.what}` covers the rank's local batch only"
+            message = f"`{number.what}` would cover the rank's local batch only"
             yield finding(number.at, message, "now combined over the ranks", edits)
 
 

@@ -48,13 +48,13 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield finding(
                 draw.at,
                 f"`{draw.what}` draws the same numbers on all ranks, for different samples",
-                "now each its own",
+                "now each rank draws its own",
                 edits,
             )
         elif Tier.SHARDED in tiers:
             yield finding(
                 draw.at,
                 f"`{draw.what}` draws the same numbers on all ranks, for different samples",
-                "copy this function for the program that isn't sharded",
+                "use a copy of this function in the script that isn't sharded",
                 severity=Severity.WARNING,
             )

@@ -1,7 +1,7 @@
 """``x.squeeze()`` in a training loop removes the dimension of the samples where a rank has one sample.
 
-A batch of several samples keeps it with nn.DataParallel. A rank's local batch may be one sample, at the end of an
-epoch: its outputs would have another shape than its targets. ``ddp.squeeze(x)`` keeps the first dimension there.
+With nn.DataParallel a batch of several samples keeps it. But a rank's local batch may be one sample, at the end of an
+epoch: then its outputs would have another shape than its targets. ``ddp.squeeze(x)`` keeps the first dimension there.
 
 What the wrapped model squeezes in its forward stays: there a replica may have one sample, too.
 """
@@ -39,7 +39,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             holes = {"ddp": squeeze.ddp, "values": squeeze.values}
             yield finding(
                 squeeze.at,
-                f"`{squeeze.what}` loses the batch dimension where a rank has one sample",
+                f"`{squeeze.what}` loses the batch dimension if the local batch has one sample",
                 "`ddp.squeeze` keeps it",
                 (
                     runtime_import(squeeze.path, squeeze.ddp),

@@ -52,4 +52,4 @@ def check(facts: Facts) -> Iterator[Finding]:
         else:
             advice = f"use {fact.instead}" if fact.instead else "replace it"
             severity = Severity.WARNING if fact.fails_at_import else Severity.NOTE
-            yield finding(fact.at, f"{message}: the original fails, too", advice, (), severity)
+            yield finding(fact.at, f"{message}: the original script fails, too", advice, (), severity)

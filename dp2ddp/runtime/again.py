@@ -35,11 +35,14 @@ def start_if_misled() -> None:
     if said.get("TORCHELASTIC_USE_AGENT_STORE") != "True":  # rank 0 serves the store, which would end with it
         if ranks.is_main_process():
             messages.say(
-                "each process trains on all data, even if the program has asked WORLD_SIZE: start it by torchrun"
+                "every process trains on all data although WORLD_SIZE is set: start the script with torchrun"
             )
         return
     if ranks.is_main_process():
-        messages.say("the program does not go on in ranks of its own: started again as if by python")
+        messages.say(
+            "the script takes its DataParallel branch, not its distributed one: restarted as if started by "
+            "`python`"
+        )
     teardown.leave()
     output.end()
     output.flush()

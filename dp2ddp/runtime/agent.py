@@ -134,9 +134,8 @@ def _command() -> list[str]:
     typed = file == "<stdin>" or (file is None and "-c" not in sys.orig_argv[1:])
     if typed or "ipykernel" in sys.modules or hasattr(sys, "ps1"):
         raise RuntimeError(
-            "several processes are wanted, but there is no command that could be run again in each of them (this is a "
-            "notebook, a REPL or standard input): put the program in a file and start it with `python file.py`, or "
-            "stay in one process with devices=1 or DP2DDP_PROCESSES=1"
+            "several ranks can't be started from a notebook, a REPL or standard input: put the program in a "
+            "file and start it with `python file.py`, or use a single process: devices=1 or DP2DDP_PROCESSES=1"
         )
     return [sys.executable, *sys.orig_argv[1:]]
 

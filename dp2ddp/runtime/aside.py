@@ -121,8 +121,8 @@ def stand_aside() -> None:
         return
     place, own = ranks.place(), ranks.AGENT in os.environ
     if own and place is not None and place.rank == 0 and place.world_size > 1:
-        what = f"of the {place.world_size} processes here, only this one goes on"
-        say(f"{lines.site()} starts ranks of the program's own: {what}")
+        what = f"of the {place.world_size} processes here, only this one continues"
+        say(f"{lines.site()} starts the program's own ranks: {what}")
     _served.append(rendezvous.connection())
     teardown.leave()
     for undo in _undone:

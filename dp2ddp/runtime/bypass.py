@@ -81,10 +81,10 @@ def _message(module: torch.nn.Module, layer: torch.nn.Module, weighs: str) -> st
     name = next((name for name, other in module.named_modules() if other is layer), "")
     called = f"layer {name!r}" if name else "the module"
     return (
-        f"{_caller(module)} runs {called} of {type(module).__name__} past {weighs}, so that its gradients can't be "
-        f"weighed, as they must be in this batch, whose parts differ in size: call {weighs} itself there, "
-        "model(…), with an argument that chooses the method in its forward, or choose a number of processes "
-        "that divides the batch"
+        f"{_caller(module)} calls {called} of {type(module).__name__} directly, bypassing {weighs}: local "
+        "batches differ in size here, so its gradients can't be weighted. Call model(…) instead, with an "
+        "argument that chooses the method in its forward, or use a number of processes that divides the batch "
+        "size"
     )
 
 

@@ -56,8 +56,8 @@ class _Refusal:
     def __call__(self, layer: torch.nn.Module, _: Any) -> None:
         if layer.training:
             raise RuntimeError(
-                f"{self.name or 'the model'} is a {type(layer).__name__}, which waits for the other replicas of its "
-                "process: in ranks there are none; use torch.nn.SyncBatchNorm"
+                f"{self.name or 'the model'} is a {type(layer).__name__}, which waits for other replicas in "
+                "the same process, but each rank has only one: use torch.nn.SyncBatchNorm"
             )
 
 
@@ -127,8 +127,9 @@ class _Watch:
     def __call__(self, layer: torch.nn.Module, _: Any) -> None:
         if torch._C._current_graph_task_id() != -1 and layer.training:
             raise RuntimeError(
-                f"{type(layer).__name__} shares its sums with other processes, and is run again in the backward pass, "
-                "by torch.utils.checkpoint: use torch.nn.SyncBatchNorm, or leave the checkpoint out"
+                f"{type(layer).__name__} communicates between ranks in its forward, which "
+                "torch.utils.checkpoint runs again in the backward pass: use torch.nn.SyncBatchNorm, or "
+                "remove the checkpoint"
             )
 
 
@@ -139,8 +140,8 @@ def _register(layer: torch.nn.Module, counts: bool) -> None:
     masters = {name: it for name, it in vars(context).items() if hasattr(it, "_master_callback")}
     if not masters:
         raise RuntimeError(
-            f"{type(layer).__name__} shares something between replicas that can't be followed from one process to "
-            "another: use a layer that needs no such thing, torch.nn.SyncBatchNorm for one"
+            f"{type(layer).__name__} shares data between replicas in a way that doesn't work between "
+            "processes: use another layer, such as torch.nn.SyncBatchNorm"
         )
     for name, master in masters.items():
         setattr(context, name, _Master(master._master_callback, type(layer).__name__, counts))

@@ -44,7 +44,7 @@ def local_batch_size(n: int, weighed: bool | None = True) -> int:
 
 def _sizes(n: int, world: int, weighed: bool) -> str:
     listed = ", ".join(map(str, uneven.sizes(n, weighed)))
-    return f"{world} processes get parts of different sizes of each batch of {n} samples: {listed}"
+    return f"a batch of {n} samples is split unevenly over {world} processes: {listed}"
 
 
 def _choices(n: int, world: int) -> str:
@@ -56,7 +56,7 @@ def _choices(n: int, world: int) -> str:
     reason = (
         "there are more processes than samples in a batch"
         if n < world
-        else "it leaves a rest, and it is not known how parts of different sizes weigh in the loss"
+        else "there is a remainder, and how the loss weights local batches of different sizes is unknown"
     )
     alone = ". One process is as fast: start it with DP2DDP_PROCESSES=1" if n == 1 else ""
     return (

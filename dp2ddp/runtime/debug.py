@@ -53,8 +53,8 @@ def meet(what: str, patient: bool = False) -> None:
     """
     if ranks.takes_turns():
         raise RuntimeError(
-            f"{what} at {lines.site()} needs every rank, and stands within main_process_first(), which they run one "
-            "after the other: call it outside of that block"
+            f"{what} at {lines.site()} needs every rank, but is inside main_process_first(), which ranks run "
+            "one after another: move it out of that block"
         )
     if not _is_on:
         return
@@ -65,7 +65,7 @@ def meet(what: str, patient: bool = False) -> None:
     store.set(_key(rank, "last"), here)
     elsewhere, late = _wait_for_others(number, here, limit)
     if elsewhere or late:
-        where = elsewhere | {other: f"has not come in {limit:g} s{_last(other)}" for other in late}
+        where = elsewhere | {other: f"has not arrived within {limit:g} s{_last(other)}" for other in late}
         whereabouts = ", ".join(f"rank {other} {where[other]}" for other in sorted(where))
         hint = "; timeout= or DP2DDP_TIMEOUT sets how long to wait" if late else ""
         raise RuntimeError(f"rank {rank} calls {here}, which needs every rank, but {whereabouts}{hint}")

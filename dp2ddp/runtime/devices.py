@@ -64,7 +64,10 @@ def use_devices(devices: Devices | str) -> None:
     elif _is_surplus(gpus):
         leave()
     elif not _wanted.on_cpu() and before.index not in gpus and ranks.own_rank() == 0:
-        say(f"{before} is in use already at {lines.site()}, where {devices!r} is chosen: it stays in use")
+        say(
+            f"{lines.site()} selects {devices!r}, but {before} is already in use and stays in use: select "
+            "devices before the first use of a GPU"
+        )
 
 
 def map_location(storage: torch.UntypedStorage, location: str) -> torch.UntypedStorage:

@@ -44,7 +44,7 @@ def exchange(what: str, value: Any) -> list[Any]:
         raise problem
     for rank, (_, _, said, _) in enumerate(answers):
         if said:
-            raise RuntimeError(f"rank {rank} has a value that can't be sent, in {what}: {said}")
+            raise RuntimeError(f"rank {rank}: the value passed to {what} can't be pickled: {said}")
     return [answer for *_, answer in answers]
 
 

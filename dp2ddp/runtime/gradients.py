@@ -146,9 +146,9 @@ class _Averaged:
             current.reached.add(self)
         if not current.is_weighed(parameter):
             raise RuntimeError(
-                f"a parameter of shape {list(parameter.shape)} stands beside a wrapped part of {self._name}, so that "
-                "its gradient can't be weighed, as it must be in this batch, whose parts differ in size: put it in a "
-                "module of its own, or choose a number of processes that divides the batch"
+                "local batches differ in size here, so the gradient of a parameter of shape "
+                f"{list(parameter.shape)} beside a wrapped part of {self._name} can't be weighted: put it into "
+                "a module of its own, or use a number of processes that divides the batch size"
             )
 
     def average(self) -> None:
@@ -296,8 +296,8 @@ class _Weighing:
                 return None
             if any(it.requires_grad and it not in _followed for it in module.parameters()):
                 raise RuntimeError(
-                    f"parameters of {type(module).__name__} were replaced or added since sync_gradients() was given "
-                    "it: call it after that, on all ranks"
+                    f"parameters of {type(module).__name__} were replaced or added after sync_gradients() was "
+                    "called: call it after that, on all ranks"
                 )
         weight = self._weight(module, inputs, kwargs)
         self._weights.append(weight)

@@ -75,13 +75,13 @@ def forward_weight(*tensors: torch.Tensor, alone: bool = False) -> float | None:
         is_bare |= bare
     if len(found) > 1:
         raise RuntimeError(
-            "this is computed from forwards on several batches, whose parts weigh differently on this rank "
-            f"({', '.join(f'{weight:g}' for weight in sorted(found))}): combine each batch's on its own"
+            "this value combines several batches, in which this rank's local batch has different weights "
+            f"({', '.join(f'{weight:g}' for weight in sorted(found))}): combine each batch separately"
         )
     if alone and is_bare and found - {1.0}:
         raise RuntimeError(
-            "a part of this loss does not come through the wrapped model (a penalty on its parameters, or a layer "
-            "outside of it): add a penalty to what batch_loss() returns, and wrap such a layer together with the model"
+            "a part of this loss bypasses the wrapped model (a penalty on its parameters, or a layer outside "
+            "of it): add a penalty to what batch_loss() returns, and wrap such a layer together with the model"
         )
     return found.pop() if found else None
 

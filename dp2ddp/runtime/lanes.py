@@ -383,8 +383,9 @@ class Lane:
             self._ended.add(key.worker)
         if known and message.digest and known != message.digest:
             error = RuntimeError(
-                "the ranks draw different samples from a loader that share() got: its sampler draws random numbers "
-                "that differ between them, or the ranks have gone different ways before"
+                "ranks draw different samples from a loader passed to share(): its sampler uses random "
+                "numbers that differ across ranks, or control flow differed before; seed it equally on all "
+                "ranks"
             )
             return task, ExceptionWrapper((RuntimeError, error, None), "in a shared loader")
         return task, data

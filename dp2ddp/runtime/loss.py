@@ -241,8 +241,8 @@ def loss_weight(criterion: nn.Module, target: torch.Tensor) -> float | torch.Ten
         return _class_weight(criterion, target)
     if type(criterion).__module__ != nn.MSELoss.__module__ or isinstance(criterion, _NO_COUNT):
         raise TypeError(
-            f"loss_weight() does not know what {type(criterion).__name__} divides by: give batch_loss(loss, weight=…) "
-            "this number, or none where each sample counts the same"
+            f"loss_weight() does not know what {type(criterion).__name__} divides by: pass that number, "
+            "batch_loss(loss, weight=…), or no weight if every sample counts the same"
         )
     return target.numel()
 

@@ -73,9 +73,12 @@ class Link:
         """Wait for the other machines, and agree on a name of the job."""
         count = self._store.compare_set("count", "", str(self._count)).decode()
         if count != str(self._count):
-            raise ValueError(f"num_machines={self._count} on this machine, but {count} on another")
+            raise ValueError(
+                f"num_machines={self._count} on this machine, but {count} on another: use the same number on "
+                "all"
+            )
         if self._store.add(f"came/{self._machine}", 1) > 1:
-            raise ValueError(f"machine_rank={self._machine} has been given to two machines")
+            raise ValueError(f"machine_rank={self._machine} is used by two machines: give each its own")
         self.run_id = self._store.compare_set("run", "", str(uuid.uuid4())).decode()
         keys = [f"came/{machine}" for machine in range(self._count)]
         end = time.monotonic() + timeout.total_seconds()
@@ -86,7 +89,9 @@ class Link:
                 late = [machine for machine, key in enumerate(keys) if not self._store.check([key])]
                 who = f"{messages.listing('machine', late)} of {self._count}, at {self.host}:{self.port}"
                 if now > end:
-                    raise RuntimeError(f"waited {timeout.total_seconds():g} s in vain for {who}")
+                    raise RuntimeError(
+                        f"no answer after {timeout.total_seconds():g} s from {who}: start the script there, too"
+                    )
                 messages.say(f"waiting for {who}")
                 hint = end
             time.sleep(0.1)
@@ -101,7 +106,7 @@ class Link:
             try:
                 found = self._read()
             except RuntimeError:
-                found = Failure(0, 1, "machine 0 is gone, and the job's store with it")
+                found = Failure(0, 1, "lost the connection to machine 0, which holds the job's store")
             if found is not None:
                 if found.machine != self._machine and not self._done.is_set():
                     self.failure = found
@@ -167,11 +172,11 @@ def _endpoint(url: str, said: str) -> tuple[str, int]:
     except ValueError:
         host, port = "", 0
     if not host or not port:
-        raise ValueError(f"{said} is no address: {_FORMS} is needed")
+        raise ValueError(f"{said} is not an address: use {_FORMS}")
     try:
         socket.getaddrinfo(host, port)
     except OSError:
-        raise ValueError(f"{said}: no host {host!r} is known here") from None
+        raise ValueError(f"{said}: the host name {host!r} can't be resolved on this machine") from None
     return host, port
 
 
@@ -180,7 +185,7 @@ def _file(options: Options) -> dist.FileStore:
     parts = urlsplit(options.dist_url)
     path = Path(parts.path)
     if parts.netloc or not path.name or not path.parent.is_dir():
-        raise ValueError(f"dist_url={options.dist_url!r} is no file in a folder: {_FORMS} is needed")
+        raise ValueError(f"dist_url={options.dist_url!r} is not a file in an existing folder: use {_FORMS}")
     return dist.FileStore(str(path), options.num_machines)
 
 
@@ -189,7 +194,7 @@ def _from_file(file: dist.FileStore, options: Options, timeout: timedelta) -> tu
     if options.machine_rank == 0:
         if file.check(["address"]):
             raise ValueError(
-                f"dist_url={options.dist_url!r}: the file is of an earlier job; remove it or name another"
+                f"dist_url={options.dist_url!r}: the file is from an earlier job; remove it or use another"
             )
         return os.environ.get("MASTER_ADDR") or socket.gethostname(), 0
     file.set_timeout(timeout)
@@ -197,6 +202,7 @@ def _from_file(file: dist.FileStore, options: Options, timeout: timedelta) -> tu
         host, port = json.loads(file.get("address"))
     except RuntimeError:
         raise RuntimeError(
-            f"waited {timeout.total_seconds():g} s in vain for machine 0 at {options.dist_url}"
+            f"no answer after {timeout.total_seconds():g} s from machine 0 at {options.dist_url}: start the script "
+            "there, too"
         ) from None
     return host, port

@@ -93,7 +93,10 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self, module: torch.nn.Module, device_ids: Any = None, output_device: Any = None, dim: int = 0
     ) -> None:
         if dim != 0:
-            raise ValueError("DistributedDataParallel has the samples in dimension 0: use DataParallel")
+            raise ValueError(
+                "ddp.DistributedDataParallel needs the batch in dimension 0: use ddp.DataParallel for another "
+                "dim"
+            )
         callbacks.refuse_waiting(module)
         again.start_if_misled()
         torch.nn.Module.__init__(self)
@@ -211,8 +214,8 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     def _forward_in_evaluation(self, *inputs: Any, **kwargs: Any) -> Any:
         if self.module.training:
             raise RuntimeError(
-                f"{type(self.module).__name__} is in training mode, and would change on each rank in its own way while "
-                "it has batches of its own to evaluate: call model.eval() before the loop"
+                f"{type(self.module).__name__} is in training mode while each rank evaluates its own batches, "
+                "so its buffers would differ across ranks: call model.eval() before the loop"
             )
         return self._forward_module(*inputs, **kwargs)
 

@@ -146,8 +146,8 @@ def own_part(calls: Sequence[Any], takers: Sequence[int], own: int) -> tuple[Any
     for leaf in every[own] if torch.is_grad_enabled() else ():
         if not isinstance(leaf, torch.Tensor) and any(it.requires_grad for it in inside(leaf)):
             raise TypeError(
-                f"an input of type {type(leaf).__name__} holds tensors that gradients have to come back to, from all "
-                "processes: give the model its tensors, in a list, tuple, dict or dataclass"
+                f"an input of type {type(leaf).__name__} holds tensors that need gradients from all ranks: "
+                "pass the tensors in a list, tuple, dict or dataclass"
             )
     if not torch.is_grad_enabled() or not any(linked):
         return calls[own], []
@@ -196,8 +196,8 @@ def _joined(column: tuple[Any, ...], dim: int) -> torch.Tensor | None:
 def ungathered(leaf: Any, name: str) -> str:
     """What to say of an output that can't be gathered."""
     return (
-        f"{name} returns an object of type {type(leaf).__name__}, and DataParallel can gather tensors and None only, "
-        "also in lists, tuples, dicts and dataclasses"
+        f"{name} returns an object of type {type(leaf).__name__}, but ddp.DataParallel can only gather tensors "
+        "and None, also in lists, tuples, dicts and dataclasses: return these"
     )
 
 
@@ -213,8 +213,8 @@ def _checked(leaf: Any) -> Any:
     """An object that other ranks get a copy of."""
     if any(it.requires_grad for it in inside(leaf)):
         raise TypeError(
-            f"an output of type {type(leaf).__name__} holds tensors that gradients have to come back to: it can't be "
-            "given to other processes; return its tensors, in a list, tuple, dict or dataclass"
+            f"an output of type {type(leaf).__name__} holds tensors that need gradients, which can't be sent "
+            "to other ranks: return the tensors in a list, tuple, dict or dataclass"
         )
     return leaf
 

@@ -69,7 +69,9 @@ def parallel_apply(
         RuntimeError: the ranks were given different batches; or there are more replicas than ranks.
     """
     if len(modules) != len(inputs):
-        raise AssertionError(f"there are {len(modules)} modules, and inputs for {len(inputs)}")
+        raise AssertionError(
+            f"{len(modules)} modules, but inputs for {len(inputs)}: pass one input for each module"
+        )
     positional = [it if isinstance(it, list | tuple) else (it,) for it in inputs]
     named = list(kwargs_tup) if kwargs_tup else [{} for _ in positional]
     calls = list(zip(positional, named, strict=True))
@@ -95,8 +97,8 @@ def apply(
     world = ranks.get_world_size()
     if len(calls) > world:
         raise RuntimeError(
-            f"the batch is scattered in {len(calls)} parts for {runner.name}, and there are {world} processes: start "
-            "as many processes as there are parts"
+            f"scatter() splits the batch into {len(calls)} parts for {runner.name}, but there are {world} "
+            f"processes: start {len(calls)} processes"
         )
     runner.replica.unsettle()
     leaves = nested.flatten(calls, dataclasses=True)

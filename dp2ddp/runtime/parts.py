@@ -215,9 +215,9 @@ def weight(*values: Any, training: bool = True) -> float:
     sizes = ", ".join(f"{part.size} of {part.total}" for part in candidates.values())
     shapes = ", ".join(str(list(tensor.shape)) for tensor in tensors(values)) or "no tensors"
     raise RuntimeError(
-        f"the model is called with tensors of shape {shapes}, and it can't be told which batch they come from: the "
-        f"loaders being drawn from gave parts of {sizes} samples. Choose a number of processes that divides these "
-        "batches"
+        f"the model is called with tensors of shape {shapes}, which can't be assigned to a batch of the "
+        f"loaders in use (local batches: {sizes} samples): use a number of processes that divides these batch "
+        "sizes"
     )
 
 

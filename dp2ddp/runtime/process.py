@@ -106,8 +106,8 @@ def _from_main_process(what: str, make: Callable[[], Value]) -> Value:
     value, error, function, site = pickle.loads(store.get(key))
     if function != lines.function():
         raise RuntimeError(
-            f"rank {ranks.own_rank()} is at {what} at {lines.site()}, where rank 0 is at {site}: the ranks went "
-            "different ways before; a condition that they answer differently leads to one of the two"
+            f"control flow differs across ranks: rank {ranks.own_rank()} is at {what} at {lines.site()}, rank "
+            f"0 at {site}; make the condition before it equal on all ranks, e.g. by ddp.from_main_process(…)"
         )
     if store.add(f"{key}/read", 1) == ranks.count() - 1:
         store.delete_key(key)

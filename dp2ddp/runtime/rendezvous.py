@@ -109,7 +109,8 @@ def _open_client(make: Callable[[], dist.TCPStore], address: str) -> dist.TCPSto
         return made[0]
     reason = errors[0] if errors else f"no answer in {SILENCE:g} s"
     raise RuntimeError(
-        f"what listens at {address} is not this job's store ({reason}): if it is another program, choose another port"
+        f"{address} answers, but not as this job's store ({reason}): if another program uses this port, choose "
+        "another"
     )
 
 
@@ -126,11 +127,11 @@ def _wait_for_server(host: str, port: int, timeout: timedelta) -> None:
         now = time.monotonic()
         if now > end:
             raise RuntimeError(
-                f"nobody serves {host}:{port} after {timeout.total_seconds():g} s ({reason}): the program must have "
-                "been started on that machine, which must be reachable, as the one with rank 0"
+                f"can't connect to rank 0 at {host}:{port} within {timeout.total_seconds():g} s ({reason}): "
+                "start the script there, too, and check that the address is reachable"
             ) from None
         if now > hint:
-            messages.say(f"waiting for {host}:{port}, where rank 0's machine is expected ({reason})")
+            messages.say(f"waiting for rank 0 at {host}:{port} ({reason})")
             hint = end
         time.sleep(0.1)
 
@@ -162,7 +163,7 @@ def collect(name: str, value: object, timeout: timedelta = timedelta.max) -> lis
         if gone is not None or time.monotonic() < end:
             return needed(gone, "to begin with")
         who = messages.listing("rank", sorted(waiting))
-        return f"{who} of {len(keys)} did not come within {timeout.total_seconds():g} s"
+        return f"{who} of {len(keys)} did not join within {timeout.total_seconds():g} s"
 
     wait(all_there, missing, reports=False)
     return [json.loads(store().get(key)) if store().check([key]) else None for key in keys.values()]

@@ -84,9 +84,9 @@ class Runner:
             if difference:
                 raise RuntimeError(
                     f"the ranks were given different batches: {self.name} is called with "
-                    f"{difference.format(one='rank 0', other=f'rank {rank}')}. With DataParallel every rank draws the "
-                    "same batches in the same order, from the same seed; a loader that is divided among the ranks "
-                    "needs DistributedDataParallel"
+                    f"{difference.format(one='rank 0', other=f'rank {rank}')}. ddp.DataParallel needs the same "
+                    "batches on every rank, from the same seed; use ddp.DistributedDataParallel with a "
+                    "sharded loader"
                 )
 
 
@@ -127,8 +127,8 @@ class _Replica(DistributedDataParallel):
                 torch._C._will_engine_execute_node(node)
             except RuntimeError:  # torch can't say it of a leaf that torch.autograd.grad returns
                 raise RuntimeError(
-                    "torch.autograd.grad with respect to parameters of a DataParallel model would give each rank the "
-                    "gradients of its own rows: call backward() and read them from .grad"
+                    "torch.autograd.grad for parameters of a DataParallel model would return the gradients of "
+                    "the rank's local batch only: call backward() and read .grad"
                 ) from None
 
 

@@ -149,8 +149,8 @@ def positions(loader: DataLoader) -> list[list[int | None]]:
     sampler = next((s for s in _samplers(loader) if isinstance(s, DistributedSampler)), None)
     if sampler is None:
         raise ValueError(
-            f"{_name(loader)} is not divided among the ranks: a loader is needed that shard() or shard_batches() got, "
-            "or with torch's DistributedSampler"
+            f"{_name(loader)} is not sharded: pass a loader from shard() or shard_batches(), or one with a "
+            "DistributedSampler"
         )
     drawn, batches = sampler.num_samples, loader.batch_sampler
     if getattr(batches, "drop_last", False):

@@ -136,8 +136,8 @@ class StandIn:
 
     def _decides(self, *_: Any) -> NoReturn:
         raise RuntimeError(
-            f"{self._stands_in_for} is there on the main process only, and what comes of it is needed on rank "
-            f"{ranks.own_rank()}: use ddp.from_main_process(…) of that value, on all ranks"
+            f"{self._stands_in_for} exists on the main process only, but rank {ranks.own_rank()} needs its "
+            "value: use ddp.from_main_process(…) for it, on all ranks"
         )
 
     def _joined(self, other: Any) -> StandIn:

@@ -226,7 +226,7 @@ def _join(store: dist.Store, wanted: Options, what: str) -> None:
     gpus = [(machine, gpu) for machine, _, gpu in met]
     if rank == 0 and len(met) < len(started) and not ranks.has_own_agent():
         many = f"{devices_.limit()} GPU{'s' * (devices_.limit() != 1)}"
-        say(f"{len(met)} of {len(started)} processes train: the program has chosen {many}")
+        say(f"{len(met)} of {len(started)} processes train, as the program selects {many}")
     chosen = wanted.backend or backend_of(gpus)
     if rank == 0 and wanted.backend is None:
         _report_sharing([gpu for gpu in gpus if gpu[1] is not None])
@@ -243,7 +243,9 @@ def _report_sharing(gpus: list[tuple[int, str | None]]) -> None:
     """Say it where processes share GPUs."""
     different = len(set(gpus))
     if different < len(gpus):
-        say(f"{len(gpus)} processes share {different} GPU{'s' * (different > 1)}, and talk over gloo")
+        say(
+            f"{len(gpus)} processes share {different} GPU{'s' * (different > 1)}, so they use the gloo backend"
+        )
 
 
 def _meet(place: places.Place, limit: timedelta) -> None:

@@ -278,9 +278,12 @@ def _missing() -> list[str]:
     for rank in sorted(others):
         sequence, site = answers.get(rank, (0, None))
         if sequence < mine:
-            found.append(f"rank {rank} has not come: it {f'is at {site}' if site else 'does not answer'}")
-    hint = "every rank has started as many collectives, perhaps not the same ones"
-    return found or [f"{hint}: DP2DDP_DEBUG=1 names the lines of this package's"]
+            found.append(
+                f"rank {rank} has not called this collective: it "
+                f"{f'is at {site}' if site else 'does not answer'}"
+            )
+    hint = "every rank has called the same number of collectives, maybe different ones"
+    return found or [f"{hint}: set DP2DDP_DEBUG=1 to see where"]
 
 
 def _end() -> None:

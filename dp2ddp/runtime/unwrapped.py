@@ -46,6 +46,7 @@ def _compare(optimizer: torch.optim.Optimizer, *_: Any) -> None:
     said = exchange("the comparison of parameters", (is_wanted, own))
     if said[0][0] and any(it != own for _, it in said):
         raise RuntimeError(
-            "the ranks train different models: each has its part of the batches, and no model is wrapped. Wrap it in "
-            f"ddp.DistributedDataParallel in this run, too, or start one process: DP2DDP_PROCESSES=1. {HOW_TO_GO_ON}"
+            "the ranks train different models: batches are sharded, but no model is wrapped. Wrap it in "
+            "ddp.DistributedDataParallel in this run, too, or use one process: DP2DDP_PROCESSES=1. "
+            f"{HOW_TO_GO_ON}"
         )

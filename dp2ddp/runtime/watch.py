@@ -262,14 +262,14 @@ class _Comparison:
         what = f"the forward of {watch.name} writes its parameter {late[0]}"
         if watch._passes == 1:
             watch.say_once(
-                f"{what}: from now on it is rank 0's before each forward; in the first step, which has several "
-                "forwards, each rank had its own"
+                f"{what}: from now on rank 0's value is used before each forward; in the first step, which has "
+                "several forwards, each rank used its own"
             )
             return
         raise RuntimeError(
-            f"{what} from each rank's part of the batch, not from the first step on, but before backward pass "
-            f"{watch._passes}, where this was found: the ranks train different models. Keep it in a buffer "
-            f"(register_buffer), which is rank 0's before each forward. {HOW_TO_GO_ON}"
+            f"{what} from the local batch, but not in the first step (found in backward pass {watch._passes}): "
+            "the ranks train different models. Keep it in a buffer (register_buffer), which is rank 0's "
+            f"before each forward. {HOW_TO_GO_ON}"
         )
 
     def _refuse(self, keys: list[_Key]) -> None:
@@ -280,8 +280,8 @@ class _Comparison:
         watch = self._watch
         if not faults:
             watch.say_once(
-                f"{self._label(keys[0])} differs between the ranks by rounding, found in backward pass "
-                f"{watch._passes}: rank 0's values are taken"
+                f"{self._label(keys[0])} differs across ranks by rounding, found in backward pass "
+                f"{watch._passes}: rank 0's values are used"
             )
             self._take(keys)
             return
@@ -306,12 +306,12 @@ class _Comparison:
         hit = {name for whose, name in faults if whose == _OWN}
         if trained and len(trained & hit) * 2 > len(trained):
             return (
-                "an optimizer steps, or changes gradients or its learning rate, on some ranks only, under a condition "
-                "that the ranks answer differently"
+                "an optimizer steps, or gradients or its learning rate change, on some ranks only: control "
+                "flow depends on a value that differs across ranks"
             )
         return (
-            "it is written outside of the model's forward from what this rank alone has, its part of the data or "
-            "random numbers of its own: take it of all ranks (ddp.mean, ddp.gather) or from rank 0 "
+            "it is written outside of the model's forward, from the local batch or from random numbers that "
+            "differ across ranks: combine it over the ranks (ddp.mean, ddp.gather) or use rank 0's "
             "(ddp.from_main_process)"
         )
 

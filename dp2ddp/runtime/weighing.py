@@ -62,9 +62,9 @@ def refused(output: Any) -> Any:
 
     def refuse(_: torch.Tensor) -> NoReturn:
         raise RuntimeError(
-            "the gradients of this forward, of a model in evaluation mode after the end of a loop, can't be weighed: "
-            "it can't be told which batch it was about. Call it within the loop, or choose a number of processes that "
-            "divides the batches"
+            "this forward of a model in eval mode comes after the loop, so which batch it belongs to is "
+            "unknown and its gradients can't be weighted: call it inside the loop, or use a number of "
+            "processes that divides the batch size"
         )
 
     for leaf in nested.flatten(output, dataclasses=True):
@@ -76,9 +76,9 @@ def refused(output: Any) -> Any:
 def _check(leaf: Any) -> None:
     if not isinstance(leaf, (torch.Tensor, *_PLAIN)):
         raise TypeError(
-            f"the model returns an object of type {type(leaf).__name__}, in which no tensors are found, and its "
-            "gradients must be weighed because the ranks' parts of this batch differ in size: return tensors, also in "
-            "lists, tuples, dicts or dataclasses, or choose a number of processes that divides the batch"
+            f"the model returns an object of type {type(leaf).__name__} without tensors, so its gradients "
+            "can't be weighted, but local batches differ in size here: return tensors, also in lists, tuples, "
+            "dicts or dataclasses, or use a number of processes that divides the batch size"
         )
 
 

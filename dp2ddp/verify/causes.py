@@ -29,26 +29,42 @@ CAUSES = {
     "finds them. nn.DataParallel's replicas forget them: set them outside of the forward.",
     "unwrapped head": "Trained parameters are outside every wrapper (a head, a loss with parameters), so "
     "their gradients are not averaged: wrap them or use ddp.sync_gradients.",
-    "gradient factor": "The gradients are off by a constant factor: averaged instead of summed, or "
-    "scaled once too often.",
-    "gradient": "The averaged gradients differ from the original's: they are changed before the "
-    "all-reduce (clipping, hooks), or part of the loss is weighted differently.",
-    "learning rate": "The learning rate differs: it is scaled, or its scheduler steps more or less often.",
-    "optimizer": "The optimizer makes a different step from the same gradients: its options or parameter "
-    "groups differ.",
-    "options": "The optimizer's options or parameter groups differ.",
-    "frozen": "A parameter is trained in only one of the two programs (requires_grad).",
-    "steps": "An optimizer does not step, or optimizers step in a different order.",
+    "gradient factor": "The gradients are off by a constant factor: averaged instead of summed, or scaled once too "
+    "often. Check the loss's reduction and divisions by the world size.",
+    "gradient": "The averaged gradients differ from the original's: they are changed before the all-reduce (hooks, "
+    "clipping before the last backward()), or part of the loss is weighted differently. Change .grad after "
+    "backward().",
+    "learning rate": (
+        "The learning rate differs: it is scaled, or its scheduler steps more or less often. Leave it as it was, "
+        "and step the scheduler as often as before."
+    ),
+    "optimizer": "The optimizer makes a different step from the same gradients: compare its options and parameter "
+    "groups with the original's.",
+    "options": "The optimizer's options or parameter groups differ: give it those of the original.",
+    "frozen": (
+        "A parameter is trained in only one of the two programs: check requires_grad and what the optimizer is "
+        "given."
+    ),
+    "steps": (
+        "An optimizer does not step, or optimizers step in a different order: step them as in the original, on "
+        "every rank."
+    ),
     "replica": "The ranks' model replicas differ: a parameter is written from local data or random "
     "numbers (in a forward, ddp.DistributedDataParallel takes rank 0's), or an optimizer steps on some ranks only.",
-    "start": "The models differ before the first step: a different seed, or random numbers were drawn before.",
+    "start": (
+        "The models differ before the first step: seed before the model is made, and draw no random numbers "
+        "between."
+    ),
     "buffers": "BatchNorm layers see other samples, or their buffers are not rank 0's: DataParallel "
     "keeps only its first replica's statistics, and SyncBatchNorm averages over all.",
-    "random": "The samples or the model's random numbers differ: something random could not be aligned.",
+    "random": (
+        "The samples or the model's random numbers differ: something random could not be made equal. Seed it, or "
+        "try --as-is, which compares loss curves."
+    ),
     "streams": "All ranks draw the same random numbers for different samples: after the model is made, "
     "seed workers and generators by rank (ddp.DistributedDataParallel does), or draw with ddp.local_random.",
-    "decision": "Control flow depends on a number of the local batch (early stopping, a NaN check): "
-    "combine it over all ranks first.",
+    "decision": "Control flow depends on a value of the local batch (early stopping, a NaN check): combine it over all "
+    "ranks first, e.g. by ddp.mean(…).",
     "checkpoint keys": "Checkpoint keys differ: save model.module.state_dict(), and remove prefixes of other wrappers.",
     "files": "Files are missing, extra or written by several ranks: write on the main process only "
     "(ddp.save, ddp.is_main_process()).",
@@ -60,5 +76,5 @@ CAUSES = {
     "differs across ranks (if ddp.is_main_process()), or one rank has ended.",
     "curve": "The loss curves differ on average: batch size, reduction, learning rate, or a loss over "
     "the global batch. Without --as-is the first difference is named.",
-    "error": "The converted program fails where the original does not.",
+    "error": "The converted program fails where the original does not: see its error above.",
 }

@@ -242,9 +242,9 @@ class _Watch:
             self._size, self._silent = size, 0.0
         if self._silent > (self.patience if self._failed is None else min(self.patience, 15.0)):
             if self._failed is None:
-                self._stop(f"nothing happened for {self._silent:.0f} s (--timeout)")
+                self._stop(f"no progress for {self._silent:.0f} s (--timeout sets the limit)")
             else:
-                self._stop(f"rank {self._failed} had ended, and the others waited for it")
+                self._stop(f"rank {self._failed} had ended while other ranks waited for it")
 
     def _stop(self, why: str) -> None:
         self.stopped = why

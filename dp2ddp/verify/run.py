@@ -380,20 +380,20 @@ def _aligned(bench: Bench) -> Result:
 def _in_float64(bench: Bench, result: Result) -> Result:
     """The result in float64 where the programs match in that; else theirs in float32, with what float64 says."""
     request, first = bench.request, result.differences[0]
-    bench.say("in float32 they part, which rounding may have done; once more in float64 …")
+    bench.say("they differ in float32, maybe by rounding; running once more in float64 …")
     folder = bench.folder / "float64"
     folder.mkdir()
     wide = _aligned(Bench(replace(request, float64=True), folder, bench.server, bench.say))
     if wide.verdict is Verdict.MATCH and wide.steps >= first.step:
         wide.notes.insert(
             0,
-            f"in float32 rounding errors grow from step to step: the programs part {where(first)} "
-            f"({first.detail}); what is compared here is float64, in which they don't",
+            f"in float32 rounding errors grow from step to step: the programs differ {where(first)} "
+            f"({first.detail}); so they were compared in float64, where they agree",
         )
         wide.widened = True
         return wide
     if wide.verdict is Verdict.DIFFERS:
-        result.notes.append(f"in float64, too, it is no rounding: {headline(wide)}")
+        result.notes.append(f"they differ in float64, too, so it is not rounding: {headline(wide)}")
     return result
 
 
@@ -407,10 +407,15 @@ def _rounding_may_make(first: Difference) -> bool:
 def _measured(moved: rounding.Moved) -> list[tuple[str, str]]:
     """What rounding was allowed to do."""
     far = max((it for step in moved.parameters for it in step.values()), default=0.0) / rounding.ROOM
-    text = f"moves parameters of the original by up to {far:.2g}, as {rounding.RUNS} more runs of it measured"
-    text = f"{text}; {rounding.ROOM:g} times as much, in each tensor, was no difference"
+    text = (
+        f"moves parameters of the original by up to {far:.2g}, as measured by {rounding.RUNS} more runs of it"
+    )
+    text = f"{text}; differences of up to {rounding.ROOM:g} times as much, in each tensor, were accepted"
     if moved.chaotic < math.inf:
-        text += f"; step {moved.chaotic} and what comes after it were not compared: there it makes other gradients"
+        text += (
+            f"; step {moved.chaotic} and what comes after it were not compared: rounding changes the gradients "
+            "there"
+        )
     return [("rounding", text)]
 
 
@@ -423,15 +428,20 @@ def _rounding_may_be_all(first: Difference, request: Request) -> bool:
 def _why_not(before: Run, request: Request) -> str:
     """Why there is nothing to compare with."""
     if before.ended.stopped:
-        return f"the original hangs: {before.ended.stopped}"
+        return (
+            f"the original hangs: {before.ended.stopped}; run it alone to find out where, or raise --timeout"
+        )
     if any(before.ended.codes):
         first = next((one for one in before.ranks if one.error), None)
         return (
-            f"the original ends: {_end_of(before, first) if first else f'exit code {before.ended.codes[0]}'}"
+            f"the original fails: {_end_of(before, first) if first else f'exit code {before.ended.codes[0]}'}"
             f"{_advice(before, first, request)}"
         )
     if not before.ranks or not before.ranks[0].steps:
-        return "the original makes no optimizer step: nothing to compare"
+        return (
+            "the original makes no optimizer step, so there is nothing to compare: give arguments with which "
+            "it trains after --"
+        )
     return ""
 
 
@@ -447,7 +457,10 @@ def _advice(before: Run, ended: Notes | None, request: Request) -> str:
             "; its data set is missing: --synthetic uses small random data instead of torchvision's data sets"
         )
     if kind in _NOT_THERE and not request.prepare:
-        return "; a file that it reads is missing: --prepare FILE runs a file of yours first, which can provide it"
+        return (
+            "; a file that it reads is missing: --prepare FILE runs your own Python file first, which can "
+            "provide it"
+        )
     return ""
 
 
@@ -457,19 +470,26 @@ def _no_reference(before: Notes, after: Sequence[Notes], request: Request) -> st
         where = f" ({', '.join(request.wraps)})" if request.wraps else ""
         what = "in training, only elsewhere" if before.wrapped else "in training"
         return (
-            f"the original did not use nn.DataParallel{where} {what}: an option or a condition chose a "
-            "single device; give the options for several devices after --"
+            f"the original did not use nn.DataParallel{where} {what}: an option or a condition selected a "
+            "single device; after --, give the options that select several devices"
         )
     if len(after) < request.processes:
         trained = f"{len(after)} of {request.processes} processes"
-        return f"the converted program trained on {trained}: its options chose fewer devices"
+        return (
+            f"the converted program trained on {trained}: its options selected fewer devices; give others "
+            "after --"
+        )
     return ""
 
 
 def _cannot_be_run(after: Run) -> str:
     """Why the converted program is not for so many processes, in the runtime's words."""
     said = next((line for line in after.last_lines.values() if _INDIVISIBLE in line), "")
-    return f"{said.removeprefix('dp2ddp: ')}. Verify with --exact, or with other --processes" if said else ""
+    return (
+        (f"{said.removeprefix('dp2ddp: ')}. Verify with --exact, or with another number of --processes")
+        if said
+        else ""
+    )
 
 
 def _failure(after: Run) -> Difference:
@@ -483,7 +503,7 @@ def _failure(after: Run) -> Difference:
         return Difference(made + 1, "end", detail, "replica" if _APART in first.error["text"] else "error")
     if after.ended.stopped or errors or any(sign in after.errors for sign in _WAITED):
         where = [f"rank {one.rank} last called {one.collective}" for one in after.ranks if one.collective]
-        what = after.ended.stopped or "a rank waited for another one"
+        what = after.ended.stopped or "a rank waited for another rank"
         detail = f"the converted program hangs: {'; '.join([what, *where])}"
         return Difference(made + 1, "end", detail, "collective")
     codes = ", ".join(f"rank {rank}: {code}" for rank, code in enumerate(after.ended.codes))

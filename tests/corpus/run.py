@@ -29,7 +29,7 @@ FULLY, PARTLY, REFUSED, UNPARSED, IDLE, CRASHED = OUTCOMES = (
 _FINDING = re.compile(
     r"(?P<place>[^:\n]+(?::\d+)?): (?:(?P<rule>DDP\d+) (?P<severity>\w+): )?(?P<message>.+)"
 )
-_DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) left to you)?")
+_DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) to do by hand)?")
 _KEPT = re.compile(r"(?P<script>.+): refused: ((?P<left>\d+) blockers?, )?(?P<edits>\d+) edits? ready(; .*)?")
 _WHOLE = "not sharded (correct, no speedup): "
 _TALK = re.compile(

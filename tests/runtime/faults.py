@@ -251,7 +251,7 @@ FAULTS = [
         raised(
             r"RuntimeError: [^\n]*Timed out waiting[^\n]*",
             r"\d",
-            r"rank {last} has not come: it is at train.py:\d+\n",
+            r"rank {last} has not called this collective: it is at train.py:\d+\n",
         ),
         limit=30.0,
         env={"DP2DDP_TIMEOUT": 5},

@@ -793,7 +793,7 @@ def case_weights():
         try:
             parts.weight(values)
         except RuntimeError as error:
-            assert f"shape {list(values.shape)}, and it can't be told" in str(error), error
+            assert f"shape {list(values.shape)}, which can't be assigned" in str(error), error
         else:
             raise AssertionError("a guess")
 

@@ -65,7 +65,7 @@ if __name__ == "__main__":
     )
     result = run([script], tmp_path, MASTER_PORT=1234)
     assert result.code == 3 and not result.left, result.err
-    assert result.err.count("only this one goes on") == 1 and "rank 0 failed with exit code 3" in result.err
+    assert result.err.count("only this one continues") == 1 and "rank 0 failed with exit code 3" in result.err
     begun = sorted({"OMP_NUM_THREADS", "GLOO_SOCKET_IFNAME", "DP2DDP_PLACE"})
     after = f"after ['MASTER_PORT'] 1234 1 True {len(os.sched_getaffinity(0)) > 1}"
     assert events(script) == sorted([f"begun {begun} False False"] * 2 + RANKS + [after, "exit", "exit"])
@@ -127,7 +127,7 @@ def test_torchrun_s_variables_divide_no_data_where_the_program_has_no_ranks_of_i
     assert (result.code, result.left) == (0, []), result.err
     lines = [re.sub(r"\[rank \d\] ", "", line) for line in result.out.split("\n")]
     assert sorted(lines)[1:] == [f"{rank} 2 {'2 [4, 3]' if own else '1 [8, 3]'} 1 x" for rank in range(2)]
-    assert result.err.count("started again as if by python") == (not own)
+    assert result.err.count("restarted as if started by `python`") == (not own)
 
 
 def test_the_gpu_that_the_program_s_own_ranks_name_is_theirs_alone(tmp_path):

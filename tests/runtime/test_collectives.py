@@ -175,7 +175,7 @@ def test_what_needs_all_ranks_within_main_process_first(tmp_path):
                     with ddp.main_process_first():
                         call()
                 except RuntimeError as error:
-                    assert "stands within main_process_first()" in str(error), error
+                    assert "is inside main_process_first()" in str(error), error
                 else:
                     raise AssertionError(call)
             ddp.print("done", ddp.sum(1))

@@ -71,7 +71,7 @@ assert at("C") in text and at("D") in text and seconds < 1.9, text
 ddp.barrier()  # E
 if rank == 0:
     text, seconds = error(lambda: ddp.batch_loss(ones.sum()))  # F
-    others = [f"rank {r} has not come in 2 s (its last call was barrier() at {at('E')})" for r in range(1, world)]
+    others = [f"rank {r} has not arrived within 2 s (its last call was barrier() at {at('E')})" for r in range(1, world)]
     assert text == (
         f"rank 0 calls batch_loss() at {at('F')}, which needs every rank, but {', '.join(others)}; "
         "timeout= or DP2DDP_TIMEOUT sets how long to wait"
@@ -146,7 +146,7 @@ def test_a_rank_in_a_collective_of_torch_s_own_is_named_before_that_one_times_ou
     env = {"DP2DDP_DEBUG": "1", "DP2DDP_TIMEOUT": "2"}
     result = lab.run(script, processes=2, recorded=False, timeout=25, env=env)
     assert result.codes[1] == 1 and result.errors.count("Traceback") == 1, result.errors
-    said = "rank 1 calls sum() at train.py:11, which needs every rank, but rank 0 has not come in 2 s"
+    said = "rank 1 calls sum() at train.py:11, which needs every rank, but rank 0 has not arrived within 2 s"
     assert said in result.errors
 
 
@@ -163,4 +163,4 @@ def test_a_timeout_between_different_collectives_names_the_switch(lab, tmp_path)
     )
     result = lab.run(script, processes=2, recorded=False, timeout=25, env={"DP2DDP_TIMEOUT": "2"})
     assert 1 in result.codes, result.codes
-    assert "perhaps not the same ones: DP2DDP_DEBUG=1 names the lines" in result.errors, result.errors
+    assert "maybe different ones: set DP2DDP_DEBUG=1 to see where" in result.errors, result.errors

@@ -92,7 +92,7 @@ def test_torchrun_s_ranks_leave_too_and_one_line_says_so(tmp_path: Path) -> None
     result = job(tmp_path, "ddp.init()\nddp.use_devices([1, 3])\nplace()\n", command, OMP_NUM_THREADS=1)
     assert result.code == 0 and result.left == []
     assert (
-        result.err.count("dp2ddp: 2 of 4 processes train: the program has chosen 2 GPUs\n") == 1
+        result.err.count("dp2ddp: 2 of 4 processes train, as the program selects 2 GPUs\n") == 1
     ), result.err
     assert sorted(result.out.split("\n"))[1:] == ["0 2 2 1 [1, 3]", "1 2 2 3 [1, 3]"]
 
@@ -117,7 +117,7 @@ def test_a_device_that_is_in_use_stays_in_use(tmp_path: Path) -> None:
     assert sorted(result.out.split("\n"))[1:] == ["0 2 2 0 [0, 1]", "1 2 2 1 [0, 1]"]
     assert (
         result.err
-        == "dp2ddp: cuda:0 is in use already at train.py:21, where [2, 3] is chosen: it stays in use\n"
+        == "dp2ddp: train.py:21 selects [2, 3], but cuda:0 is already in use and stays in use: select devices before the first use of a GPU\n"
     )
 
 
@@ -187,7 +187,7 @@ def test_parts_of_batches_that_train_no_wrapped_model_are_an_error(tmp_path: Pat
     """Unless the program averages the gradients itself."""
     text = LEFT_OUT.replace("LOADER", LOADERS[loader])
     result = job(tmp_path, text, DP2DDP_PROCESSES=2)
-    assert result.code == 1 and "and no model is wrapped" in result.err and "trained" not in result.out
+    assert result.code == 1 and "but no model is wrapped" in result.err and "trained" not in result.out
     own = "[it.grad.copy_(ddp.mean(it.grad)) for it in net.parameters()]\n    optimizer.step()"
     assert (
         trained(job(tmp_path, text.replace("optimizer.step()", own), DP2DDP_PROCESSES=2)) == ["trained"] * 2

@@ -195,7 +195,7 @@ for wrong in (
         errors.append("none")
     except (RuntimeError, ValueError, TypeError) as error:
         errors.append(str(error))
-assert ["several batches" in errors[0], "does not come through the wrapped model" in errors[1]] == [True, True], errors
+assert ["several batches" in errors[0], "bypasses the wrapped model" in errors[1]] == [True, True], errors
 assert "shape" in errors[2] and "not str" in errors[3] and "'none'" in errors[4] and "'sum'" in errors[5], errors
 ddp.print("done")
 """

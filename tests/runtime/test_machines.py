@@ -85,7 +85,7 @@ def test_a_killed_agent_of_machine_0_ends_the_others(tmp_path):
     first, second = results(jobs)
     assert first.left == second.left == [] and time.monotonic() - begin < SOON
     assert second.code == 1  # torch's store warns in the ranks, too
-    assert second.err.endswith("dp2ddp: machine 0 is gone, and the job's store with it\n")
+    assert second.err.endswith("dp2ddp: lost the connection to machine 0, which holds the job's store\n")
 
 
 def test_joins_what_torchrun_started_on_two_machines(tmp_path):
@@ -218,13 +218,13 @@ def one_line(error, kind, *words):
 def test_machines_that_do_not_fit_together():
     url = f"tcp://localhost:{free_port()}"
     alone, late = together(Options(None, 3, 0, url), Options(None, 3, 2, url), timeout=1)
-    one_line(alone, RuntimeError, "waited 1 s in vain for machine 1 of 3", url[6:])
+    one_line(alone, RuntimeError, "no answer after 1 s from machine 1 of 3", url[6:])
     one_line(late, RuntimeError, "machine 1 of 3")
     url = f"tcp://localhost:{free_port()}"
     found = together(Options(None, 2, 0, url), Options(None, 2, 1, url), Options(None, 2, 1, url))
     errors = [each for each in found if isinstance(each, Exception)]
     assert len(errors) == 1
-    one_line(errors[0], ValueError, "machine_rank=1 has been given to two machines")
+    one_line(errors[0], ValueError, "machine_rank=1 is used by two machines")
     url = f"tcp://localhost:{free_port()}"
     found = together(Options(None, 2, 0, url), Options(None, 3, 1, url), timeout=2)
     errors = [each for each in found if isinstance(each, ValueError)]
@@ -234,7 +234,7 @@ def test_machines_that_do_not_fit_together():
 def test_a_meeting_place_that_cannot_be(tmp_path):
     port = free_port()
     (nobody,) = together(Options(None, 2, 1, f"tcp://127.0.0.1:{port}"), timeout=1)
-    one_line(nobody, RuntimeError, f"nobody serves 127.0.0.1:{port} after 1 s", "rank 0")
+    one_line(nobody, RuntimeError, f"can't connect to rank 0 at 127.0.0.1:{port} within 1 s", "reachable")
     with socket.socket() as taken:
         taken.bind(("", 0))
         taken.listen()
@@ -244,9 +244,9 @@ def test_a_meeting_place_that_cannot_be(tmp_path):
         )
     stale = f"file://{tmp_path}/stale"
     (absent,) = together(Options(None, 2, 1, stale), timeout=1)
-    one_line(absent, RuntimeError, "waited 1 s in vain for machine 0 at file://")
+    one_line(absent, RuntimeError, "no answer after 1 s from machine 0 at file://")
     together(Options(None, 2, 0, stale), timeout=1)
-    one_line(together(Options(None, 2, 0, stale))[0], ValueError, "the file is of an earlier job")
+    one_line(together(Options(None, 2, 0, stale))[0], ValueError, "the file is from an earlier job")
 
 
 @pytest.mark.parametrize(
@@ -255,17 +255,17 @@ def test_a_meeting_place_that_cannot_be(tmp_path):
         (None, "num_machines=2 needs a dist_url: tcp://"),
         ("auto", "num_machines=2 needs a dist_url: tcp://"),
         ("env://", "MASTER_ADDR='' and MASTER_PORT='' for env://"),
-        ("tcp://localhost", "dist_url='tcp://localhost' is no address"),
-        ("tcp://localhost:0", "is no address"),
-        ("tcp://localhost:99999", "is no address"),
-        ("tcp://:29500", "is no address"),
-        ("tcp://localhost:29500/x", "is no address"),
-        ("http://localhost:29500", "is no address"),
-        ("localhost:29500", "is no address"),
-        ("tcp://no-such-host.invalid:29500", "no host 'no-such-host.invalid' is known here"),
-        ("file://relative/name", "is no file in a folder"),
-        ("file:///", "is no file in a folder"),
-        ("file:///no/such/folder/name", "is no file in a folder"),
+        ("tcp://localhost", "dist_url='tcp://localhost' is not an address"),
+        ("tcp://localhost:0", "is not an address"),
+        ("tcp://localhost:99999", "is not an address"),
+        ("tcp://:29500", "is not an address"),
+        ("tcp://localhost:29500/x", "is not an address"),
+        ("http://localhost:29500", "is not an address"),
+        ("localhost:29500", "is not an address"),
+        ("tcp://no-such-host.invalid:29500", "the host name 'no-such-host.invalid' can't be resolved"),
+        ("file://relative/name", "is not a file in an existing folder"),
+        ("file:///", "is not a file in an existing folder"),
+        ("file:///no/such/folder/name", "is not a file in an existing folder"),
     ],
 )
 def test_an_address_that_makes_no_sense(monkeypatch, url, words):

@@ -575,7 +575,7 @@ try:
     own(with_callback, net=Again)[1](x).sum().backward()
     assert False
 except RuntimeError as error:
-    assert "run again in the backward pass" in str(error), error
+    assert "runs again in the backward pass" in str(error), error
 
 # DistributedDataParallel has the layers of its parts called back as well; parts of any size, and none
 class Sharded(ddp.DistributedDataParallel):
@@ -615,7 +615,7 @@ try:
     own(with_callback, net=lambda: Odd(5, 3))[1](x)
     assert False
 except RuntimeError as error:
-    assert "Odd shares something between replicas" in str(error), error
+    assert "Odd shares data between replicas" in str(error), error
 ddp.print("done")
 """
 )
@@ -649,7 +649,7 @@ for wrap in (ddp.DataParallel, ddp.DistributedDataParallel):
         model(torch.ones(6, 3))
         assert False
     except RuntimeError as error:
-        assert "1 is a Norm, which waits for the other replicas" in str(error), error
+        assert "1 is a Norm, which waits for other replicas" in str(error), error
 ddp.print("done")
 """
 

@@ -119,7 +119,7 @@ def test_a_rank_that_fails_or_leaves_ends_the_job_and_is_named(tmp_path):
 
 def test_ranks_that_draw_other_samples_are_told(tmp_path):
     result = ended(tmp_path, "wander")
-    assert result.code == 1 and "the ranks draw different samples" in result.err
+    assert result.code == 1 and "ranks draw different samples" in result.err
 
 
 @pytest.mark.parametrize("whom", ["rank", "all"])

@@ -305,7 +305,7 @@ assert dist.get_backend() == "gloo" and ddp.device().index == ddp.get_rank() % 2
     )
     visible = {"CUDA_VISIBLE_DEVICES": "0,1"}
     shared = lab.run(script, processes=3, recorded=False, timeout=30, env=visible).ok()
-    assert shared.errors == "dp2ddp: 3 processes share 2 GPUs, and talk over gloo\n"
+    assert shared.errors == "dp2ddp: 3 processes share 2 GPUs, so they use the gloo backend\n"
     chosen = lab.run(script, processes=3, recorded=False, timeout=30, env=visible | {"WANTED": "gloo"}).ok()
     assert chosen.errors == ""
 

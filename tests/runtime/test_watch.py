@@ -111,7 +111,7 @@ for form in forms:
     # the fifth step is skipped by all, and the others until the next comparison
     model = train(form, lambda step, *rest: low_bit(step, *rest) or ("no step" if step > 5 else None))
     assert len(said) == (rank == 0), said
-    assert not said or "3.weight of Sequential differs between the ranks by rounding" in said[0], said
+    assert not said or "3.weight of Sequential differs across ranks by rounding" in said[0], said
     found = ddp.gather([it.detach() for it in model.parameters()])
     assert all(torch.equal(a, b) for other in found for a, b in zip(other, found[0]))
 
@@ -159,7 +159,7 @@ for form in forms:
     found = ddp.gather(model.module[3].mean.data)
     assert all(torch.equal(it, found[0]) for it in found) and said == [], said
     finds("from the fourth step on", form, lambda *_: None, "the forward of Sequential writes its parameter 3.mean",
-          "before backward pass 5", "register_buffer", module=net(Late(4)))
+          "found in backward pass 5", "register_buffer", module=net(Late(4)))
     model = forms[form](net(Late(1)))
     with torch.no_grad():
         model(batch(form, 0))

@@ -78,8 +78,8 @@ def collect(context: Context, whole: Context) -> tuple[tuple[Precision, ...], tu
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex amp is kept: {reason}",
-        "use torch.autocast and torch.amp.GradScaler",
+        f"apex amp stays as it is: {reason}",
+        "to replace it: use torch.autocast and torch.amp.GradScaler",
         NO_TIER,
         works=True,
     )
@@ -89,7 +89,7 @@ def _unreadable(context: Context, node: ast.Call) -> Obstacle:
     return context.obstacle(
         node,
         "old checkpoints hold the state of apex's scaler, which torch's scaler can't load",
-        "resume from an old checkpoint without this line",
+        "to resume from one, remove this line",
         NO_TIER,
         works=True,
     )

@@ -65,8 +65,8 @@ def collect(context: Context) -> Replaced:
 def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
     return context.obstacle(
         call.node,
-        f"apex's DistributedDataParallel is kept: {reason}",
-        "nothing to do, or use torch's, the same but for that",
+        f"apex's DistributedDataParallel stays as it is: {reason}",
+        "no action needed, or use torch's if that doesn't matter",
         NO_TIER,
         works=True,
     )
@@ -75,8 +75,8 @@ def _staying(context: Context, call: Call, reason: Unfollowed) -> Obstacle:
 def _in_half(context: Context, call: Call) -> Obstacle:
     return context.obstacle(
         call.node,
-        "torch divides gradients before the all-reduce, apex after it: half precision overflows elsewhere",
-        "compare a short run with the original",
+        "torch divides gradients before the all-reduce, apex after it: fp16 may overflow in another place",
+        "compare the loss of a short run before and after",
         NO_TIER,
         works=True,
     )
@@ -148,7 +148,7 @@ class _Use:
             raise Unfollowed("it is unclear where it comes from")
         for node in self.loads:
             if self.program.values(node) != {Ext(APEX_WRAP)}:
-                raise Unfollowed(f"`{ast.unparse(node)}` isn't known to be apex's")
+                raise Unfollowed(f"`{ast.unparse(node)}` may not be apex's")
             trains = self.context.runs_in_training(node)
             if not self._is_imported(node) and not (trains and self._is_renamed(node)):
                 raise Unfollowed(f"it is unclear where `{ast.unparse(node)}` comes from")
@@ -187,7 +187,7 @@ class _Use:
                     continue
                 raise Unfollowed(f"torch's has no equivalent of {shown}")
             if name == "allreduce_always_fp32" and self.halves:
-                raise Unfollowed(f"torch's reduces half-precision gradients as they are, despite {shown}")
+                raise Unfollowed(f"torch's all-reduces fp16 gradients in fp16, despite {shown}")
             if name not in (*TIMING, "allreduce_always_fp32"):
                 raise Unfollowed(f"torch's has no equivalent of {shown}")
 
@@ -240,7 +240,7 @@ class _Use:
             off = isinstance(value, ast.Constant) and value.value is False
             if not off and id(node) in later:
                 raise Unfollowed(
-                    "parameters aren't known to stay frozen, and torch's would not average their gradients"
+                    "frozen parameters may be trained later, and torch's would not average their gradients"
                 )
             values = self.program.values(owner)
             if off and (values & models or _is_wrapped(values)):

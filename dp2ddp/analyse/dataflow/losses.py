@@ -56,7 +56,8 @@ def reduction(context: Context, call: Call) -> tuple[str, Problem | None]:
     (kind, problem), *others = found or {("", None)}
     if others:
         return "", Problem(
-            f"`{ast.unparse(call.node.func)}` is made with different reductions", "use one reduction"
+            f"`{ast.unparse(call.node.func)}` is created with different reductions",
+            'use one reduction, e.g. reduction="mean"',
         )
     return kind, problem
 
@@ -109,7 +110,7 @@ def _reduced(call: Call) -> tuple[str, Problem | None]:
         if value is not None and not (isinstance(value, ast.Constant) and value.value in (None, -100)):
             if name == "ignore_index" or last in IGNORES:
                 return "mean", Problem(
-                    f"`{spelled}` averages with {WEIGHTED[name]}: local batches have different total weights",
+                    f"`{spelled}` is a weighted mean ({WEIGHTED[name]}): the total weight differs across ranks",
                     "",
                 )
     return str(given or "mean"), None

@@ -1610,7 +1610,7 @@ def picked(place: ast.AST) -> Problem:
     """What to say of a mean over as many elements as the data say."""
     shown = ast.unparse(place)
     return Problem(
-        f"the loss is a mean over `{shown}`, selected elements, whose number differs across ranks", ""
+        f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
     )
 
 

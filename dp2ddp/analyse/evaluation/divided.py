@@ -99,7 +99,7 @@ class Divided(EvaluationLoop):
         """The batch is given to names, which nothing but the function looks at."""
         for node in ast.walk(self.node.target):
             if isinstance(node, ast.Attribute | ast.Subscript):
-                raise Whole(node, f"`{ast.unparse(node)}` isn't known to be read only here")
+                raise Whole(node, f"`{ast.unparse(node)}` may be read elsewhere, too")
 
     # The model's call
 
@@ -115,7 +115,7 @@ class Divided(EvaluationLoop):
                 block = statement.body
             else:
                 return _Forward(self._called(statement), statement, tuple(before))
-        raise Whole(self.node, "the model is called in the loop's header")
+        raise Whole(self.node, "the model is called in the `for` line")
 
     def _runs_model(self, node: ast.AST) -> bool:
         run = (self.program.nodes.get(key) for key in self.context.runs(node))
@@ -149,10 +149,10 @@ class Divided(EvaluationLoop):
             if around is statement:
                 break
             if isinstance(around, ast.BoolOp | ast.IfExp | ast.Lambda | ast.comprehension | ast.ListComp):
-                raise Whole(statement, "the model isn't known to be called once per batch")
+                raise Whole(statement, "the model may not be called exactly once per batch")
         effects = [effect for _, effect in self.around.effects]
         if any(effect.covers(self.program.anchor(outer[0])) for effect in effects):
-            raise Whole(statement, "rank 0 alone calls the model")
+            raise Whole(statement, "only rank 0 calls the model")
         return outer[0]
 
     # The lines before it
@@ -231,7 +231,7 @@ class Divided(EvaluationLoop):
                 inside = [it for it in found if id(it) in self.inside]
                 carried = node.id in self._own and self._is_carried(node, inside)
                 if carried or (not self._places.issuperset(found) and self._rows(node) in OF_BATCHES):
-                    raise Whole(node, f"`{node.id}` isn't known to come from this batch")
+                    raise Whole(node, f"`{node.id}` may not come from this batch")
 
     def _check_rows(self, node: ast.AST, inside: ast.AST | None = None) -> None:
         """A step on the way to the outputs does the same with every row, however many there are."""
@@ -242,7 +242,7 @@ class Divided(EvaluationLoop):
                 raise Whole(node, "it needs gradients")
             case ast.Subscript(value=held, slice=ast.Constant(value=int()) | ast.UnaryOp()):
                 if isinstance(held, ast.Name) and self._is_element(held):
-                    raise Whole(node, f"`{ast.unparse(node)}` isn't known to be more than a single sample")
+                    raise Whole(node, f"`{ast.unparse(node)}` may be a single sample")
             case ast.IfExp(body=one, orelse=other):
                 self._check_alike(node, [one, other])
             case ast.BinOp(left=left, right=right) if self._is_collection(left):
@@ -282,7 +282,7 @@ class Divided(EvaluationLoop):
             leaf for part in parts if not _is_none(part) for leaf in _leaves(self.around.samples.of(part))
         }
         if found & {*PLAIN} and found & {*OF_BATCHES}:
-            raise Whole(node, f"`{ast.unparse(node)}` isn't known to have one row per sample")
+            raise Whole(node, f"`{ast.unparse(node)}` may not have one row per sample")
 
     def _is_element(self, name: ast.Name) -> bool:
         """Whether a name may be an element of the batch, a tensor."""
@@ -300,7 +300,7 @@ class Divided(EvaluationLoop):
             self._check_computed(argument)
             mixed = not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(argument)))
             if (mixed or self._rows(argument) not in DEALT) and not self._is_constant(argument):
-                raise Whole(argument, f"`{ast.unparse(argument)}` isn't known to have one row per sample")
+                raise Whole(argument, f"`{ast.unparse(argument)}` may not have one row per sample")
         if not any(self._looked_at(argument) for argument in forward.given):
             raise Whole(forward.call, "the model is not given the batch")
 
@@ -347,7 +347,7 @@ class Divided(EvaluationLoop):
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and (kept := self._dealt & {*node.names}):
-                raise Whole(node, f"`{min(kept)}` isn't known to be read only here")
+                raise Whole(node, f"`{min(kept)}` may be read elsewhere, too")
         entered = {it for part in (*forward.before, forward.call) for it in self.program.entered(part)}
         for node in (
             node for index in sorted(entered) for node in self.program.body(self.program.scopes[index])
@@ -385,7 +385,7 @@ class Divided(EvaluationLoop):
         """All processes leave the loop together."""
         for node in ast.walk(self.node):
             if isinstance(node, ast.Yield | ast.YieldFrom | ast.Await):
-                raise Whole(node, "the loop can end at any batch")
+                raise Whole(node, "the loop may end early (`yield` or `await`)")
             if isinstance(node, ast.Break | ast.Return | ast.Raise | ast.Continue):
                 for around in self.program.ancestors(node):
                     if around is self.node:
@@ -541,7 +541,7 @@ class Divided(EvaluationLoop):
         behind = self._names_behind(forward)
         others = [it for it in self._reaching(use) if it not in self._places and it not in behind]
         if not all(_is_none(right_side(self.program.statement(it), it)) for it in others):
-            raise Whole(use, f"`{use.id}` isn't known to have one row per sample")
+            raise Whole(use, f"`{use.id}` may not have one row per sample")
         if not all(leaf in DEALT for leaf in _leaves(self.around.samples.of(use))):
             raise Whole(use, f"`{use.id}` holds more than one row per sample")
         if self._is_array(use, set()):

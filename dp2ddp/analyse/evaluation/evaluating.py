@@ -39,18 +39,29 @@ from dp2ddp.source import Location
 
 # What to do about some reasons, by what they say.
 CURES = {
-    "not name its loader": "name one DataLoader in the loop's header",
-    "which DataLoader": "name one DataLoader in the loop's header",
+    "not name its loader": "write `for … in loader:`",
+    "which DataLoader": "loop over one DataLoader",
     "over a DataLoader": "loop over the DataLoader itself",
-    "leave the batches": "loop over the DataLoader itself",
+    "may change the batches": "loop over the DataLoader itself",
     "another loop over batches": "move that loop out of this one",
-    "in the loop's header": "call it in the loop's body",
+    "in the `for` line": "call it in the loop's body",
     "under a condition": "call it once per batch, without a condition",
     "several times": "call it once, in the loop itself",
-    "called once per batch": "call it once, in the loop itself",
-    "for rank 0 alone": "do that after the loop",
-    "rank 0 alone": "call it on all ranks",
+    "once per batch": "call it once, in the loop itself",
+    "in the loop runs on rank 0 only": "do that after the loop",
+    "only rank 0 calls": "call it on all ranks",
     "it contains": "move that out of the loop",
+    "sums up no result": "add up its results in the loop",
+    "no variable name": "assign the DataLoader to a variable",
+    "outside of the loop": "set it anew for each batch",
+    "of the last batch": "use the sum or average instead",
+    "in several ways": "fill it in one way",
+    "per batch or sample": "append one entry per batch or sample",
+    "one entry per sample": "keep one entry per sample",
+    "is read inside the loop": "read it after the loop",
+    "empty or zero before": "reset it right before the loop",
+    "initialization and the loop": "reset it right before the loop",
+    "more than sums and averages": "use its sum or average only",
     "it assigns to": "assign after the forward",
     "given the batch": "call it with the loop's batch",
     "come from this batch": "set it anew for each batch",
@@ -58,28 +69,28 @@ CURES = {
     "same statement as the forward": "use it in a statement of its own, after the forward",
     "it calls assigns": "return the value instead",
     "it calls changes": "return the value instead",
-    "forward hooks": "remove them",
+    "forward hooks": "remove the hooks",
     "not set to eval()": "call `.eval()` right before the loop",
     "draws random numbers": "draw them before the loop",
     "is random": "draw it before the loop",
-    "free of side effects": "do that after the loop",
+    "may have side effects": "do that after the loop",
     "has side effects": "do that after the loop",
     "fit a smaller batch": "keep dimension 0 as it is",
     "single sample": "keep dimension 0 as it is",
     "one row per sample": "keep one row per sample",
     "combined over the ranks": "use it after the loop only",
     "before the forward": "read it after the forward",
-    "of each replica": "return one row per sample",
+    "per replica": "return one row per sample",
     "batch index": "count samples instead",
     "copy of the model": "use the model itself",
     "batch size is 1": "use a larger batch size",
     "collate function": "use the default collate function",
-    "read only here": "use another name here",
-    "end at any batch": "go through all batches",
+    "read elsewhere": "use another name here",
+    "may end early": "go through all batches",
     "needs gradients": "use `torch.no_grad()`",
     "is not a tensor": "make it a tensor",
-    "one rank alone": "have all ranks run it",
-    "exceptions": "catch none in the loop",
+    "only one rank": "run it on all ranks",
+    "exceptions": "don't catch them in the loop",
 }
 
 
@@ -192,10 +203,10 @@ class EvaluationLoop:
         bars = {id(it): bar for it in named if (bar := self._bar(it)) is not None}
         places = [self.node, *map(self.program.statement, bars.values())]
         if len(draws) != 1 or self.program.statement(draws[0]) not in places or self.node.orelse:
-            raise Whole(self.node, "the loop's header does not name its loader")
+            raise Whole(self.node, "its `for` line does not name its loader")
         values = self.program.values(draws[0])
         if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
-            raise Whole(self.node, "it isn't known to iterate over a DataLoader")
+            raise Whole(self.node, "it may not iterate over a DataLoader")
         around = self.node.iter
         while around is not draws[0]:
             if id(around) in bars:
@@ -203,9 +214,7 @@ class EvaluationLoop:
                 continue
             call = self.program.call(around)
             if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
-                raise Whole(
-                    self.node, f"`{ast.unparse(self.node.iter)}` isn't known to leave the batches as they are"
-                )
+                raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may change the batches")
             around = call.node.args[0]
         return draws[0]
 
@@ -271,7 +280,7 @@ class EvaluationLoop:
         while waiting:
             for around in self.program.ancestors(waiting.pop()):
                 if isinstance(around, ast.If | ast.IfExp | ast.While) and self._asks_for_rank(around.test):
-                    raise Whole(around.test, f"one rank alone runs it, `if {ast.unparse(around.test)}`")
+                    raise Whole(around.test, f"only one rank runs it, `if {ast.unparse(around.test)}`")
                 if isinstance(around, ast.FunctionDef) and id(around) not in seen:
                     seen.add(id(around))
                     waiting += self.context.callers.get(self.program.by_node[id(around)].index, [])
@@ -390,7 +399,7 @@ class EvaluationLoop:
         """A method whose result nobody looks at is called for what else it does."""
         found = self.program.call(call)
         if found is None or not found.names or not all(map(_is_pure_name, found.names)):
-            raise Whole(call, f"`{ast.unparse(call.func)}` isn't known to be free of side effects")
+            raise Whole(call, f"`{ast.unparse(call.func)}` may have side effects")
 
     def _is_own(self, name: str) -> bool:
         """Whether a name is assigned in the loop, anew for each batch."""
@@ -421,7 +430,7 @@ class EvaluationLoop:
 
     def _check_function(self, scope: Scope, node: ast.AST, in_forward: bool) -> None:
         if isinstance(node, ast.Global | ast.Nonlocal | ast.Yield | ast.YieldFrom | ast.Await):
-            raise Whole(node, "a function that it calls has side effects")
+            raise Whole(node, f"`{ast.unparse(node)}` in a function that it calls has side effects")
         if isinstance(node, ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del):
             base = base_name(node)
             if (
@@ -489,7 +498,7 @@ class EvaluationLoop:
         elif isinstance(node, ast.With):
             for item in node.items:
                 if any(isinstance(it, Inst) for it in self.program.values(item.context_expr)):
-                    raise Whole(node, f"`with {ast.unparse(item)}` isn't known to be free of side effects")
+                    raise Whole(node, f"`with {ast.unparse(item)}` may have side effects")
         elif isinstance(node, ast.NamedExpr | ast.Yield | ast.YieldFrom | ast.Await):
             raise Whole(node, f"it contains `{ast.unparse(node)}`")
 
@@ -499,7 +508,7 @@ class EvaluationLoop:
             raise Whole(node, f"`{ast.unparse(node.func)}` draws random numbers")
         writes = any(it.arg == "out" for it in node.keywords)
         if call is None or writes or not self._is_pure(call, in_forward):
-            raise Whole(node, f"`{ast.unparse(node.func)}` isn't known to be free of side effects")
+            raise Whole(node, f"`{ast.unparse(node.func)}` may have side effects")
 
     def _is_pure(self, call: Call, in_forward: bool) -> bool:
         if self._modules(call.callees) or (in_forward and self._is_layer(call)):
@@ -582,7 +591,7 @@ class EvaluationLoop:
         places = set(map(self.program.location, parts))
         effect = next((effect for place, effect in self.around.effects if place in places), None)
         if effect is not None:
-            raise Whole(self.node, f"`{effect.what}` in it is for rank 0 alone")
+            raise Whole(self.node, f"`{effect.what}` in the loop runs on rank 0 only")
 
     def _uses(self, name: str) -> Iterator[ast.Name]:
         scope = self.program.scope(self.node)

@@ -131,7 +131,7 @@ class _InTurn(EvaluationLoop):
             self._check_begin(name)
         self._check_names()
         if not self.kept:
-            raise Whole(self.node, "it adds up nothing")
+            raise Whole(self.node, "it sums up no result over the batches")
         lists = tuple(name for name, it in self.kept.items() if it.kind == "list")
         if lists and not isinstance(draw, ast.Name | ast.Attribute):
             raise Whole(draw, "its loader has no variable name")
@@ -165,7 +165,7 @@ class _InTurn(EvaluationLoop):
             if self.context.is_wrapped(call.callees) and kinds.holds(
                 self.around.samples.of(call.node), Kind.OWN
             ):
-                raise Whole(call.node, f"`{ast.unparse(call.node)}` returns a number of each replica")
+                raise Whole(call.node, f"`{ast.unparse(call.node)}` returns one number per replica")
 
     # What it does
 
@@ -189,7 +189,7 @@ class _InTurn(EvaluationLoop):
                 for inner in (*statement.body, *getattr(statement, "orelse", [])):
                     self._statement(inner)
             case _ if not isinstance(statement, STATEMENTS):
-                raise Whole(statement, f"`{ast.unparse(statement).splitlines()[0]}`")
+                raise Whole(statement, f"it contains `{ast.unparse(statement).splitlines()[0]}`")
 
     def _store(self, target: ast.expr) -> None:
         for part in ast.walk(target):
@@ -207,7 +207,7 @@ class _InTurn(EvaluationLoop):
             self._check_made(base)
             return
         if not isinstance(statement.op, ast.Add | ast.Sub):
-            raise Whole(statement, f"`{ast.unparse(statement)}`")
+            raise Whole(statement, f"it contains `{ast.unparse(statement)}`")
         if isinstance(target, ast.Name) and self._begins_as_list(target.id):
             self._check_regular(statement, samples=False)
             self._collect_rows(target, statement.value)
@@ -216,7 +216,7 @@ class _InTurn(EvaluationLoop):
     def _check_made(self, name: ast.Name) -> None:
         """What a name of the loop's own stands for was made in the loop, too: it is changed in place."""
         if self._is_older(name, set()):
-            raise Whole(name, f"`{name.id}` isn't known to be new in the loop")
+            raise Whole(name, f"`{name.id}` may be set outside of the loop")
 
     def _collect(self, statement: ast.stmt, call: ast.Call, holder: ast.expr, method: str) -> None:
         """A method of something made before the loop: a list, a meter, or what changes nothing."""
@@ -228,11 +228,11 @@ class _InTurn(EvaluationLoop):
         elif any(isinstance(value, Inst) for value in self.program.values(holder)):
             added = meters.added(self.context, self.program.values(holder), method)
             if added is None:
-                raise Whole(call, f"`{ast.unparse(call.func)}` isn't known to only add up")
+                raise Whole(call, f"`{ast.unparse(call.func)}` may do more than add up")
             if added.is_meter and isinstance(holder, ast.Name):
                 self._keep(holder.id, "meter", holder, sums=added.sums)
             elif added.latest:
-                raise Whole(call, f"`{ast.unparse(call.func)}` keeps a value of the last batch")
+                raise Whole(call, f"`{ast.unparse(call.func)}` keeps a value of the last batch only")
             else:
                 self._keep(ast.unparse(holder), "object", holder, sums=added.sums)
         else:
@@ -272,7 +272,7 @@ class _InTurn(EvaluationLoop):
             case ast.Call(func=ast.Name(id="list"), args=[rows]):
                 return self._collect_rows(node, rows)
         if isinstance(value, ast.IfExp) or self.around.samples.of(value) not in DEALT:
-            raise Whole(node, f"`{ast.unparse(value)}` isn't known to have one entry per sample")
+            raise Whole(node, f"`{ast.unparse(value)}` may not have one entry per sample")
 
     def _check_calls(self) -> None:
         """Nothing that is called in the loop leaves anything behind."""
@@ -327,16 +327,16 @@ class _InTurn(EvaluationLoop):
         scope = self.program.scope(self.node)
         for node in () if scope.is_module else ast.walk(scope.node):
             if isinstance(node, ast.Global | ast.Nonlocal) and name in node.names:
-                raise Whole(node, f"`{name}` isn't known to be read only here")
+                raise Whole(node, f"`{name}` may be read elsewhere, too")
         begins = {it for use in uses for it in self.program.definitions(use)}
         begins = {it for it in begins if id(it) not in self.inside}
         values = [self._begin(it) for it in begins]
         if not begins or not all(value is not None and self._is_nothing(kept, value) for value in values):
-            raise Whole(uses[0], f"`{name}` isn't known to be empty or zero before the loop")
+            raise Whole(uses[0], f"`{name}` may not be empty or zero before the loop")
         earlier = {id(it) for statement in self._before for it in ast.walk(statement)}
         for use in self._uses(name):
             if id(use) in earlier and begins & set(self.program.definitions(use)):
-                raise Whole(use, f"`{name}` is used between its start and the loop")
+                raise Whole(use, f"`{name}` is used between its initialization and the loop")
 
     def _reset(self, name: str, kept: _Kept) -> str | None:
         """The method that was called last of an object before the loop."""
@@ -438,7 +438,7 @@ class _InTurn(EvaluationLoop):
                 elif defined and id(use) not in self.inside:
                     raise Whole(use, f"`{name}` of the last batch is used after the loop")
                 elif id(use) in self.inside and self._is_carried(use, defined):
-                    raise Whole(use, f"`{name}` isn't known to come from this batch")
+                    raise Whole(use, f"`{name}` may not come from this batch")
 
     def _check_meter(self, name: str, use: ast.Name) -> None:
         """After the loop only a meter's sums are asked for, and its average."""
@@ -455,7 +455,7 @@ class _InTurn(EvaluationLoop):
                         if all(len(it) == 2 and self._is_of_sums(use, it[1], sums) for it in asked):
                             return
         if any(it in self.program.definitions(use) for it in self._begun(name)):
-            raise Whole(use, f"`{name}` isn't known to be used for sums and averages only")
+            raise Whole(use, f"`{name}` may be used for more than sums and averages")
 
     def _is_of_sums(self, meter: ast.Name, attribute: str, sums: frozenset[str]) -> bool:
         return meters.is_of_sums(self.context, self.program.values(meter), attribute, sums)

@@ -131,8 +131,8 @@ def _clock(context: Context, node: ast.If | ast.While) -> Iterator[Obstacle]:
     if asks_the_clock(context, node):
         yield context.obstacle(
             node,
-            f"control flow depends on the clock, `{ast.unparse(node.test)}`: ranks can diverge",
-            "nothing to do, unless the job stops here",
+            f"control flow depends on the clock, `{ast.unparse(node.test)}`, which differs across ranks",
+            "if the job stops here, use rank 0's: `ddp.from_main_process(…)`",
             NO_TIER,
             works=True,
         )
@@ -174,16 +174,16 @@ def _handlers(context: Context, node: ast.Try) -> Iterator[Obstacle]:
         if names == "KeyboardInterrupt":
             yield context.obstacle(
                 handler.body[0],
-                "on Ctrl-C each rank runs this at its own step, and is killed seconds later",
-                "nothing to do, unless this line needs all ranks",
+                "on Ctrl-C every rank runs this `except` block on its own and is killed within seconds",
+                "keep collectives such as `ddp.barrier()` out of it",
                 NO_TIER,
                 works=True,
             )
         elif in_loop:
             yield context.obstacle(
                 program.statement(handler.body[0]),
-                "if only some ranks raise an exception and come here, the job stops with an error",
-                "nothing to do if none does; out of memory: use smaller batches",
+                "if only some ranks catch an exception here, ranks diverge and the job stops with an error",
+                "re-raise it, or prevent it (if out of memory: use smaller batches)",
                 NO_TIER,
                 works=True,
             )
@@ -225,7 +225,7 @@ def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
     if taken or call.names & AS_COMPLETED:
         yield context.obstacle(
             call.node,
-            "results arrive in completion order, which differs across ranks",
-            "if training uses them, take them in submission order",
+            f"`{ast.unparse(call.node)}` yields results in completion order, which differs across ranks",
+            "if training uses them, read them in submission order",
             NO_TIER,
         )

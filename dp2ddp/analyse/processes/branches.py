@@ -319,7 +319,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     for path, node in context.beside.items():
         yield context.obstacle(
             node,
-            f"{path.name} already has a DistributedDataParallel branch, and is left as it is; start it "
+            f"{path.name} already has a DistributedDataParallel branch and is not changed; start it "
             f"with: torchrun --nproc-per-node N {path.name} ...",
             "",
             NO_TIER,
@@ -330,8 +330,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if joins and not own_ranks.is_unused(context, call):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() also runs in the DataParallel branch, which has a process group now",
-                "run it only under the option that selects the distributed branch; or take out what uses its group",
+                f"`{ast.unparse(call.node.func)}` also runs in the DataParallel branch, where dp2ddp makes the group",
+                "call it only in the distributed branch",
             )
 
 

@@ -492,8 +492,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if context.program.file(node).path not in kept:
             yield context.obstacle(
                 node,
-                "this key has the prefix `module.`, which keys of new checkpoints don't have",
-                "remove the prefix",
+                f"`{ast.unparse(node)}` has the prefix `module.`, which keys in new checkpoints don't have",
+                "remove the prefix `module.` here",
                 NO_TIER,
             )
     for call in context.program.calls:
@@ -501,16 +501,16 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if _saves_bare(context, call):
             yield context.obstacle(
                 call.node,
-                "this now saves the bare model, not the wrapped one",
-                "where it is loaded, remove `.module`",
+                f"`{ast.unparse(call.node.func)}` now saves the bare model, not the wrapped one",
+                "remove `.module` where the file is loaded",
                 NO_TIER,
                 works=True,
             )
         elif _saves_wrapped(context, call) and context.runs_in_training(call.node):
             yield context.obstacle(
                 call.node,
-                "this pickles a wrapped model, which only loads where dp2ddp is installed",
-                "pickle the bare model, `model.module`",
+                f"`{ast.unparse(call.node.func)}` pickles the wrapped model: loading that needs dp2ddp",
+                "save `model.module`, or its state_dict()",
                 NO_TIER,
             )
         if (
@@ -522,7 +522,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 if _compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
-                        "these keys begin with `module.`, those of new checkpoints don't",
+                        f"keys of `{ast.unparse(call.node)}` begin with `module.`, those of new checkpoints don't",
                         "compare model.module.state_dict() with ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
@@ -532,7 +532,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if bypass and _trains(context, call, backwards):
             yield context.obstacle(
                 call.node,
-                "this bypasses the wrapper: gradients would not be averaged",
+                f"`{ast.unparse(call.node)}` bypasses the wrapper, so its gradients would not be averaged",
                 "call the wrapped model",
                 SHARDED_ONLY,
             )

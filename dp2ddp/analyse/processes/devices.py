@@ -195,8 +195,8 @@ def _split(context: Context) -> Iterator[Obstacle]:
         node = list(numbers.values())[-1]
         yield context.obstacle(
             node,
-            f"several GPUs are used by their index ({', '.join(sorted(numbers))})",
-            "models that are split over GPUs (model parallelism) are not converted",
+            f"GPUs {', '.join(sorted(numbers))} are used by index, as by a model that is split over GPUs",
+            "model parallelism is not converted; put the whole model on one GPU",
         )
 
 

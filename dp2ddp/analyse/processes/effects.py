@@ -535,7 +535,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 yield context.obstacle(
                     node,
                     f"`{ast.unparse(node)}` exists on rank 0 only",
-                    "if training uses it: `ddp.from_main_process(…)`",
+                    "if other ranks need it: `ddp.from_main_process(…)`",
                     NO_TIER,
                 )
 
@@ -546,7 +546,7 @@ def _swept(context: Context) -> Iterator[Obstacle]:
         if any(map(is_of_tracker, call.names)) and context.trained_wraps & context.runs(call.node):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() runs the training on rank 0 only",
+                f"{ast.unparse(call.node.func)}() would run the training on rank 0 only",
                 "start each sweep run as a separate program: `wandb agent …` on the command line",
             )
 

@@ -65,8 +65,8 @@ def _holds(context: Context, node: ast.If, places: list[Anchor]) -> bool:
 
 def _problem(path: str) -> Problem:
     return Problem(
-        f"ranks can diverge here: rank 0 makes `{path}`, and others can already find it",
-        "nothing to do, unless the job stops here",
+        f"control flow depends on whether `{path}` exists; rank 0 may create it before other ranks check",
+        "if ranks diverge, create it before the training starts",
         NO_TIER,
         works=True,
     )

@@ -45,9 +45,9 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
         names = " and ".join(sorted(it.name for it in scripts))
         both = [_shown(project, it) for it in (*sorted(scripts), path)]
         problem = Problem(
-            f"keys with `module.` are expected here, but checkpoints of {names} now have none"
+            f"this expects keys with `module.`, which checkpoints of {names} no longer have"
             + (" (`strict=False`: nothing is loaded)" if silent else ""),
-            f"if this script loads those, convert both at once: dp2ddp convert {' '.join(both)}",
+            f"if it loads those, convert both at once: dp2ddp convert {' '.join(both)}",
             NO_TIER,
             works=True,
         )
@@ -65,9 +65,9 @@ def _unwrapping(project: Project, context: Context, saving: frozenset[Path]) -> 
         place = context.program.anchor(node)
         if _folder(project, place.path, saving) and not context.runs_in_training(node):
             problem = Problem(
-                f"a wrapped model is expected here, but {' and '.join(sorted(it.name for it in saving))} "
+                f"this expects a wrapped model, but {' and '.join(sorted(it.name for it in saving))} "
                 "now saves the bare one",
-                "if this file loads that one, remove `.module`",
+                "if it loads that checkpoint, remove `.module`",
                 NO_TIER,
                 works=True,
             )

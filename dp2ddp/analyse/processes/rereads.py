@@ -183,7 +183,9 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
                 and not _is_cached(context, statement, read)
                 and not _after_barrier(context, statement, read, found)
             ):
-                what = f"{_shown(context, call, statement)} changes what other ranks still read"
+                what = (
+                    f"{_shown(context, call, statement)} changes a file that other ranks may still be reading"
+                )
                 found[id(statement)] = Reread(**context.place(statement), what=what)
     return tuple(found.values())
 

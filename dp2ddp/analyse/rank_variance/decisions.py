@@ -652,7 +652,7 @@ class _Steering:
 
 def _problem(what: str) -> Problem:
     return Problem(
-        f"control flow depends on `{what}`, which every rank evaluates itself: GPUs can differ in the last bit",
-        "let rank 0 decide: `ddp.from_main_process(…)`",
+        f"control flow depends on `{what}`, which each rank computes: rounding can make it differ across ranks",
+        "use rank 0's: `ddp.from_main_process(…)`",
         NO_TIER,
     )

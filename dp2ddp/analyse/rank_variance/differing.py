@@ -1028,7 +1028,7 @@ class _Following:
         obstacle = self.context.obstacle(
             node,
             f"control flow depends on {self._shown(node, cause, found)}, {differs}",
-            "decide by a value all ranks share" if unknown is None else "",
+            "make it equal first, e.g. `ddp.mean(…)`" if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )

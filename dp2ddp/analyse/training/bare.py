@@ -39,7 +39,7 @@ class Reason:
     known: bool = False
 
 
-UNKNOWN = Reason("isn't known to be in a wrapped model")
+UNKNOWN = Reason("may be outside of the wrapped model")
 
 
 def find(context: Context) -> dict[ast.expr, Bare]:
@@ -137,7 +137,9 @@ def _reason(context: Context, samples: Samples, owner: ast.expr) -> Reason | Non
             return reason
     for call in _method_calls(context, _inner(context, parts)):
         if call.func.attr not in MODULE_NAMES and _runs_layers(context, call):  # type: ignore[attr-defined]
-            return Reason(f"is called as `{ast.unparse(call.func)}` here, past its forward", call, known=True)
+            return Reason(
+                f"is called as `{ast.unparse(call.func)}` here, bypassing its forward()", call, known=True
+            )
     return None
 
 
@@ -219,7 +221,7 @@ def _unfit_class(context: Context, samples: Samples, part: Inst) -> Reason | Non
             return Reason(f"derives from `{full_name(base).removeprefix('torch.')}`", known=True)
     for name, values in fields:
         if wraps and any(full_name(value) in HOLDS_PARAMETERS for value in values):
-            return Reason(f"has its own parameter `{name}` beside a wrapped part", known=True)
+            return Reason(f"has its own parameter `{name}` beside the part that is wrapped", known=True)
         given = [
             it.value
             for target, it in context.attribute_assignments.get(name, ())

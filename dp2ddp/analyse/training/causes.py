@@ -23,7 +23,7 @@ from dp2ddp.facts import SHARDED_ONLY, Problem
 GATHERED = "compute the loss in one function of outputs and targets"
 """What a loss that looks at the whole batch needs: then it is given the rows of all ranks."""
 WANTED = {
-    Kind.MEAN: "not known to be a mean over samples",
+    Kind.MEAN: "which may not be a mean over samples",
     Kind.SAME: "which may differ across ranks",
 }
 MIXES = "which may mix samples"
@@ -57,7 +57,7 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
 def unknown(context: Context, loss: ast.expr, inside: bool = False) -> str:
     """What is said of a loss of which no more is known; ``inside``: the model computes it."""
     whose = "the model's loss" if inside else "the loss"
-    return f"{whose} `{shown(context, loss)}` isn't known to be a mean over samples"
+    return f"{whose} `{shown(context, loss)}` may not be a mean over samples"
 
 
 def shown(context: Context, loss: ast.expr) -> str:
@@ -92,19 +92,20 @@ def _said(
     if GRAD in names or any(it.arg == "create_graph" for it in getattr(place, "keywords", ())):
         yield f"the loss uses the gradient {code}, which may mix samples", ""
     if names & FILLS and any(it in OF_NUMBERS for it in given):
-        yield f"the loss uses {code}, which has the batch in another dimension than 0", "make it dimension 0"
+        yield f"the loss uses {code}, whose batch dimension is not dimension 0", "put the batch in dimension 0"
     if isinstance(place, ast.Subscript) and _selects(samples, place, given):
-        yield f"the loss uses {code}, which selects samples or elements by data", GATHERED if here else ""
+        yield f"the loss uses {code}, which selects samples by their values", GATHERED if here else ""
     if any(it in OF_NUMBERS for it in given) and all(it in (*NUMBERS, Kind.SHAPE) for it in given):
-        yield f"the loss uses {code}, which counts samples: ranks have different numbers", "count steps instead"
+        message = f"the loss uses {code}, which depends on the batch size: it differs across ranks"
+        yield message, "count steps instead"
     if value.refuted and given and all(it in NUMBERS for it in given):
-        yield f"the loss uses {code}, whose mean over ranks isn't the global batch's", (
+        yield f"the loss uses {code}, whose average over ranks is not its value on the global batch", (
             GATHERED if here else ""
         )
     if value.refuted:
         yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
     if kinds.tensor(samples.value_in(place, frame), place) is Kind.MOVED:
-        yield f"the loss uses {code}, not known to be one row per sample", ""
+        yield f"the loss uses {code}, which may not have one row per sample", ""
     yield f"the loss uses {code}, {_wanted(samples, place, frame, loss)}", ""
 
 

@@ -101,7 +101,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
     if hides_arguments(context, call) and _is_named(context, "collate_fn"):
         yield context.obstacle(
             call.node,
-            "the collate function is hidden in a collection that can't be analysed",
+            "the collate function comes from a dict or list that can't be analysed",
             "write `collate_fn=…` in this call",
             SHARDED_ONLY,
             assumes="the collate function does not mix samples",
@@ -111,8 +111,8 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
         if isinstance(made, Inst) and context.program.methods(made, "__getitems__", dataset):
             yield context.obstacle(
                 dataset,
-                "the data set makes a whole batch at once in `__getitems__`, which may mix samples",
-                "make single samples in `__getitem__`",
+                "`__getitems__` of the dataset makes a whole batch at once, and may mix samples",
+                "use `__getitem__`",
                 SHARDED_ONLY,
                 assumes="`__getitems__` of the data set does not mix samples",
             )
@@ -129,7 +129,7 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
     return context.obstacle(
         given,
         message,
-        "pad to a fixed length" if pads else "let it treat each sample alone",
+        "pad to a fixed length" if pads else "collate sample by sample",
         SHARDED_ONLY,
         assumes=f"the collate function `{shown}` does not mix samples (how far it pads changes nothing)",
         cause=place if place is not given else None,

@@ -74,7 +74,9 @@ class Drawing:
             if self._is_for_samples(call):
                 if not self._is_global(call):
                     message = f"{shown} draws the same numbers on all ranks, for different samples"
-                    yield self.context.obstacle(call.node, message, "use torch's own generator", SHARDED_ONLY)
+                    yield self.context.obstacle(
+                        call.node, message, "drop its `generator=` argument", SHARDED_ONLY
+                    )
             elif self._in_place(call) and isinstance(self._samples.of(call.node.func.value), Unclear):  # type: ignore[attr-defined]
                 message = f"{shown} may draw the same numbers on all ranks, for different samples"
                 assumes = f"{shown} does not draw random numbers for single samples"

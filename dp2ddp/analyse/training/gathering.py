@@ -252,8 +252,8 @@ def _why(value: Value) -> str:
     if isinstance(value, Unclear) and value.problem is not None:
         return value.problem.message
     mixes = isinstance(value, Unclear) and value.refuted
-    whole = "this loss depends on the batch as a whole"
-    return whole if mixes else "this loss isn't known to be a mean over samples"
+    whole = "this loss mixes samples of the global batch"
+    return whole if mixes else "this loss may not be a mean over samples"
 
 
 def _is_name(node: ast.expr) -> bool:

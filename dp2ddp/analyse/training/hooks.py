@@ -31,8 +31,8 @@ def returned(context: Context) -> Iterator[Obstacle]:
         if inputs is not None and context.runs_in_training(call.node) and _are_parameters(context, inputs):
             yield context.obstacle(
                 call.node,
-                "this returns each rank's local gradients: only those of `backward()` are averaged",
-                "train with `backward()` and read `.grad` after it",
+                f"`{ast.unparse(call.node.func)}` returns local gradients: only those of `backward()` are averaged",
+                "use `backward()`, and read `.grad`",
             )
 
 
@@ -47,8 +47,8 @@ def forward(context: Context) -> Iterator[Obstacle]:
             if any(map(_keeps, _functions(context, call.node.args[0]))):
                 yield context.obstacle(
                     call.node,
-                    "this hook sees what rank 0 computes of its local batch, not what every replica does",
-                    "gather what it keeps, with `ddp.gather`",
+                    f"the hook `{ast.unparse(call.node.args[0])}` sees the outputs of rank 0's local batch only",
+                    "combine what it stores: `ddp.gather(…)`",
                     NO_TIER,
                 )
 
@@ -123,7 +123,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         of_rows = method in TENSOR_HOOKS and owner in (*BY_SAMPLE, *AVERAGED)
         yield context.obstacle(
             call.node,
-            f"{shown} isn't known to be linear in the gradients, of which each rank has its own",
+            f"{shown} may not be linear in the local gradients, which are averaged after it",
             "change `.grad` before `step()`",
             SHARDED_ONLY if of_rows else ANY_TIER,
             assumes="" if scopes or not of_rows else f"{shown} is linear in the gradients",
@@ -144,8 +144,8 @@ def of_inputs(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
             told.add(statement)
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` is larger with smaller local batches, as the loss is a mean over them",
-                "use its sign, or normalise it per sample",
+                f"`{ast.unparse(node)}` grows as the local batch gets smaller, as the loss is a mean over it",
+                "use its sign, or normalize it per sample",
                 SHARDED_ONLY,
             )
 

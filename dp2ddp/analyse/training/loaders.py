@@ -53,7 +53,7 @@ def _read(context: Context, training: set[int]) -> dict[int, str]:
         asked = _asked(context, node)
         if asked is not None and context.runs_in_training(node):
             for site in context.made(context.program.values(asked), LOADER) & training:
-                found.setdefault(site, f"`{ast.unparse(node)}` is read, and has to describe the global batch")
+                found.setdefault(site, f"`{ast.unparse(node)}` is read and must describe the global batch")
     return found
 
 
@@ -72,7 +72,7 @@ def _asked(context: Context, node: ast.AST) -> ast.expr | None:
 
 def dealt(context: Context, draws: list[ast.expr]) -> tuple[Loader, ...]:
     """The loaders of the training that are sharded where it draws from them."""
-    return tuple(_as_made(context, draw, shard="another loop needs its whole batches") for draw in draws)
+    return tuple(_as_made(context, draw, shard="another loop needs its global batches") for draw in draws)
 
 
 def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
@@ -343,11 +343,13 @@ def _problem(context: Context, call: Call) -> Problem | None:
     """Why a loader can't be sharded at all."""
     batch_size = call.argument("batch_size", 1)
     if isinstance(batch_size, ast.Constant) and batch_size.value is None:
-        return Problem("the data set makes the batches itself (batch_size=None)", "", SHARDED_ONLY)
+        return Problem(
+            "the dataset makes the batches itself (batch_size=None), so they can't be split", "", SHARDED_ONLY
+        )
     if _is_single(context, call, batch_size):
         return Problem(
-            "batches of one sample can't be sharded: several ranks train no faster than one",
-            "choose a larger batch size",
+            "batches of one sample can't be split over ranks",
+            "use a larger batch size",
             SHARDED_ONLY,
         )
     return None
@@ -370,27 +372,27 @@ def _unsampled(context: Context, call: Call, dataset: ast.expr | None, statement
     if is_shared(context, call.node):
         return "the distributed branch uses it, too"
     if dataset is None:
-        return "its data set is not visible in the call"
+        return "its dataset is not an argument of the call"
     for name in SAMPLER_ARGUMENTS:
         for value in given_for(context, call, name):
             if not _is_none(context, value):
                 return f"it already has a {name}"
     shuffled = [it for it in given_for(context, call, "shuffle") if not _is_off(it)]
     if shuffled and any(not _is_none(context, it) for it in given_for(context, call, "generator")):
-        return "a generator of its own shuffles it"
+        return "it shuffles with its own generator"
     displays = _displays(context, call)
     if displays is None:
-        return "its arguments come from a collection that can't be analysed"
+        return "its arguments come from a dict or list that can't be analysed"
     hidden = {key for display in displays for key, _ in display} & set(LOADER_ARGUMENTS) - ORDERLESS_ARGUMENTS
     if hidden:
-        return f"its {', '.join(sorted(hidden))} stand{'s' * (len(hidden) == 1)} in a collection"
+        return f"its {', '.join(sorted(hidden))} come{'s' * (len(hidden) == 1)} from a dict or list"
     if any(isinstance(argument, ast.Starred) for argument in call.node.args):
-        return "its arguments come from a collection"
+        return "its arguments come from a list (`*`)"
     if not isinstance(statement, ast.Assign | ast.AnnAssign | ast.Return | ast.Expr):
-        return "it is made inside a larger statement"
+        return "it is created inside a larger statement"
     for around in program.ancestors(call.node):
         if isinstance(around, ast.ListComp | ast.DictComp | ast.GeneratorExp | ast.Lambda | ast.IfExp):
-            return "it is made inside a larger expression"
+            return "it is created inside a larger expression"
         if isinstance(around, ast.stmt):
             break
     return "an IterableDataset takes no sampler" if _is_stream(context, dataset) else ""

@@ -312,8 +312,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if not loop.trains and loop.loaders & (training - dealt):
             yield context.obstacle(
                 loop.source,
-                "this loader is used for both training and evaluation",
-                "make a separate loader for evaluation",
+                f"`{ast.unparse(loop.source)}` is used for both training and evaluation",
+                "use a second loader for evaluation",
                 SHARDED_ONLY,
             )
         if _evaluates_too(context, loop):
@@ -321,8 +321,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         elif not loop.trains and (run := _run_in_training_mode(context, loop)) is not None:
             yield context.obstacle(
                 run,
-                f"`{ast.unparse(run.func)}` runs in training mode here, without a step",
-                "call `model.module`",
+                f"`{ast.unparse(run.func)}` runs in training mode here without an optimizer step",
+                "call `model.module` or set `model.eval()`",
                 SHARDED_ONLY,
             )
     for call in by_hand:
@@ -333,8 +333,8 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         ):
             yield context.obstacle(
                 call.node,
-                "each rank would train with this whole batch, of another loader",
-                "draw from both in one `for` loop",
+                f"`{ast.unparse(call.node)}` draws whole batches of another loader",
+                "iterate over both in one loop, with zip()",
                 SHARDED_ONLY,
             )
     yield from _sized_by_batch(context, training)
@@ -344,16 +344,15 @@ def obstacles(context: Context, loops: list[BatchLoop], numbers: tuple[Number, .
         if _drawn_by(context, call) & training and any(_is_of_wrap(context, it) for it in handed(call.node)):
             yield context.obstacle(
                 call.node,
-                f"{ast.unparse(call.node.func)}() passes whole training batches to the wrapped model "
-                "outside the training loop",
+                f"`{ast.unparse(call.node.func)}()` runs the wrapped model on whole batches outside of training",
                 "pass the bare model, `model.module`",
                 SHARDED_ONLY,
             )
         if _drawn_by(context, call) & (training if id(call.node) not in apart else training - dealt):
             yield context.obstacle(
                 call.node,
-                "batches of a training loader are taken here, outside a `for` loop over it",
-                "use one `for` loop",
+                f"`{ast.unparse(call.node)}` takes training batches outside a `for` loop over the loader",
+                "use one `for` loop over it",
                 SHARDED_ONLY,
             )
 
@@ -423,8 +422,8 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
         if (named or as_many) and not is_only_shown(context, call.node):
             yield context.obstacle(
                 call.node,
-                "this tensor has the size of the global batch, not of the local batch",
-                "take its size from the batch, `len(inputs)`",
+                f"`{ast.unparse(call.node)}` has the size of the global batch, not of the local batch",
+                "use `len(inputs)`",
                 SHARDED_ONLY,
             )
 
@@ -466,8 +465,8 @@ def _copied_for_gpus(context: Context) -> Iterator[Obstacle]:
         if any(counts_gpus(context, part, perhaps=True) for part in parts):
             yield context.obstacle(
                 call.node,
-                "this tensor has one row per GPU, which nn.DataParallel scatters over its replicas",
-                "give the model a single row",
+                f"`{ast.unparse(call.node)}` has one row per GPU, which nn.DataParallel splits over the GPUs",
+                "pass a single row",
                 SHARDED_ONLY,
             )
 
@@ -516,25 +515,26 @@ def is_only_shown(context: Context, made: ast.expr) -> bool:
 
 def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
-    help = "put it into a `for` loop over one"
+    help = "use `for … in loader:` there"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
-        message = f"`__iter__` of {name} could not be traced to a DataLoader"
+        message = f"`__iter__` of {name} may not iterate over a DataLoader"
         return source, message, "iterate over the DataLoader itself"
     around = next((it for it in context.program.ancestors(backward) if isinstance(it, LOOPS)), None)
     runs = context.runs(around) if around is not None else set()
     taken = [it.node for it in by_hand if it.names == {"builtins.next"}]
     for call in (it for it in taken if id(it) in runs):
         if _is_one_of_several(context, call):
-            message = "this joins batches of several loaders"
+            message = f"`{ast.unparse(call)}` takes a batch from each of several loaders"
             return call, message, "use one loader with a batch sampler"
-        return call, "training batches are taken with `next()`", "use a `for` loop over the DataLoader"
+        message = f"training batches are taken with `{ast.unparse(call)}`"
+        return call, message, "use a `for` loop over the DataLoader"
     trained = (it for it in context.program.calls if context.runs_in_training(it.node))
     hidden = [it.node for it in trained if it.names & IMPORTING and not context.program.values(it.node)]
     if hidden and not any(map(context.runs_in_training, (it.node for it in context.loaders))):
-        message = "this module's name is only known at run time, and no DataLoader was found"
-        return hidden[0], message, "import it by its name"
-    return backward, "no loop over a DataLoader was found around this `backward()`", help
+        message = f"no DataLoader was found; `{ast.unparse(hidden[0])}` imports a module chosen at run time"
+        return hidden[0], message, "import the module by its name"
+    return backward, f"no loop over a DataLoader was found around `{ast.unparse(backward)}`", help
 
 
 def _handed_out(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
@@ -565,10 +565,10 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
     ):  # what another function measures is not among the numbers of the training
         yield context.obstacle(
             loop.source,
-            "one loop trains and evaluates, by different functions",
-            "split the loop",
+            "one loop trains and evaluates, in different functions",
+            "write two loops",
             SHARDED_ONLY,
-            assumes=f"what `{ast.unparse(loop.source)}` is evaluated by is a mean over samples",
+            assumes=f"the result of evaluating `{ast.unparse(loop.source)}` is a mean over samples",
         )
         return
     for number in numbers:
@@ -576,8 +576,8 @@ def _counted(context: Context, loop: BatchLoop, numbers: tuple[Number, ...]) -> 
         if number.scripts & scripts and (in_place or number.kind in ("sum", "totals", "left")):
             yield context.obstacle(
                 loop.source,
-                f"one loop trains and evaluates, `{number.what}` isn't known to be a mean",
-                "split the loop",
+                f"one loop trains and evaluates, and `{number.what}` may not be a mean",
+                "write two loops",
                 SHARDED_ONLY,
                 assumes=f"`{number.what}` is a mean over samples, or need not cover the whole data set",
             )
@@ -721,14 +721,14 @@ def _epoch_loop(context: Context, loop: ast.stmt, sampled: dict[int, Loader], si
     place = {**context.place(loop.body[0]), "loader": loader.at}  # type: ignore[attr-defined]
     variable, rename = _variable(context, loop)
     if not variable:
-        problem = "the epoch loop has no counter for sampler.set_epoch()"
+        problem = "the epoch loop has no epoch number for `sampler.set_epoch()`"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     if _is_repeated(context, loop):
-        problem = "the epoch loop is run again, and counts from its beginning"
+        problem = "the epoch loop runs several times from the same epoch"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     sampler = _sampler(context, loop, sampled, site)
     if not sampler:
-        problem = "it has no variable name in the epoch loop"
+        problem = "its sampler can't be reached from the epoch loop"
         return EpochLoop(**place, sampler="", variable="", problem=Problem(problem, "", NO_TIER))
     return EpochLoop(**place, sampler=sampler, variable=variable, rename=rename)
 

@@ -141,7 +141,7 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
     weight = _weight(context, backward, loss)
     if weight is not None and kinds.tensor(samples.of(weight), weight) not in PLAIN:
         return "", Problem(
-            f"the loss `{shown}` is weighed by `{ast.unparse(weight)}`, which is of the local batch",
+            f"the loss `{shown}` is multiplied by `{ast.unparse(weight)}`, a value of the local batch",
             "",
             SHARDED_ONLY,
         )
@@ -164,8 +164,8 @@ def _average(context: Context, samples: Forwards, backward: ast.Call) -> tuple[s
             return "even", uneven
         case Kind.TOTAL:
             return "", Problem(
-                f"the loss `{shown}` is a sum over the samples, not their mean",
-                "use a mean, and scale the learning rate",
+                f"the loss `{shown}` is a sum over the samples, not a mean",
+                "use a mean and a larger learning rate",
             )
     return "", causes.of_loss(context, samples, backward)
 
@@ -177,7 +177,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if id(call.node) in training and call.names & PERMUTATIONS:
             yield context.obstacle(
                 call.node,
-                f"`{ast.unparse(call.node)}` permutes the samples: each rank has only its local batch",
+                f"`{ast.unparse(call.node)}` permutes the samples of the global batch: a rank has only its own",
                 "",
                 SHARDED_ONLY,
             )
@@ -203,7 +203,7 @@ def numbered(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
         if written(place) and _has_rows(samples, node.value, several):
             yield context.obstacle(
                 node,
-                f"`{ast.unparse(node)}` takes a sample by its index: each rank has only its local batch",
+                f"`{ast.unparse(node)}` takes a sample by index, but a rank has only its local batch",
                 "take `[0]`",
                 SHARDED_ONLY,
             )

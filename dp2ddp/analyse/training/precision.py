@@ -18,8 +18,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         if call.names & CONVERTS_NORMS:
             yield context.obstacle(
                 call.node,
-                "SyncBatchNorm does nothing in DataParallel; now it averages over all ranks",
-                "remove it to train as before",
+                "SyncBatchNorm does nothing in DataParallel, but in DDP it averages over all ranks",
+                "remove it if you want to train as before",
                 NO_TIER,
                 works=_is_asked_for(context, call.node),
             )

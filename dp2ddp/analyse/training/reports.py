@@ -922,10 +922,10 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
     for given in reports.unmet:
         yield context.obstacle(
             given,
-            f"`{ast.unparse(given)}`, the rank's part of a batch, is passed to code that may keep it",
-            "pass the loader's own batch",
+            f"`{ast.unparse(given)}`, of the local batch, is passed to code that may store it",
+            "pass the batch as the loader gives it",
             SHARDED_ONLY,
-            assumes=f"the code that `{ast.unparse(given)}` is passed to keeps nothing that the training depends on",
+            assumes=f"the code that gets `{ast.unparse(given)}` stores nothing that the training depends on",
         )
 
 

@@ -52,7 +52,7 @@ def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
     """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
     if not isinstance(wrap.problem, _Unsettled):
         return wrap
-    text = "with several ranks the trained model is always the one wrapped here"
+    text = "with several ranks the model that is trained is always wrapped here"
     return replace(wrap, problem=replace(wrap.problem, assumes=(context.assumption(call.node, text),)))
 
 
@@ -67,8 +67,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
             if isinstance(callee, Ext) and _looks_alike(callee.name):
                 yield context.obstacle(
                     call.node,
-                    f"{callee.name} is neither torch's DataParallel nor a class of this project",
-                    "use nn.DataParallel, or, if the class derives from it, copy its file into the project",
+                    f"{callee.name} is neither nn.DataParallel nor a class of this project",
+                    "use nn.DataParallel, or copy the file of that class into the project if it derives from it",
                 )
         yield from _handed_over(context, call)
     for step in STEPS:
@@ -80,8 +80,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                     continue
                 yield context.obstacle(
                     statement,
-                    f"this replaces DataParallel's `{step}`",
-                    "use layers that do not need it, such as torch.nn.SyncBatchNorm",
+                    f"`{ast.unparse(target)} = …` replaces DataParallel's `{step}`",
+                    "remove it; for BatchNorm use torch.nn.SyncBatchNorm",
                     SHARDED_ONLY,
                 )
     yield from _lacking(context)
@@ -116,7 +116,7 @@ def _lacking(context: Context) -> Iterator[Obstacle]:
         if context.runs_in_training(node):
             yield context.obstacle(
                 node,
-                f"the wrapper has no attribute `{node.attr}`: this fails, as it did with nn.DataParallel",
+                f"`{ast.unparse(node)}` fails, as with nn.DataParallel: the wrapper has no attribute `{node.attr}`",
                 f"use `{ast.unparse(node.value)}.module.{node.attr}`",
                 NO_TIER,
             )
@@ -153,8 +153,8 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     if others and runs:
         return
     noted = bool(others) or runs
-    message = "no training script runs this DataParallel"
-    help = "" if runs else "if another script does, convert that one, too"
+    message = "this DataParallel is not converted: no training script that was given runs it"
+    help = "" if runs else "if another script runs it, convert that one"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
 
@@ -166,7 +166,7 @@ def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
         if Ext(WRAP) in context.program.values(argument) and not isinstance(argument, ast.Call):
             yield context.obstacle(
                 call.node,
-                f"nn.DataParallel is passed to {sorted(outside)[0]}(), whose result can't be analysed",
+                f"nn.DataParallel is passed to {sorted(outside)[0]}(), whose result is unknown",
                 "call nn.DataParallel directly",
             )
 
@@ -176,14 +176,14 @@ def _replicating(context: Context, call: Call) -> Obstacle:
     if functional.is_untrained(context, call):
         return context.obstacle(
             call.node,
-            "data_parallel() splits its input, which must be the same on all ranks",
+            "data_parallel() splits its input, but each rank already has only its local batch",
             "call the model directly here",
             SHARDED_ONLY,
         )
     return context.obstacle(
         call.node,
         "data_parallel() replicates the model at every call",
-        "wrap the model once with nn.DataParallel, then convert",
+        "wrap the model once in nn.DataParallel and call that instead, then convert again",
     )
 
 
@@ -474,22 +474,33 @@ def _wrap(context: Context, call: Call) -> Wrap:
     if module is None:
         return replace(
             wrap,
-            problem=Problem("the wrapped model is not visible in this call", "assign it to a variable first"),
+            problem=Problem(
+                f"the model that `{ast.unparse(call.node)}` wraps is unknown",
+                "assign the model to a variable first",
+            ),
         )
     if is_spread(call.node):
-        return replace(wrap, problem=Problem("the arguments are passed by `*` or `**`", "write them out"))
+        return replace(
+            wrap,
+            problem=Problem(
+                "arguments of nn.DataParallel are passed by `*` or `**`: the model is unknown",
+                "write them out: `nn.DataParallel(model)`",
+            ),
+        )
     if dim is not None:
         return replace(
             wrap,
             problem=Problem(
-                "batches are split along a dimension other than 0",
+                f"`dim={ast.unparse(dim)}`: batches are split along a dimension other than 0",
                 "put the batch in dimension 0",
                 SHARDED_ONLY,
             ),
         )
     statement = program.statement(call.node)
     if context.branches is not None and anchor in context.branches.mixed:
-        message = "the wrapper class is chosen elsewhere, for DataParallel and a distributed branch at once"
+        message = (
+            f"`{ast.unparse(call.node.func)}` is DataParallel or a distributed wrapper, chosen elsewhere"
+        )
         problem = _unclear(message, "wrap the model in a separate statement for each")
         return replace(wrap, problem=problem, otherwise=tuple(_parts(context, call.node)))
     if is_inserted(statement):
@@ -522,7 +533,11 @@ def _is_of_call(context: Context, call: Call) -> bool:
 
 def _of_call(context: Context, call: Call) -> Wrap:
     """The wrap that a call of ``data_parallel()`` makes each time."""
-    problem = Problem("data_parallel() replicates the model at every call", "wrap it once", SHARDED_ONLY)
+    problem = Problem(
+        "data_parallel() replicates the model at every call",
+        "wrap the model once in nn.DataParallel",
+        SHARDED_ONLY,
+    )
     module = context.module_of(call)
     anchor = context.program.anchor(call.node)
     return Wrap(
@@ -547,7 +562,7 @@ def _staying(context: Context, call: Call) -> Wrap:
     if condition.option or condition.alternative or condition.guard or not condition.whole:
         tests = (it.test for it in context.program.ancestors(call.node) if isinstance(it, ast.If | ast.IfExp))
         under = "".join(f" `if {ast.unparse(it)}`" for it in [*tests][:1]) or " a condition"
-        return replace(wrap, problem=_unclear(f"this is only wrapped under{under}", "wrap it always"))
+        return replace(wrap, problem=_unclear(f"the model is wrapped only under{under}", "wrap it always"))
     return replace(wrap, condition=condition)
 
 
@@ -842,7 +857,7 @@ def _condition(
     within = takewhile(lambda it: it is not statement, context.program.ancestors(call))
     if isinstance(found, Condition) and any(isinstance(it, ast.ListComp | ast.GeneratorExp) for it in within):
         return _unclear(
-            "one expression wraps several models under a condition",
+            f"one expression wraps several models under a condition: `{ast.unparse(call)}`",
             "wrap each in a separate statement",
         )
     return found
@@ -896,7 +911,7 @@ def _deciding(
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
             return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`, which is no known option",
+                f"the model is wrapped only if `{ast.unparse(condition.test)}`, a condition that can't be evaluated",
                 "wrap it always",
             )
     used = next(_bare(context, call), None)
@@ -904,7 +919,7 @@ def _deciding(
         branch in condition.body and asks_for_gpus(context, condition.test) for condition, branch in ifs
     )
     if not plain and all(_is_for_others(context, it.test) for it, _ in ifs):
-        text = f"the model stays unwrapped where `{ast.unparse(ifs[0][0].test)}` is false, as other programs may ask"
+        text = f"the model stays unwrapped where `{ast.unparse(ifs[0][0].test)}` is false: other scripts may use it so"
         return Problem(text, "", NO_TIER, works=True)
     if used is not None and not plain:
         return _unclear(
@@ -915,13 +930,13 @@ def _deciding(
     given = None if plain else _given_bare(context, call)
     if given is not None:
         return _unclear(
-            f"this gets the bare model, `{ast.unparse(given)}`, which is wrapped only in some cases",
+            f"`{ast.unparse(given)}` is passed on bare, but it is wrapped only in some cases",
             "wrap it always, and pass its `.module`",
             context.cause(given),
         )
     if _stays(context, ifs, statement):
         return Problem(
-            "the model stays unwrapped with a single rank, as checkpoints are read differently there",
+            "the model stays unwrapped with a single rank, where its checkpoints are loaded in another way",
             "",
             NO_TIER,
             works=True,
@@ -935,7 +950,7 @@ def _deciding(
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
         return _unclear(
-            "under its condition the model is not wrapped by a separate assignment",
+            f"the model is not wrapped by an assignment of its own under `if {ast.unparse(condition.test)}`",
             "write `model = nn.DataParallel(model)` there",
         )
     found = (
@@ -944,7 +959,9 @@ def _deciding(
     if isinstance(found, Condition) and _is_part(context, statement):
         if plain and not any(_is_set(context, it.test) for it, _ in ifs):
             return replace(found, guard="{ddp}.get_world_size() > 1")
-        text = "this part of the model stays under its condition, as checkpoints have other keys without it"
+        text = (
+            "this part of the model is wrapped under a condition only; unwrapped, its checkpoint keys differ"
+        )
         if all(is_choice(context, it.test) for it, _ in ifs):
             return Problem(text, "", NO_TIER, works=True)  # without it one process trains
         return _unclear(text, "wrap it always")
@@ -1124,7 +1141,7 @@ def _unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
 def _used_inside(context: Context, use: ast.AST) -> Problem:
     """The wrapped model is used where it may not be wrapped after all."""
     return _unclear(
-        "this uses the wrapped model inside the `if` that wraps it",
+        f"`{ast.unparse(use).splitlines()[0]}` uses the wrapped model inside the `if` that wraps it",
         "move it after the `if`",
         context.cause(use),
     )
@@ -1218,7 +1235,7 @@ def _beside(
         guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
     if outermost is None or not isinstance(statement, ast.Assign):
         return _unclear(
-            "the model is not wrapped by a separate assignment under an `if`, and a distributed branch runs it, too",
+            "the model is not wrapped by an assignment of its own, and a distributed branch uses that code, too",
             "write `model = nn.DataParallel(model)` there",
         )
     target = statement.targets[0]
@@ -1305,8 +1322,8 @@ def _movable(
     option = not asks and decides_device(context, condition.test)
     if (condition.orelse or option) and _key(module) != target:
         return _unclear(
-            f"the wrapped model has another name, `{target}`, than the bare one, `{_key(module)}`",
-            "use one name",
+            f"the wrapped model is called `{target}`, the bare one `{_key(module)}`",
+            "use one name: `{target} = nn.DataParallel({target})`",
         )
     return Condition(
         at=program.anchor(condition),

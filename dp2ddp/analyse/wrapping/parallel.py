@@ -80,33 +80,35 @@ def _unsharded(context: Context, call: Call, seen: bool) -> Problem | None:
     others = _own(context, call)
     if _is_one_of_several(context, call):
         return Problem(
-            f"`{ast.unparse(call.node.func)}` is nn.DataParallel here, or something else",
-            "wrap the model in a statement of its own",
+            f"`{ast.unparse(call.node.func)}` is nn.DataParallel or something else, chosen at run time",
+            "wrap the model by calling nn.DataParallel directly",
             SHARDED_ONLY,
         )
     if WRAP in call.names and not all(map(_is_other, others)):
         return Problem(
-            "it isn't known if this is nn.DataParallel itself or a class that derives from it",
-            "write two calls, one for each",
+            f"`{ast.unparse(call.node.func)}` may be nn.DataParallel itself or a class that derives from it",
+            "write two calls, one for each class",
         )
     if WRAP not in call.names:
         message, help = (
-            "the model is replicated and run without nn.DataParallel",
+            f"`{ast.unparse(call.node.func)}` runs replicas of the model without nn.DataParallel",
             "wrap the model in nn.DataParallel instead",
         )
     elif not seen:
-        message, help = "the wrapped model is not visible in this call", "assign it to a variable first"
+        message = f"the model that `{ast.unparse(call.node)}` wraps is unknown"
+        help = "assign the model to a variable first"
     elif any(isinstance(it, Ext) for it in others):
         names = sorted(full_name(it).rpartition(".")[2] for it in others if isinstance(it, Ext))
         message, help = (
-            f"{names[0]} isn't known to split batches as nn.DataParallel does",
+            f"{names[0]} is another package's and may split batches in its own way",
             "use nn.DataParallel",
         )
     else:
         dim = context.wrappers.argument(call, "dim", 3)
         if dim is None or (isinstance(dim, ast.Constant) and dim.value == 0):
             return None
-        message, help = "batches are split along a dimension other than 0", "put the batch in dimension 0"
+        message = f"`dim={ast.unparse(dim)}`: batches are split along a dimension other than 0"
+        help = "put the batch in dimension 0"
     return Problem(message, help, SHARDED_ONLY)
 
 
@@ -160,8 +162,8 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
         ):
             yield context.obstacle(
                 call.node,
-                "this makes DataParallel call back the layers of each replica",
-                "use layers that do not need it, such as torch.nn.SyncBatchNorm",
+                f"`{ast.unparse(call.node.func)}` makes layers exchange data between DataParallel's replicas",
+                "use torch.nn.SyncBatchNorm instead",
                 SHARDED_ONLY,
             )
     yield from _on_one_gpu(context)
@@ -178,7 +180,7 @@ def _on_one_gpu(context: Context) -> Iterator[Obstacle]:
             name = context.program.scopes[classes[0].scope].node.name  # type: ignore[attr-defined]
             yield context.obstacle(
                 call.node,
-                f"this project's {name} uses one GPU per rank now, and in a script that starts no ranks only one",
+                f"{name} now uses one GPU per rank; a script that starts no ranks uses one GPU only",
                 DONE,
                 NO_TIER,
                 works=True,
@@ -222,8 +224,8 @@ def _is_imported(context: Context, node: ast.Name | ast.Attribute) -> bool:
 def _waiting(context: Context, node: ast.AST, name: str) -> Obstacle:
     return context.obstacle(
         node,
-        f"{name} hangs with DDP: it waits for replicas in its own process",
-        "use torch.nn.SyncBatchNorm (an activation as its own layer)",
+        f"{name} hangs with DDP: it waits for other replicas in the same process",
+        "use torch.nn.SyncBatchNorm (and a separate activation layer)",
     )
 
 
@@ -231,7 +233,7 @@ def _may_wait(context: Context, node: ast.AST, name: str) -> Obstacle:
     """One of several layers, of which the program chooses: where it is this one, the runtime says so at the wrap."""
     return context.obstacle(
         node,
-        f"if {name} is chosen here, training stops: it waits for replicas, which DDP doesn't have",
+        f"if {name} is chosen here, training stops: it waits for replicas in the same process",
         "choose torch.nn.SyncBatchNorm",
         NO_TIER,
         works=True,
@@ -330,7 +332,7 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
             if isinstance(node, ast.Assign) and _holds_layers(context, node, function.params[:1]):
                 return Problem(
                     f"{name} has its own layers or parameters",
-                    "move them into the model",
+                    "move them into the wrapped model",
                     SHARDED_ONLY,
                     cause=context.cause(node),
                 )
