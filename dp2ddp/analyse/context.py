@@ -83,7 +83,7 @@ class Context:
     """What is taken to be so: places whose values are not known, by their identities, and what they are then."""
     _names: dict[Path, set[str]] = field(default_factory=dict)
     _ddp: dict[Path, str] = field(default_factory=dict)
-    _entered: dict[int, set[int]] = field(default_factory=dict)
+    _entered: dict[frozenset[int], frozenset[int]] = field(default_factory=dict)
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
     _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
@@ -256,15 +256,17 @@ class Context:
         """Every DataLoader that is made."""
         return [call for call in self.program.calls if LOADER in call.names]
 
-    def runs(self, node: ast.AST) -> set[int]:
+    def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
-        found = self._parts(node)
-        for index in self.program.entered(node):
-            if index not in self._entered:
-                statements = self.program.scopes[index].body
-                self._entered[index] = set().union(*map(self._parts, statements))
-            found |= self._entered[index]
-        return found
+        return self._runs_in(self.program.entered(node)) | self._parts(node)
+
+    def _runs_in(self, entered: frozenset[int]) -> frozenset[int]:
+        """Identities of all nodes that run when some functions do: many places enter the same ones."""
+        if entered not in self._entered:
+            bodies = (self.program.body(self.program.scopes[index]) for index in entered)
+            nodes = self.program.nodes  # not the `return` that a lambda's body is given
+            self._entered[entered] = frozenset(id(it) for body in bodies for it in body if id(it) in nodes)
+        return self._entered[entered]
 
     def _parts(self, node: ast.AST) -> set[int]:
         """What a piece of code consists of, but for the `return` that a lambda's body is given (`Scope.body`)."""

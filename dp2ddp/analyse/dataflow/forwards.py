@@ -10,7 +10,7 @@ from functools import cached_property
 from dp2ddp.analyse.api.layers import SEQUENTIAL, SETS_MODE
 from dp2ddp.analyse.api.losses import REDUCED
 from dp2ddp.analyse.api.options import OPTIONS
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.samples import Frame, Samples, layer_does
@@ -136,7 +136,7 @@ class _Inside(Samples):
         """What a forward returns to a call that gives it so much, in training mode or not."""
         key = scope.index, frozenset(given.items()), frozenset(literals.items()), training
         frame = self._frames.setdefault(key, Frame(given, literals, training=training))
-        for node in self.program.body(scope):
+        for node in self.program.results(scope):
             if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, frame):
                 yield self._shape(node.value, frame)
 
@@ -182,6 +182,7 @@ def modes_before(program: Program, node: ast.AST) -> Iterator[tuple[ast.Call, st
                 yield call, ast.unparse(model), mode
 
 
+@once
 def _is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
     """Whether a model is in training mode where it is called; None if that is not known."""
     program, called = context.program, ast.unparse(call.func)
@@ -193,8 +194,9 @@ def _is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
     loop = next((it for it in program.ancestors(call) if isinstance(it, ast.For | ast.While)), None)
     if loop is not None and not any(it is loop for it in program.ancestors(above[-1][0])):
         # what the loop runs sets it anew before the next forward
+        runs = context.runs(loop)
         for it in program.calls:
-            if id(it.node) in context.runs(loop) and getattr(it.node.func, "attr", "") in SETS_MODE:
+            if id(it.node) in runs and getattr(it.node.func, "attr", "") in SETS_MODE:
                 return None
     return above[-1][1] == "train"
 

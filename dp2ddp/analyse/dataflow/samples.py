@@ -46,7 +46,7 @@ from dp2ddp.analyse.api.tensors import (
     TENSOR_ARGUMENTS,
     TENSOR_HOMES,
 )
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
@@ -323,7 +323,7 @@ class Samples:
     def _returns(self, call: ast.Call) -> list[ast.Return]:
         """Where the functions that a call enters return something."""
         scopes = [self.program.scopes[index] for index in self.program.called_scopes(call)]
-        nodes = (it for scope in scopes for it in self.program.body(scope))
+        nodes = (it for scope in scopes for it in self.program.results(scope))
         return [it for it in nodes if isinstance(it, ast.Return) and it.value is not None]
 
     def _behind(self, definition: ast.AST) -> list[ast.expr]:
@@ -382,32 +382,11 @@ class Samples:
         return value
 
     def _definitions(self, use: ast.AST, frame: Frame) -> list[ast.AST]:
-        found = self.last(use, self.program.definitions(use))
-        return [it for it in found if isinstance(it, ast.arg) or self._may_run(it, frame)]
+        return [it for it in self.last(use) if isinstance(it, ast.arg) or self._may_run(it, frame)]
 
     def _may_run(self, node: ast.AST, frame: Frame) -> bool:
         """Whether no condition that the arguments of a call answer keeps a place from being run."""
-        inside = node
-        for around in self.program.ancestors(node):
-            if isinstance(around, ast.If) and (answer := self._answer(around.test, frame)) is not None:
-                if inside in (around.orelse if answer else around.body):
-                    return False
-            if isinstance(inside, ast.stmt) and self._is_left_before(inside, frame):
-                return False
-            if isinstance(around, ast.FunctionDef):
-                break
-            inside = around
-        return True
-
-    def _is_left_before(self, statement: ast.stmt, frame: Frame) -> bool:
-        """Whether a condition before a statement, which the arguments of a call answer, ends the function."""
-        block = self.program.block(statement)
-        for before in block[: block.index(statement)]:
-            if isinstance(before, ast.If) and (answer := self._answer(before.test, frame)) is not None:
-                taken = before.body if answer else before.orelse
-                if taken and isinstance(taken[-1], ast.Return | ast.Raise):
-                    return True
-        return False
+        return not any(self._answer(test, frame) is kept for test, kept in _conditions(self.context, node))
 
     def _answer(self, test: ast.expr, frame: Frame) -> bool | None:
         """How a condition is answered where its parameter is given a literal."""
@@ -465,36 +444,9 @@ class Samples:
             return True if wanted in bases else None if outside else False
         return None
 
-    def last(self, use: ast.AST, definitions: list[ast.AST]) -> list[ast.AST]:
-        """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
-        program = self.program
-        order = program.order
-        loops: list[ast.AST] = []
-        for around in program.ancestors(use):
-            if isinstance(around, ast.For | ast.While):
-                if isinstance(around, ast.For) and not _holds(around.iter, use):
-                    bound = [it for it in definitions if _holds(around.target, it)]
-                    if bound:
-                        return [
-                            it
-                            for it in definitions
-                            if it in bound or self._is_between(it, use, around, loops)
-                        ]
-                loops.append(around)
-        inside = {id(node) for node in program.ancestors(use)}
-        for definition in sorted(definitions, key=lambda it: order[id(it)], reverse=True):
-            parent = program.parent(definition)
-            if isinstance(parent, ast.AugAssign) and order[id(definition)] < order[id(use)]:
-                if id(program.parent(parent)) in inside:
-                    return [it for it in definitions if order[id(it)] >= order[id(definition)]]
-        return definitions
-
-    def _is_between(self, definition: ast.AST, use: ast.AST, loop: ast.AST, inner: list[ast.AST]) -> bool:
-        """Whether a definition in a loop's body may come between the loop's own and the use."""
-        around = {id(node) for node in self.program.ancestors(definition)}
-        before = self.program.order[id(definition)] < self.program.order[id(use)]
-        itself = self.program.statement(definition) is self.program.statement(use)
-        return id(loop) in around and ((before and not itself) or any(id(it) in around for it in inner))
+    def last(self, use: ast.AST) -> list[ast.AST]:
+        """The definitions of a name that can reach its use, without those that another one hides."""
+        return _last(self.context, use)
 
     # Indices
 
@@ -612,10 +564,10 @@ class Samples:
         statement = self.program.statement(definition)
         named = self.program.parent(definition)
         if isinstance(named, ast.NamedExpr) and named.target is definition:
-            return self._under(self._tests(statement, use), self._value(named.value, frame), frame)
+            return self._under(_tests(self.context, statement, use), self._value(named.value, frame), frame)
         match statement:
             case ast.Assign():
-                held = next((it for it in statement.targets if _holds(it, definition)), None)
+                held = next((it for it in statement.targets if self.program.is_inside(definition, it)), None)
                 value = Unclear(use)  # of what a call in its value has set
                 if held is not None:
                     value = self._taken(held, definition, self._value(statement.value, frame))
@@ -629,7 +581,7 @@ class Samples:
                 value = self._opened(statement, definition, frame)
             case _:
                 value = Unclear(use)
-        return self._under(self._tests(statement, use), value, frame)
+        return self._under(_tests(self.context, statement, use), value, frame)
 
     def _before(self, statement: ast.AugAssign, frame: Frame) -> Value:
         """What the target of ``x += y`` was."""
@@ -704,7 +656,7 @@ class Samples:
             return self._taken(target.value, definition, Every(kinds.element(value, definition)))
         if isinstance(target, ast.Tuple | ast.List):
             for index, part in enumerate(target.elts):
-                if _holds(part, definition):
+                if self.program.is_inside(definition, part):
                     starred = any(isinstance(it, ast.Starred) for it in target.elts)
                     part_value = kinds.element(value, part) if starred else kinds.entry(value, index, part)
                     return self._taken(part, definition, part_value)
@@ -756,9 +708,9 @@ class Samples:
 
     def _changed(self, name: ast.expr, definitions: list[ast.AST], value: Value, frame: Frame) -> Value:
         """A value with what is stored into it: ``x.append(…)``, ``x[…] = …``."""
-        text = ast.unparse(name)
+        stores = self._stores(self.program.scope(name))
         added: list[Value] = []
-        for node in self._stores(self.program.scope(name)).get(text, ()):
+        for node in stores.get(_written(name), ()) if stores else ():
             held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
             if not any(it in definitions for it in self.program.definitions(held)):
                 continue
@@ -783,7 +735,10 @@ class Samples:
                     return blamed
                 if isinstance(statement, ast.AugAssign):
                     repeated = self._repeated(statement, name, new, frame)
-                    if self._under(self._tests(statement, name), repeated, frame) in (*PLAIN, Kind.WHOLE):
+                    if self._under(_tests(self.context, statement, name), repeated, frame) in (
+                        *PLAIN,
+                        Kind.WHOLE,
+                    ):
                         continue
                 elif value in BY_SAMPLE:
                     at = [self._value(it, frame) for it in getattr(index, "elts", [index])[:1]]
@@ -792,7 +747,7 @@ class Samples:
                         return _blamed([new], node)
                     continue
             added.append(self._repeated(statement, name, new, frame))
-            added[-1] = self._under(self._tests(statement, name), added[-1], frame)
+            added[-1] = self._under(_tests(self.context, statement, name), added[-1], frame)
         if not added:
             return value
         if isinstance(value, Held | Every):
@@ -859,14 +814,6 @@ class Samples:
         return (
             found if found in BY_SAMPLE and value in PLAIN else Unclear(call) if found not in DEALT else value
         )
-
-    def _tests(self, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
-        inside = {id(node) for node in self.program.ancestors(use)}
-        return [
-            around.test
-            for around in self.program.ancestors(statement)
-            if isinstance(around, ast.If | ast.While) and id(around) not in inside
-        ]
 
     def _stores(self, scope: Scope) -> dict[str, list[ast.expr]]:
         """Where a function stores into collections and tensors, by their names."""
@@ -939,12 +886,12 @@ class Samples:
         if inner.depth > CALLS:
             return Unclear(call.node)
         found: list[Value] = []
-        for node in self.program.body(scope):
+        for node in self.program.results(scope):
             if isinstance(node, ast.Yield | ast.YieldFrom):
                 return Unclear(call.node)
-            if isinstance(node, ast.Return) and node.value is not None and self._may_run(node, inner):
+            if node.value is not None and self._may_run(node, inner):
                 value = self._value(node.value, inner)
-                found.append(self._under(self._tests(node, scope.node), value, inner))
+                found.append(self._under(_tests(self.context, node, scope.node), value, inner))
         return kinds.join(found, call.node) if found else Kind.SAME
 
     # Calls
@@ -1119,7 +1066,7 @@ class Samples:
             case ast.Subscript(value=ast.Name() as batch, slice=ast.Constant(value=int() | str())):
                 return self._value(batch, OPEN) is Kind.BATCH
             case ast.Name():
-                made = self.last(node, self.program.definitions(node))
+                made = self.last(node)
                 given = [None if isinstance(it, ast.arg) else self._part_given(it) for it in made]
                 return bool(given) and all(given)
         return False
@@ -1686,6 +1633,11 @@ def right_side(statement: ast.AST, definition: ast.AST) -> ast.expr | None:
     return None
 
 
+def _written(name: ast.expr) -> str:
+    """A name or attribute as it is written."""
+    return name.id if isinstance(name, ast.Name) else ast.unparse(name)
+
+
 def _asks_by_name(use: ast.AST) -> bool:
     """``x["key"]`` and ``f(**x)``."""
     match use:
@@ -1694,5 +1646,85 @@ def _asks_by_name(use: ast.AST) -> bool:
     return False
 
 
-def _holds(target: ast.AST, node: ast.AST) -> bool:
-    return any(inner is node for inner in ast.walk(target))
+@once
+def _last(context: Context, use: ast.AST) -> list[ast.AST]:
+    """Without those that another one hides: ``for x in …`` round the use, and ``x += …`` before it."""
+    program, definitions = context.program, context.program.definitions(use)
+    order = program.order
+    loops: list[ast.AST] = []
+    for around in program.ancestors(use) if definitions else ():
+        if isinstance(around, ast.For | ast.While):
+            if isinstance(around, ast.For) and not program.is_inside(use, around.iter):
+                bound = [it for it in definitions if program.is_inside(it, around.target)]
+                if bound:
+                    return [
+                        it
+                        for it in definitions
+                        if it in bound or _is_between(program, it, use, around, loops)
+                    ]
+            loops.append(around)
+    inside = {id(node) for node in program.ancestors(use)}
+    for definition in sorted(definitions, key=lambda it: order[id(it)], reverse=True):
+        parent = program.parent(definition)
+        if isinstance(parent, ast.AugAssign) and order[id(definition)] < order[id(use)]:
+            if id(program.parent(parent)) in inside:
+                return [it for it in definitions if order[id(it)] >= order[id(definition)]]
+    return definitions
+
+
+def _is_between(
+    program: Program, definition: ast.AST, use: ast.AST, loop: ast.AST, inner: list[ast.AST]
+) -> bool:
+    """Whether a definition in a loop's body may come between the loop's own and the use."""
+    around = {id(node) for node in program.ancestors(definition)}
+    before = program.order[id(definition)] < program.order[id(use)]
+    itself = program.statement(definition) is program.statement(use)
+    return id(loop) in around and ((before and not itself) or any(id(it) in around for it in inner))
+
+
+@once
+def _conditions(context: Context, node: ast.AST) -> list[tuple[ast.expr, bool]]:
+    """The conditions that a place depends on in its function, each with the answer that keeps it from being run."""
+    program, found = context.program, []
+    inside = node
+    for around in program.ancestors(node):
+        if isinstance(around, ast.If) and (inside in around.body or inside in around.orelse):
+            found.append((around.test, inside in around.orelse))
+        if isinstance(inside, ast.stmt):
+            block = program.block(inside)
+            for before in block[: block.index(inside)]:
+                if isinstance(before, ast.If):
+                    ways = ((True, before.body), (False, before.orelse))
+                    found += [(before.test, answer) for answer, taken in ways if _leaves(taken)]
+        if isinstance(around, ast.FunctionDef):
+            break
+        inside = around
+    return [(test, kept) for test, kept in found if _may_be_answered(test)]
+
+
+def _leaves(block: list[ast.stmt]) -> bool:
+    """Whether a block ends its function."""
+    return bool(block) and isinstance(block[-1], ast.Return | ast.Raise)
+
+
+def _may_be_answered(test: ast.expr) -> bool:
+    """Whether the arguments of a call may answer a condition: see ``Samples._answer``."""
+    match test:
+        case ast.UnaryOp(op=ast.Not(), operand=operand):
+            return _may_be_answered(operand)
+        case ast.Attribute(attr=name):
+            return name == "training"
+        case ast.Call(func=ast.Name(id="isinstance")) | ast.Compare(left=ast.Name()):
+            return True
+    return isinstance(test, ast.Name)
+
+
+@once
+def _tests(context: Context, statement: ast.stmt, use: ast.AST) -> list[ast.expr]:
+    """The conditions round a statement, but for those round a use as well."""
+    inside = {id(node) for node in context.program.ancestors(use)}
+    return [
+        around.test
+        for around in context.program.ancestors(statement)
+        if isinstance(around, ast.If | ast.While) and id(around) not in inside
+    ]

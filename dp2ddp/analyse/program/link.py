@@ -95,7 +95,8 @@ class Program:
         self.scope_of, self.file_of, self.misplaced = tree.scope_of, tree.file_of, tree.misplaced
         self.parent, self.ancestors, self.statement = tree.parent, tree.ancestors, tree.statement
         self.scope, self.file, self.block, self.node = tree.scope, tree.file, tree.block, tree.node
-        self.descendants, self.body = tree.descendants, tree.body
+        self.descendants, self.body, self.is_inside = tree.descendants, tree.body, tree.is_inside
+        self.results = tree.results
         self.anchor, self.node_at, self.location = tree.anchor, tree.node_at, tree.location
         self.is_placed = tree.is_placed
 

@@ -80,7 +80,7 @@ class Tree:
         """The order of the last node in each."""
         self.base_nodes: set[int] = set()
         """The expressions that name the bases of classes."""
-        self._running: dict[int, tuple[ast.AST, ...]] = {}
+        self._results: dict[int, list[ast.Return | ast.Yield | ast.YieldFrom]] = {}
         for file in self.files:
             self._collect(file.tree, file, None)
 
@@ -215,21 +215,44 @@ class Tree:
 
     def descendants(self, node: ast.AST) -> Iterator[ast.AST]:
         """A node and all below it that run with it: the bodies of functions are left out."""
-        running, waiting = self._running, [node]
-        while waiting:
-            current = waiting.pop()
-            yield current
-            below = running.get(id(current))
-            if below is None:
-                below = tuple(_run_with(current))[::-1]
-                if id(current) in self.nodes:  # else it may go, and another one may be where it was
-                    running[id(current)] = below
-            waiting += below
+        place = self._places.get(id(node))
+        if place is not None:
+            part, first, end = place
+            return iter(part[first:end])
+        return _walk_running(node)
 
     def body(self, scope: Scope) -> Iterator[ast.AST]:
         """All nodes that run when a module, class or function runs."""
         for statement in scope.body:
             yield from self.descendants(statement)
+
+    def results(self, scope: Scope) -> list[ast.Return | ast.Yield | ast.YieldFrom]:
+        """All by which a function hands out what it makes, in source order."""
+        if scope.index not in self._results:
+            kinds = ast.Return | ast.Yield | ast.YieldFrom
+            self._results[scope.index] = [it for it in self.body(scope) if isinstance(it, kinds)]
+        return self._results[scope.index]
+
+    def is_inside(self, node: ast.AST, outer: ast.AST) -> bool:
+        """Whether a node is another one, or a part of it."""
+        if node is outer:
+            return True
+        first, last = self.order.get(id(outer)), self.ends.get(id(outer))
+        place = self.order.get(id(node))
+        return None not in (first, last, place) and first <= place <= last  # type: ignore[operator]
+
+    @cached_property
+    def _places(self) -> dict[int, tuple[list[ast.AST], int, int]]:
+        """Where each node stands among those that run with it, from itself on to the last one below it.
+
+        What runs with a module or function is listed once: whoever asks for a part of it gets a piece of that list.
+        """
+        places: dict[int, tuple[list[ast.AST], int, int]] = {}
+        for scope in self.scopes:
+            for statement in () if scope.is_class else scope.body:  # a class runs with what it stands in
+                part: list[ast.AST] = []
+                _list_running(statement, part, places)
+        return places
 
     def owner(self, scope: Scope, name: str) -> Scope:
         if name in scope.globals:
@@ -258,6 +281,30 @@ class Tree:
         while scope is not None and not scope.is_module:
             yield scope
             scope = scope.parent
+
+
+def _walk_running(node: ast.AST) -> Iterator[ast.AST]:
+    """A node and all below it that run with it, in their order."""
+    waiting = [node]
+    while waiting:
+        current = waiting.pop()
+        yield current
+        waiting += reversed([*_run_with(current)])
+
+
+def _list_running(
+    node: ast.AST, part: list[ast.AST], places: dict[int, tuple[list[ast.AST], int, int]]
+) -> None:
+    """List a node with all below it that run with it, and note the place of each."""
+    waiting: list[tuple[ast.AST, int | None]] = [(node, None)]
+    while waiting:
+        current, first = waiting.pop()
+        if first is not None:
+            places[id(current)] = part, first, len(part)
+            continue
+        waiting.append((current, len(part)))
+        part.append(current)
+        waiting += reversed([(it, None) for it in _run_with(current)])
 
 
 def _run_with(node: ast.AST) -> Iterator[ast.AST]:

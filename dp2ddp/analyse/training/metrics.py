@@ -217,9 +217,9 @@ def _has_rows(samples: Samples, node: ast.expr, is_tensor: bool) -> bool:
     if value not in DEALT or not isinstance(node, ast.Name):
         return False
     program = samples.program
-    made = samples.last(node, program.definitions(node))
+    made = samples.last(node)
     names = (it for it in program.body(program.scope(node)) if isinstance(it, ast.Name) and it.id == node.id)
-    asked = [program.parent(it) for it in names if made == samples.last(it, program.definitions(it))]
+    asked = [program.parent(it) for it in names if made == samples.last(it)]
     given = [right_side(program.statement(it), it) for it in made if not isinstance(it, ast.arg)]
     asked += [it.func for it in given if isinstance(it, ast.Call)]
     return any(isinstance(it, ast.Attribute) and it.attr in OF_TENSORS for it in asked)
