@@ -40,6 +40,7 @@ _current: torch.device | str | int | None = (
     None  # the GPU that ranks of the program's own make the current one
 )
 _watched: dict[Callable, Callable] = {}
+_told: dict[str, str] = {}  # what the program sees of what the launcher says of this rank
 _undone: list[Callable[[], None]] = []
 _served: list[Any] = (
     []
@@ -57,6 +58,11 @@ def begin() -> None:
     global _has_begun
     _has_begun = True
     watch()
+
+
+def remember() -> None:
+    """Note what the program sees of the launcher's variables: what it finds otherwise later, it has set itself."""
+    _told.update({name: os.environ[name] for name in places.OF_TORCHRUN if name in os.environ})
 
 
 def is_said() -> bool:
@@ -113,9 +119,11 @@ def stand_aside() -> None:
     _is_said = True
     if ranks.stands_aside():
         return
+    set_by_program = _set_by_program()
     if ranks.is_helper():
         if ranks.AGENT in os.environ:  # a process that the program starts for a rank of its own
             _go_on_alone()
+            os.environ.update(set_by_program)
         return
     if not _has_begun or ranks.is_foreign():
         return
@@ -131,6 +139,17 @@ def stand_aside() -> None:
         _go_on_alone()
     else:
         _forget()
+    os.environ.update(set_by_program)
+
+
+def _set_by_program() -> dict[str, str]:
+    """What the program itself says of the ranks that it starts: where they meet, in MASTER_ADDR and MASTER_PORT."""
+    found = {name: os.environ[name] for name in places.OF_TORCHRUN if name in os.environ}
+    if (
+        not _has_begun and places.KEPT not in os.environ
+    ):  # a process of its own, that sees what the launcher says
+        return {}
+    return {name: value for name, value in found.items() if _told.get(name) != value}
 
 
 def _go_on_alone() -> None:

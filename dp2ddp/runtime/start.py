@@ -185,6 +185,7 @@ def init(
             again.begin()
         else:
             aside.when_standing_aside(places.hide(os.environ))
+        aside.remember()
         _enter(place, wanted)
     elif place is None and not ranks.is_foreign() and wanted.process_count() * wanted.num_machines > 1:
         agent.start(wanted)

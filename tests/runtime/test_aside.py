@@ -218,3 +218,22 @@ note("end")
         result = run([script, when], tmp_path)
         assert result.code == 0 and not result.left, result.err
     assert events(script) == ["end"] * 3
+
+
+def test_where_the_program_s_own_ranks_meet_is_as_it_says(tmp_path):
+    """In the environment, as PyTorch's tutorials do: set after `init`, and read by processes that it spawns."""
+    host, port = address().removeprefix("tcp://").split(":")
+    script = write(
+        tmp_path,
+        NOTE + f"""
+def meeting(rank):
+    train(rank=rank, world_size=2)
+
+if __name__ == "__main__":
+    ddp.init()
+    os.environ["MASTER_ADDR"], os.environ["MASTER_PORT"] = "{host}", "{port}"
+    spawn(meeting, nprocs=2)
+""",
+    )
+    result = run([script], tmp_path)
+    assert result.code == 0 and events(script) == RANKS, result.err
