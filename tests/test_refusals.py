@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from programs import LOADER, PATH, PROGRAM, STEP, WRAP
+from programs import LOADER, OPTIMIZER, PATH, PROGRAM, STEP, WRAP
 
 from dp2ddp.convert import convert
 from dp2ddp.plan import Severity
@@ -131,3 +131,57 @@ def test_what_may_part_the_ranks_is_converted_and_said(name: str) -> None:
     line += "time" in new
     (said,) = [it for it in conversion.findings if (it.rule, it.location.span.line) == (rule, line)]
     assert said.severity is Severity.NOTE and not said.edits and reason in said.message
+
+
+WRITING = """\
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 2)
+        self.norm = nn.Parameter(torch.ones(2), requires_grad=False)
+
+    def forward(self, x):
+        x = self.layer(x)
+        WRITE
+        return x / self.norm
+
+
+model = Net().cuda()"""
+MODEL = "model = nn.Linear(8, 2).cuda()"
+COPY = OPTIMIZER + "\ncopy = nn.Linear(8, 2)\n"
+OTHERWISE = {
+    "keys that were not found": (
+        OPTIMIZER,
+        COPY + "copy.load_state_dict(model.state_dict(), strict=False)",
+        "none was loaded",
+    ),
+    "data in the place of a parameter's": (
+        MODEL,
+        WRITING.replace("WRITE", "self.norm.data = x.detach().abs().mean(0)"),
+        "`self.norm.data`",
+    ),
+}
+AS_BEFORE = {
+    "keys that are looked for": (
+        OPTIMIZER,
+        COPY + "copy.load_state_dict(model.module.state_dict(), strict=False)",
+    ),
+    "keys of a file": (OPTIMIZER, COPY + 'copy.load_state_dict(torch.load("weights.pt"), strict=False)'),
+    "data written in place": (
+        MODEL,
+        WRITING.replace("WRITE", "self.norm.data.copy_(x.detach().abs().mean(0))"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", OTHERWISE)
+def test_what_goes_otherwise_than_before_is_said(name: str) -> None:
+    was, now, reason = OTHERWISE[name]
+    (said,) = [it for it in findings(PROGRAM.replace(was, now)) if it.severity is Severity.WARNING]
+    assert reason in said.message
+
+
+@pytest.mark.parametrize("name", AS_BEFORE)
+def test_nothing_is_said_of_what_goes_as_before(name: str) -> None:
+    was, now = AS_BEFORE[name]
+    assert not [it for it in findings(PROGRAM.replace(was, now)) if it.severity is Severity.WARNING]

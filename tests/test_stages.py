@@ -1324,3 +1324,80 @@ def test_a_state_that_is_asked_by_parameters_names_keeps_theirs(lab: Lab, tmp_pa
     done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
     (value,) = map(float, set(done.printed.splitlines()))
     assert value == pytest.approx(float(before.printed), abs=1e-5)
+
+
+COMMANDED = """\
+import os
+
+from late import late
+
+
+def read(path):
+    with open(path) as file:
+        return len(file.read().split())
+
+
+def use():
+    out = os.path.join(os.getcwd(), "numbers.txt")
+    late()
+    os.system("sleep 0.5; echo " + "1 " * 40 + "> %s" % out)
+    return read(out)
+"""
+COPIED = """\
+import importlib
+import os
+import shutil
+import sys
+import tempfile
+
+
+def use():
+    with tempfile.TemporaryDirectory() as folder:
+        shutil.copyfile("settings.txt", os.path.join(folder, "settings_of_a_run.py"))
+        sys.path.insert(0, folder)
+        rows = importlib.import_module("settings_of_a_run").ROWS
+        sys.path.pop(0)
+    return rows
+"""
+FOLDER_READ = """\
+import os
+
+import tabular
+from late import late
+
+OUT = "tables"
+
+
+def use():
+    os.makedirs(OUT, exist_ok=True)
+    late()
+    with open(os.path.join(OUT, "rows.txt"), "w") as file:
+        file.write("1 " * 40)
+    return tabular.read_all(OUT)
+"""
+TABULAR = """\
+import os
+
+
+def read_all(folder):
+    return sum(len(open(os.path.join(folder, it)).read().split()) for it in sorted(os.listdir(folder)))
+"""
+
+
+@pytest.mark.parametrize("stage", [COMMANDED, COPIED, FOLDER_READ], ids=["a command", "a copy", "a package"])
+def test_what_others_write_and_read_is_there(
+    lab: Lab, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What a command writes is waited for, and so is a folder that a package reads; each process has its own copy."""
+    package = tmp_path / "packages" / "tabular.py"
+    package.parent.mkdir()
+    package.write_text(TABULAR)
+    monkeypatch.setenv("PYTHONPATH", str(package.parent), prepend=os.pathsep)
+    folder = tmp_path / "project"
+    folder.mkdir()
+    (folder / "settings.txt").write_text("ROWS = 40\n")
+    script = converted(folder, {"late.py": LATE, "stage.py": stage, "run.py": USE})
+    done = lab.run(
+        script, processes=2, folder=folder, recorded=False, env={"PYTHONPATH": os.environ["PYTHONPATH"]}
+    ).ok()
+    assert set(done.printed.splitlines()) == {"40"}

@@ -125,10 +125,19 @@ for (x,) in loader:
 """
 
 
-def test_what_a_second_forward_writes_leaves_the_graph_of_the_first_alone(lab: Lab, tmp_path: Path) -> None:
+# The same parameter, looked up by a name that is made when the forward runs.
+LOOKED_UP = NORMED.replace(
+    "        self.left.data.copy_", '        found = getattr(self, "le" + "ft"[:2])\n        found.data.copy_'
+)
+
+
+@pytest.mark.parametrize("text", [NORMED, LOOKED_UP], ids=["named", "looked up"])
+def test_what_a_second_forward_writes_leaves_the_graph_of_the_first_alone(
+    lab: Lab, tmp_path: Path, text: str
+) -> None:
     """On all ranks but the first, as on nn.DataParallel's replicas but the first."""
-    (change,) = convert(Project.of({PATH: NORMED})).changes
-    for name, content in (("before", NORMED), ("after", change.after)):
+    (change,) = convert(Project.of({PATH: text})).changes
+    for name, content in (("before", text), ("after", change.after)):
         (tmp_path / f"{name}.py").write_text(content)
     before = lab.run(tmp_path / "before.py", replicas=2, timeout=60).ok()
     after = lab.run(tmp_path / "after.py", processes=2, timeout=60).ok()
