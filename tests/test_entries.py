@@ -204,14 +204,20 @@ def test_a_wrap_that_no_program_runs_is_a_note_beside_one_that_is_converted(tmp_
     files = {**FORMS["entry: a thin script"].files, "tools.py": UNUSED}
     after, said = converted(Form(files), tmp_path)
     assert after["tools.py"] == UNUSED
-    assert "tools.py:5: DDP503 note: no training script runs this DataParallel" in said
+    assert (
+        "tools.py:5: DDP503 note: this DataParallel is not converted: no training script that was given runs it"
+        in said
+    )
 
 
 def test_it_is_an_error_where_nothing_else_is_asked_for(tmp_path: Path) -> None:
     write(Form(PACKAGE), tmp_path)
     done = run("convert", ".", cwd=tmp_path)
     assert done.returncode == 3 and not done.stdout
-    assert b"error: no training script runs this DataParallel; if another script" in done.stderr
+    assert (
+        b"error: this DataParallel is not converted: no training script that was given runs it; if another script"
+        in done.stderr
+    )
 
 
 def test_a_script_that_only_predicts_has_nothing_to_convert(tmp_path: Path) -> None:

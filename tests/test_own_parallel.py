@@ -91,10 +91,10 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
         (
             "    model = Parallel(model)",
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
-            "wrapped under `if ",
+            "wrapped only under `if ",
         ),
-        ("torch.cuda.device_count() > 1", "args.parallel", "no known option"),
-        ("Parallel(model)", "Parallel(*[model])", "not visible"),
+        ("torch.cuda.device_count() > 1", "args.parallel", "can't be evaluated"),
+        ("Parallel(model)", "Parallel(*[model])", "wraps is unknown"),
     ],
 )
 def test_one_that_does_more_has_whole_batches(old: str, new: str, reason: str) -> None:
@@ -180,7 +180,7 @@ def test_one_of_a_package_that_nothing_is_known_of_is_said() -> None:
     (error,) = converted(
         "from things import MyDataParallel\n" + PROGRAM.replace(WRAP, "model = MyDataParallel(model)")
     ).errors
-    assert "things.MyDataParallel is neither torch's DataParallel" in error.message
+    assert "things.MyDataParallel is neither nn.DataParallel" in error.message
 
 
 CALLING = """
