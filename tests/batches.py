@@ -166,7 +166,7 @@ class Centred(TensorDataset):
 data = Centred(*data.tensors)
 """
 TOGETHER = "collat"
-NUMBER = "takes a sample by its index"
+NUMBER = "takes a sample by index"
 GRADIENT = "grows as the local batch gets smaller"
 ATTACK = """\
         inputs.requires_grad_()

@@ -181,7 +181,7 @@ def test_a_command_that_trains_nothing_is_left_alone(tmp_path: Path) -> None:
         ),
     }
     after, said = converted(Form(files), tmp_path)
-    assert after["pkg/cli.py"].count("ddp.init") == 1 and "show" not in said
+    assert after["pkg/cli.py"].count("ddp.init") == 1 and "\nshow: " not in said
 
 
 def test_a_module_that_may_be_imported_need_not_be_readable(tmp_path: Path) -> None:

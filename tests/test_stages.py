@@ -1375,29 +1375,12 @@ def use():
         file.write("1 " * 40)
     return tabular.read_all(OUT)
 """
-TABULAR = """\
-import os
-
-
-def read_all(folder):
-    return sum(len(open(os.path.join(folder, it)).read().split()) for it in sorted(os.listdir(folder)))
-"""
 
 
 @pytest.mark.parametrize("stage", [COMMANDED, COPIED, FOLDER_READ], ids=["a command", "a copy", "a package"])
-def test_what_others_write_and_read_is_there(
-    lab: Lab, tmp_path: Path, stage: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_others_write_and_read_is_there(lab: Lab, tmp_path: Path, stage: str) -> None:
     """What a command writes is waited for, and so is a folder that a package reads; each process has its own copy."""
-    package = tmp_path / "packages" / "tabular.py"
-    package.parent.mkdir()
-    package.write_text(TABULAR)
-    monkeypatch.setenv("PYTHONPATH", str(package.parent), prepend=os.pathsep)
-    folder = tmp_path / "project"
-    folder.mkdir()
-    (folder / "settings.txt").write_text("ROWS = 40\n")
-    script = converted(folder, {"late.py": LATE, "stage.py": stage, "run.py": USE})
-    done = lab.run(
-        script, processes=2, folder=folder, recorded=False, env={"PYTHONPATH": os.environ["PYTHONPATH"]}
-    ).ok()
+    (tmp_path / "settings.txt").write_text("ROWS = 40\n")
+    script = converted(tmp_path, {"late.py": LATE, "stage.py": stage, "run.py": USE})
+    done = lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
     assert set(done.printed.splitlines()) == {"40"}

@@ -272,7 +272,7 @@ try:
     own(more)[1](draw(2 * world + 2, 0)[0])
     assert False
 except RuntimeError as error:
-    assert f"in {world + 1} parts" in str(error) and f"{world} processes" in str(error), error
+    assert f"into {world + 1} parts" in str(error) and f"{world} processes" in str(error), error
 try:
     own(unbalanced_later := ungathered)[1](draw(8 + rank, 0)[0])
     assert False
