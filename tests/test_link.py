@@ -7,7 +7,6 @@ from pathlib import Path
 
 import pytest
 
-from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.values import Inst
 from dp2ddp.source import Project
@@ -295,13 +294,3 @@ def test_a_method_of_a_base_that_super_calls_has_the_object_itself(given: str) -
     value = project.files[path].tree.body[-1].value  # type: ignore[attr-defined]
     names = [program.scopes[it.cls.scope].node.name for it in program.values(value) if isinstance(it, Inst)]
     assert names == ["Net"]
-
-
-def test_what_runs_is_code_of_the_program() -> None:
-    """Also where a lambda runs, whose body is an expression."""
-    text = "def run(given):\n    return given(1)\n\n\nrun(lambda x: x + 1)\n"
-    path = Path("/example/a.py")
-    project = Project.of({path: text})
-    context = Context(Program(project, project.files.values()))
-    statement = context.program.files[0].tree.body[-1]
-    assert "x + 1" in {ast.unparse(context.program.nodes[key]) for key in context.runs(statement)}

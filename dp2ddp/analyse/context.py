@@ -258,20 +258,14 @@ class Context:
 
     def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
-        return self._runs_in(self.program.entered(node)) | self._parts(node)
+        return self._runs_in(self.program.entered(node)).union(map(id, self.program.descendants(node)))
 
     def _runs_in(self, entered: frozenset[int]) -> frozenset[int]:
         """Identities of all nodes that run when some functions do: many places enter the same ones."""
         if entered not in self._entered:
             bodies = (self.program.body(self.program.scopes[index]) for index in entered)
-            nodes = self.program.nodes  # not the `return` that a lambda's body is given
-            self._entered[entered] = frozenset(id(it) for body in bodies for it in body if id(it) in nodes)
+            self._entered[entered] = frozenset(id(node) for body in bodies for node in body)
         return self._entered[entered]
-
-    def _parts(self, node: ast.AST) -> set[int]:
-        """What a piece of code consists of, but for the `return` that a lambda's body is given (`Scope.body`)."""
-        found = {id(inner) for inner in self.program.descendants(node)}
-        return found if id(node) in self.program.nodes else found - {id(node)}
 
     @cached_property
     def callers(self) -> dict[int, list[ast.Call]]:

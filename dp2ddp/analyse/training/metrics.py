@@ -305,7 +305,8 @@ def _runs_apart(context: Context, loop: BatchLoop, within: list[BatchLoop]) -> f
     return frozenset(
         key
         for key in loop.runs
-        if key not in evaluated or (key not in inner and program.scope(program.nodes[key]).index in kept)
+        if key not in evaluated
+        or (key in program.nodes and key not in inner and program.scope(program.nodes[key]).index in kept)
     )
 
 
