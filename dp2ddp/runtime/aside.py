@@ -144,11 +144,9 @@ def stand_aside() -> None:
 
 def _set_by_program() -> dict[str, str]:
     """What the program itself says of the ranks that it starts: where they meet, in MASTER_ADDR and MASTER_PORT."""
-    found = {name: os.environ[name] for name in places.OF_TORCHRUN if name in os.environ}
-    if (
-        not _has_begun and places.KEPT not in os.environ
-    ):  # a process of its own, that sees what the launcher says
+    if not _has_begun and places.KEPT not in os.environ:  # it sees what the launcher says
         return {}
+    found = {name: os.environ[name] for name in places.OF_TORCHRUN if name in os.environ}
     return {name: value for name, value in found.items() if _told.get(name) != value}
 
 

@@ -5,12 +5,16 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import sysconfig
 import threading
 from collections.abc import Callable
 from types import FrameType
 
 import torch
 
+# Where Python's own modules lie, and where packages are installed.
+PYTHON = os.path.join(sysconfig.get_paths()["stdlib"], "")
+INSTALLED = tuple(os.path.join(sysconfig.get_paths()[kind], "") for kind in ("purelib", "platlib"))
 _PASSED_OVER = (
     os.path.dirname(__file__) + os.sep,
     os.path.join(os.path.dirname(os.path.dirname(__file__)), "verify") + os.sep,  # what records a run

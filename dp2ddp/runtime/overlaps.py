@@ -13,7 +13,6 @@ import functools
 import hashlib
 import os
 import sys
-import sysconfig
 import threading
 from contextlib import suppress
 from pathlib import Path
@@ -29,10 +28,7 @@ from .unwrapped import VARIABLE
 _FILES = 512  # of a rank that are told
 _CREATES = os.O_CREAT | os.O_TRUNC | os.O_APPEND
 _PASSING = (".lock", ".pyc", ".tmp")
-_LIBRARIES = tuple(
-    {os.path.join(sysconfig.get_paths()[kind], "") for kind in ("stdlib", "purelib", "platlib")}
-)
-
+_LIBRARIES = (lines.PYTHON, *lines.INSTALLED)
 
 _watch: _Watch | None = None
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import dis
 import functools
 import os
-import sysconfig
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
@@ -17,6 +16,8 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 import torch
+
+from .lines import INSTALLED, PYTHON
 
 _ANY_NAME = {"setattr", "delattr", "vars", "exec", "__dict__", "__setattr__", "__delattr__", "__init__"} | {
     *{"_parameters", "_buffers", "_modules"},
@@ -31,8 +32,6 @@ _CONTAINERS = (list, tuple, set, dict)
 _NOT_LOOKED_AT = tuple(
     os.path.join(folder, "") for folder in (os.path.dirname(torch.__file__), os.path.dirname(__file__))
 )
-_PYTHON = os.path.join(sysconfig.get_paths()["stdlib"], "")
-_INSTALLED = tuple(os.path.join(sysconfig.get_paths()[kind], "") for kind in ("purelib", "platlib"))
 
 
 @dataclass(frozen=True)
@@ -153,7 +152,7 @@ class _Look:
             value = scope[name]
             if not isinstance(value, ModuleType):
                 self.take(value)
-            elif id(value) not in seen and _is_looked_at(getattr(value, "__file__", None) or _PYTHON):
+            elif id(value) not in seen and _is_looked_at(getattr(value, "__file__", None) or PYTHON):
                 seen.add(id(value))
                 self._take_named(vars(value), names, seen)
 
@@ -176,7 +175,7 @@ def _functions(value: Any) -> Iterator[FunctionType]:
 def _is_looked_at(file: str) -> bool:
     if file.startswith((*_NOT_LOOKED_AT, "<frozen")):
         return False
-    return not file.startswith(_PYTHON) or file.startswith(_INSTALLED)
+    return not file.startswith(PYTHON) or file.startswith(INSTALLED)
 
 
 @functools.lru_cache(maxsize=4096)
