@@ -410,6 +410,7 @@ def main():
         file.write(str(loss.item()))
     if args.local_rank != -1:
         torch.distributed.destroy_process_group()
+        os._exit(0)  # gloo's threads can abort a process as Python ends (pytorch issue 190489)
 
 
 if __name__ == "__main__":
