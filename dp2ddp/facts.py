@@ -46,7 +46,7 @@ class Problem:
     """What stands in the way, and what a person can do about it.
 
     ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
-    program does what it says; it is worth to be known. ``assumes``: what is not known, and would have to hold for
+    program does what it says; it is worth to be known. ``concerns``: the tiers in which it is. ``assumes``: what is not known, and would have to hold for
     nothing to be in the way; without any, it is known that something is. ``assumed``: it was taken as true.
     ``cause``: the place that it comes from, where that is not the fact's own.
     """
@@ -58,6 +58,7 @@ class Problem:
     assumes: tuple[Assumption, ...] = ()
     assumed: bool = False
     cause: Anchor | None = None
+    concerns: frozenset[Tier] = ANY_TIER
 
     @property
     def is_refuted(self) -> bool:
@@ -238,6 +239,7 @@ class Loader(Fact):
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
     tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
     that one loop draws from at once: each has an order of its own. ``full``: its batches all have one size.
+    ``if_wrapped``: it is divided only where a model is wrapped.
     """
 
     statement: Anchor
@@ -256,6 +258,7 @@ class Loader(Fact):
     weighed: bool | None = True
     number: int = 0
     full: bool = False
+    if_wrapped: bool = False
 
 
 @dataclass(frozen=True)

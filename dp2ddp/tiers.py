@@ -162,8 +162,9 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
         return
     tiers = facts.tiers(fact)
     if not problem.forbids:
-        severity = Severity.NOTE if problem.works else Severity.WARNING
-        yield finding(fact.at, problem.message, problem.help, severity=severity)
+        if problem.concerns & tiers or not tiers:
+            severity = Severity.NOTE if problem.works else Severity.WARNING
+            yield finding(fact.at, problem.message, problem.help, severity=severity)
     elif problem.forbids & tiers or not tiers:
         yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:

@@ -106,6 +106,23 @@ def case(rule: str, line: int, reason: str, *changes: tuple[str, str]) -> Case:
     return Case(rule, line, reason, changes)
 
 
+# Models that are wrapped under a condition which stays; where they are not, one process trains.
+SOMETIMES_WRAPPED = {
+    "by a variable": 'import os\nif not os.environ.get("ALONE"):\n    ' + WRAP,
+    "in an expression": 'import os\nmodel = model if os.environ.get("ALONE") else nn.DataParallel(model)',
+    "in a loop over models": 'import os\nmodels = {"net": model}\nfor name in models:\n    if not os.environ.get("ALONE"):\n'
+    '        models[name] = nn.DataParallel(models[name])\nmodel = models["net"]',
+    "by a function that returns before": 'import os\n\n\ndef wrap(net):\n    if os.environ.get("ALONE"):\n        return net\n'
+    "    return nn.DataParallel(net)\n\n\nmodel = wrap(model)",
+    "where another model is made": 'import os\nif not os.environ.get("ALONE"):\n    '
+    + WRAP
+    + "\nelse:\n    model = nn.Linear(8, 2).cuda()",
+    "and is asked for its own things": 'import os\nalone = bool(os.environ.get("ALONE"))\nif not alone:\n    '
+    + WRAP
+    + "\nif alone:\n    print(model.weight.shape)",
+}
+
+
 # What can't be shown to be right in parts.
 WHOLE_BATCH = {
     "a sum of squares": case("DDP501", 17, "is a sum", (LOSS, "loss = (outputs**2).sum() / 16")),
@@ -181,25 +198,7 @@ class Ahead:
             "    for step, (inputs, targets) in enumerate(Ahead(loader)):",
         ),
     ),
-    "a wrap by option": case(
-        "DDP102", 11, "ALONE", (WRAP, 'import os\nif not os.environ.get("ALONE"):\n    ' + WRAP)
-    ),
     "a wrap in a loop": case("DDP102", 10, "loop", (WRAP, "for _ in range(1):\n    " + WRAP)),
-    "a wrap in an expression": case(
-        "DDP102",
-        9,
-        "one branch",
-        (WRAP, "model = nn.DataParallel(model) if torch.cuda.device_count() > 1 else nn.Sequential(model)"),
-    ),
-    "two ways to make the model": case(
-        "DDP102",
-        10,
-        "both branches",
-        (
-            WRAP,
-            "if torch.cuda.device_count() > 1:\n    " + WRAP + "\nelse:\n    model = nn.Linear(8, 2).cuda()",
-        ),
-    ),
     "another dimension": case(
         "DDP102",
         15,

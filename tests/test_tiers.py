@@ -31,6 +31,7 @@ from programs import (
     PULLED,
     SHARDED_LOADERS,
     UNDRAWN,
+    SOMETIMES_WRAPPED,
     WHOLE_BATCH,
     WRAP,
     bare,
@@ -263,7 +264,8 @@ def test_a_sampler_that_is_none_gives_its_name() -> None:
 
 
 def test_a_model_that_may_be_bare_is_asked() -> None:
-    text = WHOLE_BATCH["a wrap by option"].text + 'torch.save(model.state_dict(), "model.pt")\n'
+    text = PROGRAM.replace(WRAP, SOMETIMES_WRAPPED["by a variable"])
+    text += 'torch.save(model.state_dict(), "model.pt")\n'
     assert 'ddp.save(getattr(model, "module", model).state_dict(), "model.pt")' in converted(text)[0]
     after, _ = converted(SUM + 'torch.save(model.state_dict(), "model.pt")\n')
     assert 'ddp.save(model.module.state_dict(), "model.pt")' in after
@@ -917,10 +919,25 @@ def test_a_wrap_for_several_gpus_stays_beside_checkpoints_that_are_read_otherwis
         ("if torch.cuda.is_available():", "if len(data) > 3:"),
     ],
 )
-def test_a_wrap_that_several_processes_may_go_past_keeps_the_batches_whole(changes: tuple[str, str]) -> None:
+def test_a_wrap_that_several_processes_may_go_past_stays_under_its_condition(
+    changes: tuple[str, str],
+) -> None:
     text = STAYS.replace(*changes)
     assert text != STAYS
-    assert converted(text)[1].scripts[0].tier == "whole batch"
+    after, conversion = converted(text)
+    assert conversion.scripts[0].tier == "sharded" and ", if_wrapped=True)" in after
+    assert "        model.encoder = ddp.DistributedDataParallel(model.encoder)\n" in after
+
+
+@pytest.mark.parametrize("name", SOMETIMES_WRAPPED)
+def test_a_model_that_is_wrapped_under_a_condition_is_sharded_where_it_is(name: str) -> None:
+    after, conversion = converted(PROGRAM.replace(WRAP, SOMETIMES_WRAPPED[name]))
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "loader = ddp.shard(DataLoader(data, batch_size=16, shuffle=True), if_wrapped=True)\n" in after
+    (note,) = (it for it in conversion.findings if not it.edits and it.rule == "DDP102")
+    assert "otherwise one process trains" in note.message
+    again = convert(Project.of({PATH: after}))
+    assert not again.changes and not again.findings
 
 
 @pytest.mark.parametrize("name", CHOSEN)
@@ -937,8 +954,8 @@ def test_a_model_that_is_wrapped_by_choice_is_wrapped_always(name: str, value: s
 def test_a_model_that_is_asked_for_its_own_things_stays_under_its_condition() -> None:
     text = PROGRAM.replace(WRAP, CHOSEN["an option"].replace("VALUE", "2"))
     _, conversion = converted(text + "print(model.weight)\n")
-    assert conversion.scripts[0].tier == "whole batch"
-    assert any("`model.weight` needs the bare model" in f.message for f in conversion.findings)
+    assert conversion.scripts[0].tier == "sharded"
+    assert any("the model is wrapped only if" in f.message for f in conversion.findings)
 
 
 def test_a_model_made_under_the_condition_of_its_wrap_is_always_wrapped() -> None:
@@ -1107,8 +1124,8 @@ def test_models_that_one_expression_wraps_under_a_condition_stay_there() -> None
         "    model, other = [nn.DataParallel(one, device_ids=[0, 1]) for one in (model, other)]",
     )
     after, conversion = converted(text)
-    assert not conversion.errors and conversion.scripts[0].tier == "whole batch"
-    assert "    model, other = [ddp.DataParallel(one) for one in (model, other)]\n" in after
+    assert not conversion.errors and conversion.scripts[0].tier == "sharded"
+    assert "    model, other = [ddp.DistributedDataParallel(one) for one in (model, other)]\n" in after
 
 
 METERED = """

@@ -104,6 +104,7 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
     made = tuple(
         replace(it, shard=it.shard or uncounted.get(it.at, "") or _ordered(it, judged.gathers)) for it in made
     )
+    made = loaders.conditional(made, [it.scripts for it in wrapped if models.is_conditional(it)])
     sharded = {loader.at for loader in made if loader.shard}
     reported = reports.find(context, batch_loops, judged.whole, judged.asked)
     own = partial(agreements.has_own_path, context)

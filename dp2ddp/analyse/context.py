@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
-from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION
+from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION, OWN_ITERATION
 from dp2ddp.analyse.api.layers import BACKWARDS, LAYER_HOMES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
@@ -87,6 +87,7 @@ class Context:
     _program_runs: dict[Path, set[int]] = field(default_factory=dict)
     _imported: dict[Path, set[int]] = field(default_factory=dict)
     _handings: dict[Cls, Handing | None] = field(default_factory=dict)
+    _own_loaders: dict[Cls, Call | None] = field(default_factory=dict)
     _answers: dict[tuple, tuple] = field(default_factory=dict)
 
     @property
@@ -253,8 +254,8 @@ class Context:
 
     @cached_property
     def loaders(self) -> list[Call]:
-        """Every DataLoader that is made."""
-        return [call for call in self.program.calls if LOADER in call.names]
+        """Every DataLoader that is made, those of derived classes, too."""
+        return [call for call in self.program.calls if LOADER in call.names or self.is_derived_loader(call)]
 
     def runs(self, node: ast.AST) -> frozenset[int]:
         """Identities of all nodes that running a piece of code may run, through calls too."""
@@ -526,8 +527,62 @@ class Context:
         return self._handings[value.cls]
 
     def made(self, values: Values, name: str) -> set[int]:
-        """Where the objects of an outside class among some values are made."""
-        return {value.site for value in values if isinstance(value, Made) and value.name == name}
+        """Where the objects of an outside class among some values are made; loaders may be of a derived class."""
+        found = {value.site for value in values if isinstance(value, Made) and value.name == name}
+        if name == LOADER:
+            found |= {
+                it.site for it in values if isinstance(it, Inst) and self._own_loader(it.cls) is not None
+            }
+        return found
+
+    def _own_loader(self, cls: Cls) -> Call | None:
+        """How a class of the project that derives from DataLoader begins it; None if it is none, or iterates itself."""
+        if cls not in self._own_loaders:
+            self._own_loaders[cls] = self._begun_loader(cls)
+        return self._own_loaders[cls]
+
+    def _begun_loader(self, cls: Cls) -> Call | None:
+        family = self.program.bases(cls)
+        if Ext(LOADER) not in family:
+            return None
+        scopes = {base.scope for base in family if isinstance(base, Cls)}
+        bodies = [self.program.scopes[it].node.body for it in scopes]  # type: ignore[attr-defined]
+        if any(getattr(part, "name", "") in OWN_ITERATION for body in bodies for part in body):
+            return None
+        begun = [
+            call
+            for call in self.program.calls
+            if f"{LOADER}.__init__" in call.names
+            and scopes
+            & {
+                it.index
+                for node in self.program.ancestors(call.node)
+                if isinstance(node, ast.ClassDef) and (it := self.program.by_node[id(node)])
+            }
+        ]
+        return begun[0] if len(begun) == 1 else None
+
+    def is_loader(self, value: Value) -> bool:
+        """Whether a value is a DataLoader."""
+        return bool(self.made(frozenset([value]), LOADER))
+
+    def loader_call(self, site: int) -> Call | None:
+        """The call that gives a loader its arguments: the one that makes it, or that of its class to DataLoader's."""
+        call = self.program.call(self.program.node(site))
+        return None if call is None else self.loader_arguments(call)
+
+    def loader_arguments(self, call: Call) -> Call:
+        """As ``loader_call``, for the call that makes a loader."""
+        own = [
+            begun
+            for it in call.callees
+            if isinstance(it, Cls) and (begun := self._own_loader(it)) is not None
+        ]
+        return own[0] if own else call
+
+    def is_derived_loader(self, call: Call) -> bool:
+        """Whether a call makes loaders of a class of the project."""
+        return self.loader_arguments(call) is not call
 
     def module_class(self, value: Value) -> bool:
         """Whether a value is a neural network module."""

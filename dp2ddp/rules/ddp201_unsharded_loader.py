@@ -80,7 +80,7 @@ def check(facts: Facts) -> Iterator[Finding]:
 def _shard(loader: Loader) -> Iterator[Edit]:
     yield runtime_import(loader.path, loader.ddp)
     holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "loader": loader.at}
-    more = _weighed(loader)
+    more = _weighed(loader) + (", if_wrapped=True" if loader.if_wrapped else "")
     if loader.target is None:
         yield Replace(loader.at, f"{{ddp}}.shard({{loader}}{more})", holes)
     else:

@@ -142,6 +142,29 @@ def stand_aside() -> None:
     os.environ.update(set_by_program)
 
 
+def go_on_alone(why: str) -> None:
+    """Let rank 0 go on as a plain process, and the other ranks end with exit code 0; all ranks have to call this.
+
+    Unlike ``stand_aside``, ranks that torchrun has started end, too: there is no group that they were started for.
+
+    Args:
+        why: said by rank 0.
+    """
+    if ranks.stands_aside() or ranks.is_helper() or ranks.get_world_size() == 1:
+        return
+    if ranks.get_rank() > 0:
+        teardown.leave()
+        _end()
+    say(f"{why}: of {ranks.get_world_size()} processes only this one continues")
+    teardown.leave()
+    for undo in _undone:
+        undo()
+    if ranks.AGENT in os.environ:
+        _go_on_alone()
+    else:
+        _forget()
+
+
 def _set_by_program() -> dict[str, str]:
     """What the program itself says of the ranks that it starts: where they meet, in MASTER_ADDR and MASTER_PORT."""
     if not _has_begun and places.KEPT not in os.environ:  # it sees what the launcher says

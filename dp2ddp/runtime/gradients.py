@@ -72,7 +72,7 @@ def sync_gradients(module: torch.nn.Module) -> None:
     if not parameters:
         return
     debug.meet(f"sync_gradients() of {type(module).__name__}")
-    unwrapped.averaged()
+    unwrapped.averaged(parameters)
     for tensor in [*parameters, *buffers]:
         sent = tensor.detach().contiguous().to(ranks.talk_device(tensor.device))
         dist.broadcast(sent, 0)
@@ -137,6 +137,8 @@ class _Averaged:
             parameter.requires_grad_(trained)
 
     def _note(self, parameter: torch.Tensor) -> None:
+        if ranks.stands_aside():
+            return
         with _beginning:
             task = torch._C._current_graph_task_id()
             current = _passes.get(task)

@@ -14,21 +14,23 @@ import itertools
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from torch.utils.data import DataLoader, DistributedSampler, IterableDataset, IterDataPipe, MapDataPipe
 from torch.utils.data import sampler as torchs
 from torch.utils.data.dataloader import _BaseDataLoaderIter
 
-from . import dealing, evaluation, parts, ranks, unwrapped
+from . import aside, dealing, evaluation, parts, ranks, unwrapped
 
 _BATCHES = "_dp2ddp_batches"  # where a loader keeps what shard_batches() made of it
 _DIVIDED = "_dp2ddp_divided"  # and divide_batches()
 _numbers = itertools.count(1)
 
 
-def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> DataLoader:
+def shard(
+    loader: DataLoader, training: bool = True, weighed: bool = True, if_wrapped: bool = False
+) -> DataLoader:
     """Give each rank its part of every global batch that ``loader`` would have drawn.
 
     A batch of N samples is cut as nn.DataParallel cuts it, ``torch.chunk(batch, W)``: ranks get ceil(N / W) samples in
@@ -48,6 +50,8 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
         weighed: whether parts weigh by their numbers of samples, for a mean over the samples. False for a model that
             returns its own loss, ``model(inputs, targets).mean()``: nn.DataParallel averages its replicas' losses as
             they are, so all parts with samples count the same.
+        if_wrapped: for a model that is wrapped under a condition only. If none is wrapped when a loop over ``loader``
+            begins, rank 0 goes on alone, with whole batches, and the other ranks end: the program as it was.
 
     Returns:
         A DataLoader, an instance of ``loader``'s class, with a method ``set_epoch(epoch)``: a sampler or data set that
@@ -66,9 +70,9 @@ def shard(loader: DataLoader, training: bool = True, weighed: bool = True) -> Da
         return loader
     loader = _divisible(loader, "shard()")
     if training:
-        unwrapped.divided()
+        unwrapped.divided(if_wrapped)
     cut = dealing.Cut(ranks.get_rank(), ranks.get_world_size(), training, stands_in=training)
-    return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed)
+    return _become_sharded(object.__new__(_class(type(loader))), loader, cut, weighed, if_wrapped)
 
 
 def shard_batches(loader: DataLoader) -> DataLoader:
@@ -249,6 +253,7 @@ class _State:
     plan: dealing.Plan
     iterates_itself: bool  # its class does not leave iterating to DataLoader
     weighed: bool = True
+    if_wrapped: bool = False
     handed: deque[_Handed] = field(default_factory=deque)  # by its last iterator of torch's
     totals: list[int] = field(default_factory=list)  # sizes of the global batches in the last epoch
 
@@ -262,6 +267,10 @@ def _class(base: type[DataLoader]) -> type[DataLoader]:
         _shard: _State
 
         def __iter__(self) -> Iterator[Any]:
+            if self._shard.if_wrapped and not unwrapped.is_any_wrapped():
+                aside.go_on_alone("no model is wrapped in ddp.DistributedDataParallel")
+            if ranks.stands_aside():
+                self._shard.plan.cut = replace(self._shard.plan.cut, rank=0, world=1)
             return _Epoch(self, super().__iter__())
 
         @property
@@ -326,7 +335,11 @@ def deal(loader: Any, weighed: bool = True, spreads: bool = False) -> None:
 
 
 def _become_sharded(
-    loader: Any, original: DataLoader, cut: dealing.Cut | dealing.Turn, weighed: bool = True
+    loader: Any,
+    original: DataLoader,
+    cut: dealing.Cut | dealing.Turn,
+    weighed: bool = True,
+    if_wrapped: bool = False,
 ) -> DataLoader:
     """Make ``loader`` the sharded copy of ``original``."""
     name = f"{_name(original)} (number {next(_numbers)} of those sharded)"
@@ -335,7 +348,7 @@ def _become_sharded(
     plan = dealing.Plan(name, cut)
     kind = type(original)
     iterates_itself = (kind.__iter__, kind._get_iterator) != (DataLoader.__iter__, DataLoader._get_iterator)
-    state = _State(original, plan, iterates_itself, weighed)
+    state = _State(original, plan, iterates_itself, weighed, if_wrapped)
     # past DataLoader.__setattr__, which refuses some of these
     loader.__dict__.update(original.__dict__, _shard=state, _iterator=None, in_order=True)
     for attribute, value in vars(original).items():

@@ -4,15 +4,22 @@ A model that is wrapped only under a condition may not be: without an option, or
 rank would train another model on its parts of the batches. So if no model is wrapped when an optimizer has made its
 first step, the ranks compare what it trains, once: a program that averages gradients by itself has the same everywhere.
 ``DP2DDP_CHECK=0`` turns the comparison off, and those of replicas (see ``watch``).
+
+A loader that is divided only if a model is wrapped (``shard(…, if_wrapped=True)``) finds out when its first loop begins.
+Several models may have conditions of their own. So in such a program every optimizer's first step is compared, of what
+no wrapper has.
 """
 
 from __future__ import annotations
 
 import os
+import weakref
+from collections.abc import Iterable
 from typing import Any
 
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.weak import WeakIdKeyDictionary
 
 from . import digests, ranks
 from .exchange import exchange
@@ -21,32 +28,53 @@ VARIABLE = "DP2DDP_CHECK"
 HOW_TO_GO_ON = f"{VARIABLE}=0 turns this comparison off"
 _handles: list[Any] = []
 _is_averaged = False
+_is_any_wrapped = False
+_is_doubtful = False  # whether models are wrapped under conditions
+_averaged = WeakIdKeyDictionary()  # the parameters whose gradients are averaged
+_compared: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
-def divided() -> None:
-    """Note that a loader hands out parts of batches that a model is to be trained with."""
-    if not _handles and not _is_averaged and ranks.get_world_size() > 1:
+def divided(if_wrapped: bool = False) -> None:
+    """Note that a loader hands out parts of batches that a model is to be trained with; ``if_wrapped`` as in ``shard``."""
+    global _is_doubtful
+    _is_doubtful |= if_wrapped
+    if not _handles and (_is_doubtful or not _is_averaged) and ranks.get_world_size() > 1:
         _handles.append(register_optimizer_step_post_hook(_compare))
 
 
-def averaged() -> None:
-    """Note that gradients are averaged, of whatever model."""
-    global _is_averaged
+def averaged(parameters: Iterable[torch.Tensor], is_wrapper: bool = False) -> None:
+    """Note that the gradients of some parameters are averaged, ``is_wrapper``: by a wrapper round their model."""
+    global _is_averaged, _is_any_wrapped
     _is_averaged = True
+    _is_any_wrapped |= is_wrapper
+    for parameter in parameters:
+        _averaged[parameter] = True
+
+
+def is_any_wrapped() -> bool:
+    """Whether any model has been wrapped."""
+    return _is_any_wrapped
 
 
 def _compare(optimizer: torch.optim.Optimizer, *_: Any) -> None:
-    while _handles:
-        _handles.pop().remove()
-    if _is_averaged:
+    if optimizer in _compared or ranks.get_world_size() == 1:
         return
-    tensors = [it for group in optimizer.param_groups for it in group["params"]]
+    _compared.add(optimizer)
+    while _handles and not _is_doubtful:
+        _handles.pop().remove()
+    if _is_averaged and not _is_doubtful:
+        return
+    held = [it for group in optimizer.param_groups for it in group["params"]]
+    tensors = [it for it in held if it not in _averaged]
+    if not tensors:
+        return
     own = digests.fetched(digests.digest(it) for it in tensors)
     is_wanted = os.environ.get(VARIABLE, "1") != "0"
     said = exchange("the comparison of parameters", (is_wanted, own))
+    what = "not every model" if _is_averaged else "no model"
     if said[0][0] and any(it != own for _, it in said):
         raise RuntimeError(
-            "the ranks train different models: batches are sharded, but no model is wrapped. Wrap it in "
+            f"the ranks train different models: batches are sharded, but {what} is wrapped. Wrap it in "
             "ddp.DistributedDataParallel in this run, too, or use one process: DP2DDP_PROCESSES=1. "
             f"{HOW_TO_GO_ON}"
         )

@@ -100,7 +100,7 @@ class Watch:
     def accompany(self) -> None:
         """Have the model compared with others, while it is frozen; called where all ranks make it."""
         _companions[next(_numbers)] = self
-        unwrapped.averaged()
+        unwrapped.averaged(self._owner().watched().values(), is_wrapper=True)
 
     def _forget(self) -> None:
         self._started: _Digests | None = None

@@ -30,6 +30,7 @@ from programs import (
     PULLED,
     SAMPLED,
     SHARDED_LOADERS,
+    SOMETIMES_WRAPPED,
     WHOLE_BATCH,
     WRAP,
     bare,
@@ -100,6 +101,20 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
     before, after = runs(lab, WHOLE_BATCH[name].text, processes)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
+
+
+@pytest.mark.parametrize("name", SOMETIMES_WRAPPED)
+def test_a_model_that_is_sometimes_wrapped_is_trained_by_all_processes_or_by_one(lab: Lab, name: str) -> None:
+    text = seeded(PROGRAM.replace(WRAP, SOMETIMES_WRAPPED[name])).replace("(64", "(60")
+    text += "print(sum(it.sum().item() for it in model.parameters()))\n"
+    before, after = runs(lab, text, 2)
+    assert len(after.ranks) == 2
+    assert differences(before, after, losses=False) == []
+    converted = convert(Project.of({PATH: text})).changes[0].after
+    alone = {"env": {"ALONE": "1"}, "timeout": 60, "recorded": False}
+    before = lab.run(write(lab, "before_alone", text), launcher="plain", gpus=2, **alone).ok()
+    after = lab.run(write(lab, "after_alone", converted), launcher="plain", processes=2, gpus=2, **alone).ok()
+    assert before.printed == after.printed and "only this one continues" in after.errors
 
 
 @pytest.mark.parametrize("processes", PROCESSES)

@@ -196,6 +196,50 @@ def test_parts_of_batches_that_train_no_wrapped_model_are_an_error(tmp_path: Pat
     assert alone.code == 0 and "trained" in alone.out
 
 
+ALONE = """
+ddp.init()
+torch.manual_seed(0)
+net = torch.nn.Linear(4, 2)
+if WRAPPED:
+    net = ddp.DistributedDataParallel(net)
+head = torch.nn.Linear(2, 2)
+data = torch.utils.data.TensorDataset(torch.randn(20, 4), torch.randn(20, 2))
+loader = ddp.shard(torch.utils.data.DataLoader(data, batch_size=8, shuffle=True), if_wrapped=True)
+held = ddp.shard_batches(loader)
+optimizers = [torch.optim.SGD(it.parameters(), lr=0.1) for it in (net, head)]
+for epoch in range(2):
+    for inputs, targets in loader:
+        loss = torch.nn.functional.mse_loss(HEAD, targets)
+        for optimizer in optimizers:
+            optimizer.zero_grad()
+        loss.backward()
+        for optimizer in optimizers:
+            optimizer.step()
+ddp.barrier()
+rows = ddp.sum(sum(len(inputs) for inputs, _ in ddp.shard_batches(loader)))
+say(f"{ddp.get_world_size()} {rows} {loss.item():.5f} {sum(it.sum().item() for it in net.parameters()):.5f}")
+"""
+
+
+@pytest.mark.parametrize("launcher", [None, TORCHRUN], ids=["own agent", "torchrun"])
+def test_where_no_model_is_wrapped_rank_0_goes_on_alone(tmp_path: Path, launcher: list[str] | None) -> None:
+    """With the batches, the random numbers and the end of the program as it was."""
+    text = ALONE.replace("HEAD", "net(inputs)").replace("WRAPPED", "False")
+    alone = job(tmp_path, text, DP2DDP_PROCESSES=1)
+    started = job(tmp_path, text, launcher) if launcher else job(tmp_path, text, DP2DDP_PROCESSES=2)
+    assert (alone.code, started.code, started.left) == (0, 0, []), started.err
+    assert started.out == alone.out and alone.out.startswith("1 20 ")
+    assert "no model is wrapped" in started.err and "only this one continues" in started.err
+
+
+def test_where_one_of_two_models_is_wrapped_the_other_is_compared(tmp_path: Path) -> None:
+    text = ALONE.replace("WRAPPED", "True")
+    both = job(tmp_path, text.replace("HEAD", "head(net(inputs))"), DP2DDP_PROCESSES=2)
+    assert both.code == 1 and "but not every model is wrapped" in both.err
+    one = job(tmp_path, text.replace("HEAD", "net(inputs)"), DP2DDP_PROCESSES=2)
+    assert one.code == 0 and trained(one)[0].startswith("2 20 "), one.err
+
+
 def test_a_first_need_of_torch_s_own_makes_the_group(tmp_path: Path) -> None:
     body = """
 from torch.utils.data import DistributedSampler

@@ -695,7 +695,7 @@ class Samples:
 
     def _gives_tensors(self, loader: int) -> bool:
         """Whether a data set is a tensor, or gives one for each sample: its batches are tensors, and no lists."""
-        call = self.program.call(self.program.node(loader))
+        call = self.context.loader_call(loader)
         data = call.argument("dataset", 0) if call is not None else None
         if data is None or any(it.arg in ("collate_fn", None) for it in call.node.keywords):  # type: ignore[union-attr]
             return False

@@ -85,7 +85,7 @@ class Divided(EvaluationLoop):
     def _check_loader(self, draw: ast.expr) -> None:
         """Its batches have several samples, put together as torch does it."""
         for made in self.program.values(draw):
-            call = self.program.call(self.program.node(made.site)) if isinstance(made, Made) else None
+            call = self.context.loader_call(made.site) if self.context.is_loader(made) else None  # type: ignore[union-attr]
             if call is None:
                 raise Whole(draw, f"it is unclear which DataLoader `{ast.unparse(draw)}` is")
             size, sampler = call.argument("batch_size", 1), call.argument("batch_sampler", None)

@@ -205,7 +205,7 @@ class EvaluationLoop:
         if len(draws) != 1 or self.program.statement(draws[0]) not in places or self.node.orelse:
             raise Whole(self.node, "its `for` line does not name its loader")
         values = self.program.values(draws[0])
-        if not values or any(not isinstance(it, Made) or it.name != LOADER for it in values):
+        if not values or not all(map(self.context.is_loader, values)):
             raise Whole(self.node, "it may not iterate over a DataLoader")
         around = self.node.iter
         while around is not draws[0]:

@@ -101,7 +101,7 @@ def in_worker(context: Context, node: ast.AST) -> bool:
         value
         for call in context.loaders
         for name in FUNCTION_ARGUMENTS
-        if (argument := call.argument(name)) is not None
+        if (argument := context.loader_arguments(call).argument(name)) is not None
         for value in program.values(argument)
     }
     for around in program.ancestors(node):

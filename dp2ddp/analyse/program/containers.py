@@ -39,8 +39,8 @@ class Containers:
                 for holder in self.classes.holders(value):
                     for entry in self.store.field(holder, name).values():
                         found |= entry
-            if isinstance(value, Made) and value.name not in ITERATORS | FILTERS:
-                found |= self.outside.part(value, "[]")
+            if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
+                found |= self.outside.element(value)
             if isinstance(value, Inst) and key.isdigit() and self.classes.derives(value, NAMED_TUPLE):
                 for name in self.classes.recorded(value.cls)[int(key) :][:1]:
                     found = found.union(*self.store.field(value.cls, name).values())
@@ -54,9 +54,9 @@ class Containers:
                 for name, entries in self.store.fields.get(holder, {}).items():
                     if name.startswith("["):
                         found.update(*entries.values())
-            if isinstance(value, Made) and value.name not in ITERATORS | FILTERS:
-                found |= self.outside.part(value, "[]")
-            elif isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
+            if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
+                found |= self.outside.element(value)
+            if isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
                 found.add(Inst(value, id(self.tree.scopes[value.scope].node)))
         return frozenset(found)
 

@@ -228,9 +228,7 @@ class Interpreter:
                 owners = self.evaluate(node.value, scope)
                 self.evaluate(node.slice, scope)
                 found = self.dispatch.subscripted(owners, node, scope)
-                return found or frozenset().union(
-                    *(self.outside.part(owner, "[]") for owner in owners if isinstance(owner, Made))
-                )
+                return found or frozenset().union(*map(self.outside.element, owners))
             case ast.Starred() | ast.Await():
                 return self.evaluate(node.value, scope)
             case ast.Lambda():

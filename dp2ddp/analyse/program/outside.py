@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import dataclass, field
 
+from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.tensors import GIVES_TENSORS, NO_TENSORS
 from dp2ddp.analyse.program.values import NOTHING, Ext, Made, Member, Value, Values, full_name
 
@@ -13,6 +14,7 @@ from dp2ddp.analyse.program.values import NOTHING, Ext, Made, Member, Value, Val
 FARTHEST = 4
 # Attributes of how many things from outside the project one expression may be before it is unknown.
 MOST = 24
+ELEMENT = "[]"
 
 
 @dataclass
@@ -25,6 +27,14 @@ class Outside:
     def part(self, owner: Value, name: str) -> Values:
         """An attribute, or the elements, of something from outside the project; nothing where that is too far."""
         return frozenset([Member(owner, name)] if self.steps(owner) < FARTHEST else [])
+
+    def element(self, value: Value) -> Values:
+        """The elements of something from outside the project; those of settings are settings, however deep."""
+        if isinstance(value, Made):
+            return self.part(value, ELEMENT)
+        if isinstance(value, Member) and value.name == ELEMENT and full_name(value).startswith(OPTIONS):
+            return frozenset([value])
+        return NOTHING
 
     def steps(self, value: Value) -> int:
         """How many attributes and calls lie between a value and what was called or made first."""

@@ -342,7 +342,7 @@ class _Steering:
             if node.func.attr in NO_NUMBERS:
                 return
             yield _Use(node.func.value, below)
-        if LOADER in call.names:
+        if LOADER in call.names or self.context.is_derived_loader(call):
             return  # what is drawn steers nothing
         yield from (_Use(it, below) for it in (*node.args, *(given.value for given in node.keywords)))
         for value in returned(self.context, node):

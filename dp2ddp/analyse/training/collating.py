@@ -15,6 +15,8 @@ from enum import Enum, auto
 from dp2ddp.analyse.api.containers import CHANGES_BEYOND_APPENDING, DICT_LOOKUPS
 from dp2ddp.analyse.api.inspection import ASKS_ABOUT_DATA
 from dp2ddp.analyse.api.iteration import COLLATES, COPIES_SEQUENCE
+from dp2ddp.analyse.api.options import OPTIONS
+from dp2ddp.analyse.api.python import DICTIONARIES
 from dp2ddp.analyse.api.randomness import DRAWS_ANY
 from dp2ddp.analyse.api.tensors import (
     BY_ROW,
@@ -27,10 +29,10 @@ from dp2ddp.analyse.api.tensors import (
 )
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow.samples import right_side
-from dp2ddp.analyse.program.calls import Call
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind, is_spread
-from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Made, Value, full_name
+from dp2ddp.analyse.program.values import Bound, Const, Ext, Func, Inst, Made, Member, Value, full_name
 from dp2ddp.analyse.training.loaders import given_for, hides_arguments
 from dp2ddp.facts import SHARDED_ONLY, Obstacle
 
@@ -77,7 +79,7 @@ def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
     """What puts the samples of training batches together, and can't be shown to treat each by itself."""
     for call in context.loaders:
         if id(call.node) in training:
-            yield from _of_loader(context, call)
+            yield from _of_loader(context, context.loader_arguments(call))
 
 
 def hand_lists(context: Context, training: set[int]) -> bool:
@@ -86,7 +88,7 @@ def hand_lists(context: Context, training: set[int]) -> bool:
         _holds_lists(found)
         for call in context.loaders
         if id(call.node) in training
-        for given in given_for(context, call, "collate_fn")
+        for given in given_for(context, context.loader_arguments(call), "collate_fn")
         for found in _collated(context, given)
     )
 
@@ -173,7 +175,20 @@ def _collated(context: Context, given: ast.expr) -> Iterator[Found]:
     if not values and not (isinstance(given, ast.Constant) and given.value is None):
         yield Across(given)
     for value in values:
-        yield from _made_by(context, given, value)
+        if not _is_setting(context, value):
+            yield from _made_by(context, given, value)
+
+
+def _is_setting(context: Context, value: Value) -> bool:
+    """Whether a value is an entry of the program's settings, or of a copy of them: that is no function."""
+    if not isinstance(value, Member):
+        return False
+    copied = value.owner
+    call = context.program.call(context.program.node(copied.site)) if isinstance(copied, Made) else None
+    if call is None or not call.names & DICTIONARIES:
+        return full_name(value).startswith(OPTIONS)
+    held = [it for argument in handed(call.node) for it in context.program.values(argument)]
+    return bool(held) and all(it == copied or full_name(it).startswith(OPTIONS) for it in held)
 
 
 def _made_by(context: Context, given: ast.expr, value: Value) -> Iterator[Found]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from dp2ddp.analyse.api.containers import ENTRY_CHANGES
@@ -100,7 +102,7 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
         if (
             id(call.node) in drawn
             and context.runs_in_training(call.node)
-            and _may_have_workers(context, call)
+            and _may_have_workers(context, context.loader_arguments(call))
         ):
             statement = context.program.statement(call.node)
             target = _target(context, statement, call)
@@ -122,9 +124,10 @@ def workers(context: Context) -> tuple[Workers, ...]:
     """
     found: dict[Anchor, Workers] = {}
     for call in context.loaders:
-        if not context.runs_in_training(call.node) or _is_stream(context, call.argument("dataset", 0)):
+        given = context.loader_arguments(call)
+        if not context.runs_in_training(call.node) or _is_stream(context, given.argument("dataset", 0)):
             continue
-        for value in given_for(context, call, "num_workers"):
+        for value in given_for(context, given, "num_workers"):
             if not (isinstance(value, ast.Constant) and not value.value) and not _is_local(context, value):
                 fact = Workers(**context.place(value))
                 found[fact.at] = fact
@@ -216,6 +219,11 @@ def _loader(context: Context, call: Call) -> Loader:
     program = context.program
     path = program.file(call.node).path
     statement = program.statement(call.node)
+    if context.is_derived_loader(call):
+        given = context.loader_arguments(call)
+        shard, target = "its class derives from DataLoader", _target(context, statement, call)
+        full, problem = _is_full(context, given), _problem(context, given)
+        return _as_made(context, call.node, shard=shard, target=target, problem=problem, full=full)
     dataset = call.argument("dataset", 0)
     name = _name(context, call.node)
     place = {**context.place(call.node), "statement": program.anchor(statement)}
@@ -411,5 +419,21 @@ def _is_stream(context: Context, dataset: ast.expr | None) -> bool:
 
 def hoisted(context: Context, training: set[int]) -> set[int]:
     """Identities of data sets written inside a training loader's call: they may get a statement of their own."""
-    given = [call.argument("dataset", 0) for call in context.loaders if id(call.node) in training]
+    made = [
+        call for call in context.loaders if id(call.node) in training and not context.is_derived_loader(call)
+    ]
+    given = [call.argument("dataset", 0) for call in made]
     return {id(node) for node in given if node is not None and not isinstance(node, ast.Name | ast.Attribute)}
+
+
+def conditional(made: Iterable[Loader], programs: list[frozenset[Path]]) -> tuple[Loader, ...]:
+    """Loaders, of which those of ``programs`` that wrap a model under a condition are divided where it is wrapped."""
+    why = "the model is wrapped under a condition"
+    return tuple(
+        (
+            replace(it, shard=it.shard or why, if_wrapped=True)
+            if any(it.scripts & some for some in programs)
+            else it
+        )
+        for it in made
+    )

@@ -188,6 +188,11 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
     training = training_loaders(loops)
     others = {site for loop in loops if not loop.trains for site in loop.loaders}
     others |= {site for call in _by_hand(context, loops, alone=True) for site in _drawn_by(context, call)}
+    others |= {
+        it
+        for it in training
+        if not all(map(context.is_loader, context.program.values(context.program.node(it))))
+    }
     dealt = training & others
     while True:
         waiting = [loop for loop in loops if loop.trains and loop.loaders & dealt]
@@ -400,7 +405,7 @@ def _sized_by_batch(context: Context, training: set[int]) -> Iterator[Obstacle]:
     program = context.program
     sizes, numbers = set(), set()
     for site in training:
-        call = program.call(program.node(site))
+        call = context.loader_call(site)
         given = call.argument("batch_size", 1) if call is not None else None
         if isinstance(given, ast.Constant):
             numbers.add(given.value)

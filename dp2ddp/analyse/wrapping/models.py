@@ -45,13 +45,23 @@ def collect(context: Context) -> tuple[Wrap, ...]:
 
 @dataclass(frozen=True)
 class _Unsettled(Problem):
-    """It can't be told when a model is wrapped."""
+    """It can't be told when a model is wrapped. ``is_condition``: where it is not, it is as if nothing wrapped it."""
+
+    is_condition: bool = False
+
+
+def is_conditional(wrap: Wrap) -> bool:
+    """Whether a model is wrapped under a condition that stays: one process is to train where it is not."""
+    return wrap.problem is not None and wrap.problem.concerns == SHARDED_ONLY
 
 
 def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
     """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
     if not isinstance(wrap.problem, _Unsettled):
         return wrap
+    if wrap.problem.is_condition and trains_by_optimizers(context):
+        problem = replace(wrap.problem, help="", forbids=NO_TIER, works=True, concerns=SHARDED_ONLY)
+        return replace(wrap, problem=problem)
     text = "with several ranks the model that is trained is always wrapped here"
     return replace(wrap, problem=replace(wrap.problem, assumes=(context.assumption(call.node, text),)))
 
@@ -228,6 +238,12 @@ def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.
     for it in given:
         if context.runs_in_training(it):
             yield from _origins(context, it, depth + 1)
+
+
+def trains_by_optimizers(context: Context) -> bool:
+    """Whether optimizers make the steps: the runtime looks at what the first steps of torch's train."""
+    stepping = (it for it in context.program.calls if getattr(it.node.func, "attr", "") == "step")
+    return any(context.runs_in_training(it.node) for it in stepping)
 
 
 def _is_optimizer(name: str) -> bool:
@@ -856,10 +872,7 @@ def _condition(
     found = _deciding(context, call, module, statement)
     within = takewhile(lambda it: it is not statement, context.program.ancestors(call))
     if isinstance(found, Condition) and any(isinstance(it, ast.ListComp | ast.GeneratorExp) for it in within):
-        return _unclear(
-            f"one expression wraps several models under a condition: `{ast.unparse(call)}`",
-            "wrap each in a separate statement",
-        )
+        return _sometimes("under a condition in this expression", "wrap each model in a separate statement")
     return found
 
 
@@ -871,27 +884,24 @@ def _deciding(
         if around is _choice(context, call, module):
             continue
         if isinstance(around, ast.IfExp | ast.BoolOp) and program.statement(around) is statement:
-            return _unclear(
-                "the model is wrapped in one branch of a conditional expression",
-                "wrap it in a separate statement",
-            )
+            return _sometimes("under a condition in this expression", "wrap it in a separate statement")
         if isinstance(around, ast.stmt):
             break
     ifs: list[tuple[ast.If, ast.AST]] = []
     outermost: ast.If | None = None
     inside: ast.AST = statement
     if (past := _led_past(context, statement, module)) is not None:
-        return _unclear(
-            f"if `{ast.unparse(past.test)}` (line {past.lineno}), the model is returned without being wrapped",
-            "wrap it always",
-        )
+        return _sometimes(f"if `{ast.unparse(past.test)}` (line {past.lineno}) is false", "wrap it always")
     for around in program.ancestors(statement):
         if isinstance(inside, ast.stmt) and _made_anew(program.block(inside), inside, module):
             break
         if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.Module):
             break
         if isinstance(around, LOOPS):
-            return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
+            if not _goes_over_models(around, module):
+                return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
+            where = "in a loop over models" + (f", {_where(ifs)}" if ifs else "")
+            return _sometimes(where, "wrap each in a separate statement")
         if isinstance(around, ast.If):
             if is_main_guard(around.test):
                 break
@@ -901,19 +911,24 @@ def _deciding(
         inside = around
     if not ifs:
         return None
-    if (kept := _kept(context, call, ifs)) is not None:
-        return kept
     alone = not branches.is_shared(context, statement)
     beside = context.branches is not None and context.run_by(statement) & context.branches.scripts
+    if (
+        not beside
+        and isinstance(statement, ast.Assign)
+        and any(_whole(context, around, branch, statement.targets[0]) is not None for around, branch in ifs)
+    ):
+        return _unclear(
+            "one branch of the `if` wraps the model, the other only a part of it", "wrap the same in both"
+        )
+    if (kept := _kept(context, call, ifs)) is not None:
+        return kept
     if beside and not (alone and len(ifs) == 1 and _goes(context, ifs[0][0], statement)):
         return _beside(context, ifs, outermost, statement)
     for condition, branch in ifs:
         asks = branch in condition.body and asks_for_gpus(context, condition.test)
         if not asks and not is_choice(context, condition.test):
-            return _unclear(
-                f"the model is wrapped only if `{ast.unparse(condition.test)}`, a condition that can't be evaluated",
-                "wrap it always",
-            )
+            return _sometimes(_where([(condition, branch)]), "wrap it always")
     used = next(_bare(context, call), None)
     plain = all(
         branch in condition.body and asks_for_gpus(context, condition.test) for condition, branch in ifs
@@ -922,18 +937,10 @@ def _deciding(
         text = f"the model stays unwrapped where `{ast.unparse(ifs[0][0].test)}` is false: other scripts may use it so"
         return Problem(text, "", NO_TIER, works=True)
     if used is not None and not plain:
-        return _unclear(
-            f"`{ast.unparse(used)}` needs the bare model, which is wrapped only in some cases",
-            f"wrap it always, and use `.module.{used.attr}`",
-            context.cause(used),
-        )
+        return _sometimes(_where(ifs), f"wrap it always, and use `.module.{used.attr}`", context.cause(used))
     given = None if plain else _given_bare(context, call)
     if given is not None:
-        return _unclear(
-            f"`{ast.unparse(given)}` is passed on bare, but it is wrapped only in some cases",
-            "wrap it always, and pass its `.module`",
-            context.cause(given),
-        )
+        return _sometimes(_where(ifs), "wrap it always, and pass its `.module`", context.cause(given))
     if _stays(context, ifs, statement):
         return Problem(
             "the model stays unwrapped with a single rank, where its checkpoints are loaded in another way",
@@ -941,30 +948,19 @@ def _deciding(
             NO_TIER,
             works=True,
         )
-    if isinstance(statement, ast.Assign) and any(
-        _whole(context, around, branch, statement.targets[0]) is not None for around, branch in ifs
-    ):
-        return _unclear(
-            "one branch of the `if` wraps the model, the other only a part of it", "wrap the same in both"
-        )
     condition, branch = ifs[0]
     if statement is not branch or not isinstance(statement, ast.Assign) or len(statement.targets) != 1:
-        return _unclear(
-            f"the model is not wrapped by an assignment of its own under `if {ast.unparse(condition.test)}`",
-            "write `model = nn.DataParallel(model)` there",
-        )
+        return _sometimes(_where(ifs), "write `model = nn.DataParallel(model)` there")
     found = (
         _nested(context, ifs, statement) if len(ifs) > 1 else _movable(context, condition, statement, module)
     )
     if isinstance(found, Condition) and _is_part(context, statement):
         if plain and not any(_is_set(context, it.test) for it, _ in ifs):
             return replace(found, guard="{ddp}.get_world_size() > 1")
-        text = (
-            "this part of the model is wrapped under a condition only; unwrapped, its checkpoint keys differ"
-        )
         if all(is_choice(context, it.test) for it, _ in ifs):
+            text = "this part of the model is wrapped under a condition only; unwrapped, its checkpoint keys differ"
             return Problem(text, "", NO_TIER, works=True)  # without it one process trains
-        return _unclear(text, "wrap it always")
+        return _sometimes(_where(ifs), "wrap it always")
     return found
 
 
@@ -1071,9 +1067,7 @@ def _kept(context: Context, call: ast.expr, ifs: list[tuple[ast.If, ast.AST]]) -
     text = f"`{ast.unparse(used)}` needs the bare model where `{ast.unparse(ifs[0][0].test)}` is false"
     if all(branch in around.body and _counts_several(context, around.test) for around, branch in ifs):
         return Problem(f"the model stays unwrapped with a single rank: {text}", "", NO_TIER, works=True)
-    return _unclear(
-        f"the model is wrapped only in some cases: {text}", f"always wrap it, and use `.module.{used.attr}`"
-    )
+    return _sometimes(_where(ifs), f"always wrap it, and use `.module.{used.attr}`")
 
 
 def _named_again(context: Context, call: ast.expr) -> Iterator[ast.expr]:
@@ -1138,6 +1132,26 @@ def _unclear(message: str, help: str, cause: Anchor | None = None) -> Problem:
     return _Unsettled(message, help, SHARDED_ONLY, cause=cause)
 
 
+def _sometimes(condition: str, help: str, cause: Anchor | None = None) -> Problem:
+    """The model is wrapped under a ``condition`` that stays."""
+    message = f"the model is wrapped only {condition}: otherwise one process trains"
+    return _Unsettled(message, help, SHARDED_ONLY, cause=cause, is_condition=True)
+
+
+def _where(ifs: list[tuple[ast.If, ast.AST]]) -> str:
+    """The innermost condition of a wrap, in words."""
+    condition, branch = ifs[0]
+    return f"if `{ast.unparse(condition.test)}`" + ("" if branch in condition.body else " is false")
+
+
+def _goes_over_models(loop: ast.AST, module: ast.expr) -> bool:
+    """Whether each round of a loop wraps another model: one that the loop's target names."""
+    if not isinstance(loop, ast.For):
+        return False
+    names = {it.id for it in ast.walk(loop.target) if isinstance(it, ast.Name)}
+    return any(isinstance(it, ast.Name) and it.id in names for it in ast.walk(module))
+
+
 def _used_inside(context: Context, use: ast.AST) -> Problem:
     """The wrapped model is used where it may not be wrapped after all."""
     return _unclear(
@@ -1198,17 +1212,13 @@ def _nested(
         for condition, _ in ifs
     )
     if chooses or any(condition.orelse for condition, _ in ifs):
-        lines = " and ".join(str(condition.lineno) for condition, _ in reversed(ifs))
-        return _unclear(
-            f"the model is wrapped under the conditions of lines {lines}",
-            "make `if torch.cuda.device_count() > 1` the only condition",
-        )
+        return _sometimes(_where(ifs), "make `if torch.cuda.device_count() > 1` the only condition")
     moves = list(_moves_after(context, statement))
     for condition, branch in ifs:
         later = condition.body[condition.body.index(branch) + 1 :]
         for other in later:
             if other not in moves and _uses(other, target):
-                return _used_inside(context, other)
+                return _sometimes(_where(ifs), "use the wrapped model after the `if`", context.cause(other))
     return Condition(
         at=program.anchor(ifs[-1][0]),
         statement=program.anchor(statement),
@@ -1306,25 +1316,21 @@ def _movable(
 ) -> Condition | Problem:
     program = context.program
     target = _key(statement.targets[0])
+    where = _where([(condition, statement)])
     moves = list(_moves_after(context, statement))
     block = program.block(statement)
     other_block = condition.orelse if block is condition.body else condition.body
     rest = [other for other in block if other is not statement and other not in moves]
     for later in rest[block.index(statement) :]:
         if _uses(later, target):
-            return _used_inside(context, later)
+            return _sometimes(where, "use the wrapped model after the `if`", context.cause(later))
     otherwise = [other for other in other_block if not _only_moves(context, other, target)]
     if any(_uses(other, target) for other in otherwise):
-        return _unclear(
-            "both branches of the `if` create the model", "create it before the `if`, and only wrap it there"
-        )
+        return _sometimes(where, "create it before the `if`, and only wrap it there")
     asks = asks_for_gpus(context, condition.test, flags=False)
     option = not asks and decides_device(context, condition.test)
     if (condition.orelse or option) and _key(module) != target:
-        return _unclear(
-            f"the wrapped model is called `{target}`, the bare one `{_key(module)}`",
-            "use one name: `{target} = nn.DataParallel({target})`",
-        )
+        return _sometimes(where, f"use one name: `{target} = nn.DataParallel({target})`")
     return Condition(
         at=program.anchor(condition),
         statement=program.anchor(statement),
