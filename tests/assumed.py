@@ -97,15 +97,6 @@ def trained(body: str) -> Planted:
     )
 
 
-def chosen(test: str) -> Planted:
-    """A wrap under a condition that can't be told to be alike in all processes."""
-    place, text = hidden("", f"return {test}", "loader")
-    wrapped = f"if hidden():\n    {WRAP}"
-    return planted(
-        "nn.DataParallel", "the model that is trained is always wrapped", (place, text), (WRAP, wrapped)
-    )
-
-
 def decided(test: str) -> Planted:
     """A rate that is set by something that can't be followed."""
     place, text = hidden("o", f"return {test}")
@@ -142,7 +133,6 @@ HOLDING = {
     "samples fetched and scaled": fetched("return [(data[it][0] * 3, data[it][1]) for it in places]"),
     "the parameters of the model": trained("return list(m.parameters())"),
     "some parameters of the model": trained("return [it for it in m.parameters() if it.dim() > 1]"),
-    "a wrap that is always made": chosen("True"),
     "a decision that is the same": decided("o.dim() == 2"),
 }
 # What is assumed of these is not.
@@ -171,7 +161,6 @@ BREAKING = {
         "return [(data[it][0] * place, data[it][1]) for place, it in enumerate(places)]"
     ),
     "a parameter beside the model": trained("return [*m.parameters(), scale]"),
-    "a wrap that is not made": chosen("False"),
     "a decision by a part": decided("bool(o.sum() > 0)"),
 }
 # What is known to be in the way: there is nothing to test.

@@ -886,7 +886,49 @@ SHARDED_LOADERS = {
     'loader = DataLoader(data, **json.loads(\'{"batch_size": 16, "shuffle": true}\'))',
     "arguments in a list": "loader = DataLoader(*[data, 16, True])",
     "a loader in a list": "loader = [DataLoader(data, batch_size=16, shuffle=True) for _ in range(1)][0]",
+    "a class of the project": """\
+class Base(DataLoader):
+    def __init__(self, dataset, batch_size, collate_fn=torch.utils.data.default_collate):
+        self.number = len(dataset)
+        self.given = {"batch_size": batch_size, "collate_fn": collate_fn}
+        super().__init__(dataset, shuffle=True, **self.given)
+
+
+class Loader(Base):
+    def __init__(self, batch_size, **more):
+        super().__init__(data, batch_size, **more)
+
+
+loader = Loader(16)""",
 }
+# What a file of settings says is made, by one function that makes loaders and models: it is dealt where it is drawn.
+CONFIGURED_LOADER = """\
+import json
+import sys
+
+settings = json.loads('{"batches": {"type": "Loader", "args": {"batch_size": 16}}, "net": {"type": "Net", "args": {}}}')
+
+
+class Loader(DataLoader):
+    def __init__(self, batch_size, collate_fn=torch.utils.data.default_collate):
+        super().__init__(data, batch_size, shuffle=True, collate_fn=collate_fn)
+
+
+class Net(nn.Linear):
+    def __init__(self):
+        super().__init__(8, 2)
+
+
+def make(name, module):
+    arguments = dict(settings[name]["args"])
+    return getattr(module, settings[name]["type"])(**arguments)
+
+
+loader = make("batches", sys.modules[__name__])"""
+
+CONFIGURED = PROGRAM.replace(LOADER, CONFIGURED_LOADER).replace(
+    "model = nn.Linear(8, 2).cuda()", 'model = make("net", sys.modules[__name__]).cuda()'
+)
 
 # Optimizers that ask a function for the loss, as often as they like.
 CLOSURES = {

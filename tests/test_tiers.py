@@ -11,6 +11,7 @@ from programs import (
     AVERAGED,
     BARE,
     CHOSEN,
+    CONFIGURED,
     COUNTED,
     CRITERION,
     DEALT,
@@ -362,6 +363,14 @@ def test_ctrl_c_is_named_and_an_order_of_strings_is_the_same_everywhere(program:
 
 
 # Sharded
+
+
+def test_what_one_function_makes_of_settings_is_dealt_where_it_is_drawn() -> None:
+    after, conversion = converted(CONFIGURED)
+    assert conversion.scripts[0].tier == "sharded", [f for f in conversion.findings if not f.edits]
+    assert "    for inputs, targets in ddp.shard(loader):\n" in after and after.count("ddp.shard(") == 1
+    whole, _ = converted(CONFIGURED.replace(LOSS, "loss = criterion(outputs @ outputs.t(), targets.cuda())"))
+    assert "ddp.DataParallel(model)" in whole and "ddp.share(" not in whole
 
 
 @pytest.mark.parametrize("name", SHARDED_LOADERS)

@@ -566,6 +566,10 @@ class Context:
         """Whether a value is a DataLoader."""
         return bool(self.made(frozenset([value]), LOADER))
 
+    def makes_loaders_only(self, made: ast.AST) -> bool:
+        """Whether an expression that makes a loader makes nothing else: a call may make what is configured."""
+        return all(map(self.is_loader, self.program.values(made)))
+
     def loader_call(self, site: int) -> Call | None:
         """The call that gives a loader its arguments: the one that makes it, or that of its class to DataLoader's."""
         call = self.program.call(self.program.node(site))

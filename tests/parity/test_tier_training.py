@@ -19,6 +19,7 @@ from programs import (
     BARE,
     CHOSEN,
     CLOSURES,
+    CONFIGURED,
     DEALT,
     FUNCTIONAL,
     HANDED,
@@ -101,6 +102,12 @@ def test_whole_batches_make_dataparallel_s_steps(lab: Lab, name: str, processes:
     before, after = runs(lab, WHOLE_BATCH[name].text, processes)
     assert len(after.ranks) == processes
     assert differences(before, after) == []
+
+
+def test_loaders_that_one_function_makes_of_settings_make_dataparallel_s_steps(lab: Lab) -> None:
+    before, after = runs(lab, CONFIGURED, 2)
+    assert len(after.ranks) == 2
+    assert differences(before, after, losses=False) == []
 
 
 @pytest.mark.parametrize("name", SOMETIMES_WRAPPED)

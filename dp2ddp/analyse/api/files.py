@@ -298,6 +298,7 @@ WRITING_METHODS = {
 WRITING_ANYWAY = frozenset("""
     save_pretrained to_json_file savefig imsave imwrite to_csv to_pickle to_excel to_parquet to_filename to_disk
     tofile write_text write_bytes write_html write_image write_videofile export_chrome_trace
+    unlink rmdir symlink_to hardlink_to
     """.split())
 # Those of them that write data, which a program may read again, to the path that they are given first.
 WRITING_DATA = frozenset("""

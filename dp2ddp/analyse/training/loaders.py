@@ -102,6 +102,7 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
         if (
             id(call.node) in drawn
             and context.runs_in_training(call.node)
+            and context.makes_loaders_only(call.node)
             and _may_have_workers(context, context.loader_arguments(call))
         ):
             statement = context.program.statement(call.node)

@@ -188,11 +188,7 @@ def drawn(context: Context, loops: list[BatchLoop]) -> tuple[list[ast.expr], set
     training = training_loaders(loops)
     others = {site for loop in loops if not loop.trains for site in loop.loaders}
     others |= {site for call in _by_hand(context, loops, alone=True) for site in _drawn_by(context, call)}
-    others |= {
-        it
-        for it in training
-        if not all(map(context.is_loader, context.program.values(context.program.node(it))))
-    }
+    others |= {it for it in training if not context.makes_loaders_only(context.program.node(it))}
     dealt = training & others
     while True:
         waiting = [loop for loop in loops if loop.trains and loop.loaders & dealt]
