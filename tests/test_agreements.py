@@ -240,6 +240,25 @@ def test_a_temporary_folder_is_each_process_s_own(name: str, lab: Lab, tmp_path:
         assert len(list(tmp_path.glob("**/model.pt"))) == 2
 
 
+def test_checkpoints_that_are_dropped_are_dropped_by_one_rank(lab: Lab, tmp_path: Path) -> None:
+    """Paths that lie in lists of pairs: it is not followed that they are paths."""
+    keep = """
+kept = []
+for number in range(4):
+    path = Path(f"model-{number}.pt")
+    torch.save(model.state_dict(), path)
+    kept = sorted(kept + [(-number, path)], key=lambda it: it[0])
+    while len(kept) > 2:
+        _, old = kept.pop()
+        old.unlink()
+"""
+    after = converted("from pathlib import Path\n" + IMPORTS + PROGRAM + keep)
+    script = tmp_path / "train.py"
+    script.write_text(after)
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert sorted(it.name for it in tmp_path.glob("*.pt")) == ["model-2.pt", "model-3.pt"]
+
+
 ALONE = {
     "only written": saving(FOLDERS["a time"][0]).replace(READ, ""),
     "only printed": IMPORTS + PROGRAM.replace("data = Tensor", "print(datetime.now())\ndata = Tensor", 1),
