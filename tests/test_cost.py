@@ -1,8 +1,9 @@
-"""What a conversion costs: what is the same for many questions is looked for once."""
+"""What a conversion costs: what is the same for many questions is looked for once, and the collector begins late."""
 
 from __future__ import annotations
 
 import ast
+import gc
 import sys
 from collections import Counter
 from collections.abc import Iterator
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from dp2ddp.convert import convert
+from dp2ddp.deep import deeply
 from dp2ddp.source import Project
 
 IMPORTS = "".join(
@@ -50,3 +52,23 @@ def test_a_file_is_looked_through_once_for_all_that_it_imports(
     (change,) = convert(Project.of({tmp_path / "train.py": TRAIN})).changes
     assert "on_main_process(wandb)" in change.after
     assert set(walked.values()) == {1}
+
+
+def test_the_collector_begins_later_while_a_project_is_followed() -> None:
+    usual = gc.get_threshold()
+    during = deeply(lambda: (gc.get_threshold(), deeply(gc.get_threshold)))
+    assert during[0] == during[1] == (50_000, *usual[1:])
+    assert gc.get_threshold() == usual
+    with pytest.raises(KeyError):
+        deeply(lambda: {}["none"])
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("first", [0, 80_000], ids=["is off", "begins later still"])
+def test_a_collector_that_looks_less_often_stays_as_it_is(first: int) -> None:
+    usual = gc.get_threshold()
+    gc.set_threshold(first, *usual[1:])
+    try:
+        assert deeply(gc.get_threshold) == gc.get_threshold() == (first, *usual[1:])
+    finally:
+        gc.set_threshold(*usual)
