@@ -483,7 +483,7 @@ class Context:
 
     def iterated(self, values: Values) -> Values:
         """What a ``for`` really draws from: the loader behind ``enumerate``, ``tqdm`` and the like."""
-        return frozenset(value for value in self.behind(values) if not self.sources(value))
+        return self.program.ordered(value for value in self.behind(values) if not self.sources(value))
 
     def behind(self, values: Values) -> Values:
         """Values with all that they hand out the elements of."""

@@ -100,6 +100,8 @@ class Samples:
         self._running: dict[tuple[int, Frame], Value] = {}
         self._stored: dict[int, dict[str, list[ast.expr]]] = {}
         self._frames: dict[object, Frame] = {}
+        self._provisional: dict[tuple[int, Frame], tuple[Value, dict[tuple[int, Frame], Value]]] = {}
+        """What was found with values that are still being worked out, and which: it holds as long as those do."""
         self._assumed: set[tuple[int, Frame]] = set()
         self._collecting: set[tuple[int, str]] = set()
         self._applied: set[int] = set()
@@ -145,6 +147,12 @@ class Samples:
         if key in self._running:
             self._assumed.add(key)
             return self._running[key]
+        if key in self._provisional:
+            found, behind = self._provisional[key]
+            if all(it in self._running and self._running[it] == at for it, at in behind.items()):
+                self._assumed |= behind.keys()
+                return found
+            del self._provisional[key]
         # A value that is made from itself: what is assumed of it grows until it holds.
         value: Value = Kind.UNKNOWN
         others = self._assumed
@@ -164,6 +172,8 @@ class Samples:
         self._assumed = others | still_open
         if not still_open:
             self._known[key] = found
+        elif all(it in self._running for it in still_open):
+            self._provisional[key] = found, {it: self._running[it] for it in still_open}
         return found
 
     def _note_parameters(self, node: ast.AST, value: Value, frame: Frame) -> None:

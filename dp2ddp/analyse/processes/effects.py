@@ -14,7 +14,7 @@ from dp2ddp.analyse.api.files import ACTS, MAKES_FOLDERS, NO_FILE, SAVES, TRACKE
 from dp2ddp.analyse.api.inspection import ASKS, LOOKS_AT_FUNCTIONS
 from dp2ddp.analyse.api.parallel import is_runtime
 from dp2ddp.analyse.api.processes import ASKS_USER, INPUT, POPEN_ANSWERS
-from dp2ddp.analyse.context import Context, is_main_guard
+from dp2ddp.analyse.context import Context, is_main_guard, once
 from dp2ddp.analyse.processes import paths
 from dp2ddp.analyse.processes.alike import works
 from dp2ddp.analyse.processes.downloads import is_fetch, is_inside, made_first, only_missing
@@ -500,12 +500,19 @@ def _stands_in(context: Context, statement: ast.stmt, name: str) -> bool:
     )
 
 
-def _uses(context: Context, statement: ast.stmt, name: str) -> Iterator[ast.Name]:
+def _uses(context: Context, statement: ast.stmt, name: str) -> list[ast.Name]:
     """Where a file reads a name that it imports."""
-    nodes = ast.walk(context.program.file(statement).tree)
-    yield from (
-        it for it in nodes if isinstance(it, ast.Name) and it.id == name and isinstance(it.ctx, ast.Load)
-    )
+    return _reads(context, context.program.file(statement).tree).get(name, [])
+
+
+@once
+def _reads(context: Context, tree: ast.Module) -> dict[str, list[ast.Name]]:
+    """Where a file reads each of its names: looked for once, as a file may import many."""
+    found: dict[str, list[ast.Name]] = {}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            found.setdefault(node.id, []).append(node)
+    return found
 
 
 def _last_import(context: Context, statement: ast.stmt) -> ast.stmt:

@@ -52,8 +52,10 @@ class Calling:
             self._surplus(inner, taken.others, key, node, values)
         if given.rest is not None:
             node, values = given.rest
-            for index, parameter in enumerate(taken.places[len(given.places) :]):
-                if item := self.containers.item(values, str(index)):
+            left = taken.places[len(given.places) :]
+            items = self.containers.items(values, [str(index) for index in range(len(left))])
+            for parameter, item in zip(left, items, strict=True):
+                if item:
                     self.store.define(inner, parameter.arg, parameter, item)
             self._surplus(inner, taken.rest, "*", node, self.containers.elements(values))
         for node, values in given.behind:
@@ -62,8 +64,9 @@ class Calling:
                 self.store.define(inner, parameter.arg, parameter, one)
             self._surplus(inner, taken.rest, "*", node, one)
         for values in given.dictionaries:
-            for parameter in taken.named:
-                if item := self.containers.item(values, parameter.arg):
+            items = self.containers.items(values, [it.arg for it in taken.named])
+            for parameter, item in zip(taken.named, items, strict=True):
+                if item:
                     self.store.define(inner, parameter.arg, parameter, item)
             if taken.others is not None and (colls := {it for it in values if isinstance(it, Coll)}):
                 self.store.define(inner, taken.others.arg, taken.others, colls)

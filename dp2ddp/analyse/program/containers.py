@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 from dp2ddp.analyse.api.handing import FILTERS, ITERATORS, REORDERS
@@ -13,7 +13,7 @@ from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes, is_enumeration
 from dp2ddp.analyse.program.outside import Outside
 from dp2ddp.analyse.program.scopes import Tree
-from dp2ddp.analyse.program.store import Store
+from dp2ddp.analyse.program.store import NO_FIELDS, Store
 from dp2ddp.analyse.program.values import NOTHING, Cls, Coll, Ext, Inst, Made, Member, Value, Values, closure
 from dp2ddp.texts import ANY
 
@@ -30,35 +30,54 @@ class Containers:
     outside: Outside
 
     def item(self, values: Values, key: str) -> Values:
-        found: set[Value] = set()
+        """What some values hold under a key."""
+        (found,) = self.items(values, [key])
+        return found
+
+    def items(self, values: Values, keys: Sequence[str]) -> list[Values]:
+        """What some values hold under each of several keys."""
         behind = self._behind(values)
         if any(isinstance(it, Made) and it.name in REORDERS for it in behind):
-            return self.elements(values)
+            return [self.elements(values)] * len(keys)
+        held = [it for holder in self._holders(behind) if (it := self.store.held(holder, "["))]
+        outside: set[Value] = set()
+        tuples = []
         for value in behind:
-            for name in (f"[{key}]", "[*]"):
-                for holder in self.classes.holders(value):
-                    for entry in self.store.field(holder, name).values():
-                        found |= entry
             if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
-                found |= self.outside.element(value)
-            if isinstance(value, Inst) and key.isdigit() and self.classes.derives(value, NAMED_TUPLE):
-                for name in self.classes.recorded(value.cls)[int(key) :][:1]:
-                    found = found.union(*self.store.field(value.cls, name).values())
-        return frozenset(found)
+                outside |= self.outside.element(value)
+            if isinstance(value, Inst) and self.classes.derives(value, NAMED_TUPLE):
+                tuples.append(value.cls)
+        every = []
+        for key in keys:
+            found = set(outside)
+            for fields in held:
+                for name in (f"[{key}]", "[*]"):
+                    found.update(*fields.get(name, NO_FIELDS).values())
+            for cls in tuples if key.isdigit() else ():
+                for name in self.classes.recorded(cls)[int(key) :][:1]:
+                    found.update(*self.store.field(cls, name).values())
+            every.append(frozenset(found))
+        return every
 
     def elements(self, values: Values) -> Values:
         found: set[Value] = set()
-        for value in self._behind(values):
-            for holder in self.classes.holders(value):
-                self.store.read((holder, "["))
-                for name, entries in self.store.fields.get(holder, {}).items():
-                    if name.startswith("["):
-                        found.update(*entries.values())
+        behind = self._behind(values)
+        for holder in self._holders(behind):
+            for name, entries in self.store.held(holder, "[").items():
+                if name.startswith("["):
+                    found.update(*entries.values())
+        for value in behind:
             if not (isinstance(value, Made) and value.name in ITERATORS | FILTERS):
                 found |= self.outside.element(value)
             if isinstance(value, Cls) and any(map(is_enumeration, self.classes.bases(value))):
                 found.add(Inst(value, id(self.tree.scopes[value.scope].node)))
         return frozenset(found)
+
+    def _holders(self, values: Values) -> set[Value]:
+        """Whose fields hold the elements of some values, once each: all objects of a class have one set of fields."""
+        made = {it.cls for it in values if isinstance(it, Inst)}
+        found = {it for it in values if not isinstance(it, Inst)}
+        return found.union(*map(self.classes.bases, made))
 
     def _behind(self, values: Values) -> Values:
         """Values with those that they hand out the elements of."""

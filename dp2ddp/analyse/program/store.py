@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable
 from functools import cached_property
 from heapq import heappop, heappush
+from typing import Any
 
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope, Tree
@@ -24,6 +25,10 @@ from dp2ddp.analyse.program.values import (
     Values,
     place,
 )
+
+NO_FIELDS: dict[Any, Any] = {}
+# What is never given a field.
+NO_HOLDERS = Const | Ext | Func | Bound
 
 
 class Store:
@@ -125,7 +130,7 @@ class Store:
         if isinstance(owner, Mod):
             if owner.path in self.tree.modules:  # else it has nothing to do with what is linked
                 self.give((self.tree.modules[owner.path].index, name), node, values)
-        elif not isinstance(owner, Const | Ext | Func | Bound):
+        elif not isinstance(owner, NO_HOLDERS):
             self.definition_nodes[id(node)] = node
             entries = self.fields[owner].setdefault(name, {})
             before = len(entries), len(entries.get(id(node), ()))
@@ -135,8 +140,17 @@ class Store:
                 self.wrote((owner, "[") if name.startswith("[") else None)
 
     def field(self, owner: Value, name: str) -> dict[int, set[Value]]:
+        """What gives an owner a field its values, by the node that does."""
+        held = self.held(owner, name)
+        return held.get(name, NO_FIELDS)
+
+    def held(self, owner: Value, name: str) -> dict[str, dict[int, set[Value]]]:
+        """The fields of an owner, asked for one of them; for any of its elements, with ``[`` as the name."""
+        held = self.fields.get(owner)
+        if held is None and isinstance(owner, NO_HOLDERS):
+            return NO_FIELDS
         self.read((owner, name))
-        return self.fields.get(owner, {}).get(name, {})
+        return NO_FIELDS if held is None else held
 
     def values(self, node: ast.AST) -> Values:
         """What an expression may be."""

@@ -10,6 +10,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 
+def _hashed_once(value: object, *parts: object) -> int:
+    """The hash of a value that is made of others: they are looked up again and again, and may be deep."""
+    known = value.__dict__
+    if "_hash" not in known:
+        known["_hash"] = hash(parts)
+    return known["_hash"]  # type: ignore[no-any-return]
+
+
 @dataclass(frozen=True)
 class Ext:
     """Something outside the project, by its full name."""
@@ -53,6 +61,9 @@ class Bound:
     func: Func
     owner: Value
 
+    def __hash__(self) -> int:
+        return _hashed_once(self, self.func, self.owner)
+
 
 @dataclass(frozen=True)
 class Made:
@@ -68,6 +79,9 @@ class Member:
 
     owner: Value
     name: str
+
+    def __hash__(self) -> int:
+        return _hashed_once(self, self.owner, self.name)
 
 
 @dataclass(frozen=True)

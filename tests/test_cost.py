@@ -1,0 +1,74 @@
+"""What a conversion costs: what is the same for many questions is looked for once, and the collector begins late."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from dp2ddp.convert import convert
+from dp2ddp.deep import deeply
+from dp2ddp.source import Project
+
+IMPORTS = "".join(
+    f"import {name}\n" for name in ("csv", "json", "math", "os", "random", "re", "time", "wandb")
+)
+TRAIN = f"""\
+import torch
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+{IMPORTS}
+wandb.init(project="x")
+loader = DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 2)), batch_size=16, shuffle=True)
+model = nn.DataParallel(nn.Linear(8, 2))
+optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+for x, y in loader:
+    loss = nn.functional.mse_loss(model(x), y)
+    optimizer.zero_grad()
+    loss.backward()
+    optimizer.step()
+    wandb.log({{"loss": loss.item()}})
+"""
+
+
+def test_a_file_is_looked_through_once_for_all_that_it_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    walk, walked = ast.walk, Counter[int]()
+    trees: list[ast.AST] = []  # kept, for their identities
+
+    def counted(node: ast.AST) -> Iterator[ast.AST]:
+        if isinstance(node, ast.Module) and sys._getframe(1).f_globals["__name__"].endswith(".effects"):
+            trees.append(node)
+            walked[id(node)] += 1
+        return walk(node)
+
+    monkeypatch.setattr(ast, "walk", counted)
+    (change,) = convert(Project.of({tmp_path / "train.py": TRAIN})).changes
+    assert "on_main_process(wandb)" in change.after
+    assert set(walked.values()) == {1}
+
+
+def test_the_collector_begins_later_while_a_project_is_followed() -> None:
+    usual = gc.get_threshold()
+    during = deeply(lambda: (gc.get_threshold(), deeply(gc.get_threshold)))
+    assert during[0] == during[1] == (50_000, *usual[1:])
+    assert gc.get_threshold() == usual
+    with pytest.raises(KeyError):
+        deeply(lambda: {}["none"])
+    assert gc.get_threshold() == usual
+
+
+@pytest.mark.parametrize("first", [0, 80_000], ids=["is off", "begins later still"])
+def test_a_collector_that_looks_less_often_stays_as_it_is(first: int) -> None:
+    usual = gc.get_threshold()
+    gc.set_threshold(first, *usual[1:])
+    try:
+        assert deeply(gc.get_threshold) == gc.get_threshold() == (first, *usual[1:])
+    finally:
+        gc.set_threshold(*usual)
