@@ -46,9 +46,11 @@ class Problem:
     """What stands in the way, and what a person can do about it.
 
     ``forbids``: the tiers that it makes impossible. None: it is worth a look, no more. ``works``: not even that, the
-    program does what it says; it is worth to be known. ``concerns``: the tiers in which it is. ``assumes``: what is not known, and would have to hold for
-    nothing to be in the way; without any, it is known that something is. ``assumed``: it was taken as true.
-    ``cause``: the place that it comes from, where that is not the fact's own.
+    program does what it says; it is worth to be known. ``concerns``: the tiers in which it is. ``assumes``: what is not
+    known, and would have to hold for nothing to be in the way; without any, it is known that something is.
+    ``assumed``: it was taken as true.
+    ``cause``: the place that it comes from, where that is not the fact's own. ``briefly``: the help in fewer words, for
+    where there is no room. ``gist``: what is there, in a few words, for what it settles elsewhere.
     """
 
     message: str
@@ -59,6 +61,8 @@ class Problem:
     assumed: bool = False
     cause: Anchor | None = None
     concerns: frozenset[Tier] = ANY_TIER
+    briefly: str = ""
+    gist: str = ""
 
     @property
     def is_refuted(self) -> bool:
@@ -487,12 +491,17 @@ class Number(Fact):
 
 def _without_sum(number: Number) -> Number:
     what = number.what
-    help = f"use `{number.ddp}.mean({what})` (counts: `{number.ddp}.sum`)"
+    mean, total, loss = (f"{number.ddp}.{it}" for it in ("mean", "sum", "batch_loss"))
+    help = f"use `{mean}({what})`, or `{total}({what})` for a count"
+    briefly = f"use `{mean}` on it, or `{total}` for a count"
+    message = f"`{what}` may be rank 0's local value"
     if number.kept:
-        help = f"pass it `{number.ddp}.batch_loss(…)` (counts: `{number.ddp}.sum`)"
+        help = f"store `{loss}(loss)` in it, or `{total}(count)` for a count"
+        briefly = f"store `{loss}(loss)` in it"
+        message = f"`{what}` may hold rank 0's local values"
     holds = Assumption(number.at, f"`{what}` is equal on all ranks, or rank 0's value is good enough")
-    message = f"`{what}` may be rank 0's local value only"
-    return replace(number, problem=Problem(message, help, SHARDED_ONLY, assumes=(holds,)))
+    problem = Problem(message, help, SHARDED_ONLY, assumes=(holds,), briefly=briefly)
+    return replace(number, problem=problem)
 
 
 @dataclass(frozen=True)

@@ -220,62 +220,138 @@ def finding(
     help: str = "",
     edits: tuple[Edit, ...] = (),
     severity: Severity = Severity.NOTE,
+    shorter: Sequence[tuple[str, str]] = (),
 ) -> Finding:
     """A rule's finding at a node; the registry adds the rule's code.
 
-    ``help`` says what is done where there are edits, else what to do. Long code in both is shortened.
+    ``help`` says what is done where there are edits, else what to do. ``shorter``: other words for message and help,
+    for where there is no room for these, the shorter the later.
     """
     safety = Safety.SAFE if edits else Safety.MANUAL
     done = f"{help}; {DONE}" if edits and severity is Severity.NOTE and help else help
-    message, help = fitted(message, done)
+    message, help = fitted(message, done, shorter)
     return Finding("", Location(at.path, at.span), message, help, severity, safety, edits)
 
 
 DONE = "no action needed"
 """What is said to do where nothing is."""
 LONGEST = 160
-"""How many characters a message may have together with its help; code in them is shortened to that."""
-_SHORTEST = 16
+"""How many characters a message may have together with its help; only names can make it longer."""
+_SHORTEST = 12
 _JOINT = len("; ")
 _CODE = re.compile(r"`([^`]+)`")
-_LAST_CALL = re.compile(r"\.\w+\([^()]*\)$")
+_TOKEN = re.compile(
+    r"""
+    [rbfuRBFU]{0,2}(?:'(?:[^'\\\n]|\\.)*'|"(?:[^"\\\n]|\\.)*")  # a string
+    | \.?\w+(?:\.\w+)*                                        # a name with its attributes, a number, a keyword
+    | \s+ | [^\w\s]
+    """,
+    re.VERBOSE,
+)
 _CLOSING = {"(": ")", "[": "]", "{": "}"}
+_JOINS = frozenset({"if", "else", "for", "in", "is", "not", "and", "or", "lambda", "await", "yield"})
 
 
-def fitted(message: str, help: str) -> tuple[str, str]:
-    """A message and its help with as much of the code in them as there is room for: the longest is cut first."""
-    spans = [len(span) for part in (message, help) for span in _CODE.findall(part)]
-    over = len(message) + len(help) + _JOINT * bool(help) - LONGEST
-    if over <= 0 or not spans:
-        return message, help
-    room = max(spans)
-    while room > _SHORTEST and sum(max(span - room, 0) for span in spans) < over:
+def fitted(message: str, help: str, shorter: Sequence[tuple[str, str]] = ()) -> tuple[str, str]:
+    """The first words for which there is room, with as much of the message's code as there is room for.
+
+    Code in the help is to be typed: of that, something is left out only where all words are too long.
+    """
+    ways = [(message, help), *shorter]
+    for both in (False, True):
+        for way in ways if not both else ways[-1:]:
+            cut = _cut(*way, both=both)
+            if _length(*cut) <= LONGEST:
+                return cut
+    return min((_cut(*way, both=True) for way in ways), key=lambda it: _length(*it))
+
+
+def _length(message: str, help: str) -> int:
+    return len(message) + len(help) + _JOINT * bool(help)
+
+
+def _cut(message: str, help: str, both: bool) -> tuple[str, str]:
+    """A message, and its help if ``both``, whose longest code is shortened as far as it has to be, and can be."""
+    spans = [span for part in (message, help if both else "") for span in _CODE.findall(part)]
+    room = max(map(len, spans), default=0)
+    while True:
+
+        def short(found: re.Match[str], room: int = room) -> str:
+            return f"`{shortened(found[1], room)}`"
+
+        cut = _CODE.sub(short, message), _CODE.sub(short, help) if both else help
+        if room <= _SHORTEST or _length(*cut) <= LONGEST:
+            return cut
         room -= 1
-
-    def cut(found: re.Match[str]) -> str:
-        return f"`{shortened(found[1], room)}`"
-
-    return _CODE.sub(cut, message), _CODE.sub(cut, help)
 
 
 def shortened(code: str, room: int) -> str:
-    """Code of at most so many characters: its beginning, and the call at its end or the brackets that are open."""
+    """Code of at most so many characters, if that can be without a part of a name: what is left out is ``…``.
+
+    What brackets hold is left out first, then the rest.
+    """
     if len(code) <= room:
         return code
-    last = _LAST_CALL.search(code)
-    if last is not None and len(last[0]) <= room // 2 + 2:
-        return f"{code[: room - len(last[0]) - 1]}…{last[0]}"
-    for end in range(room - 1, 0, -1):
-        begin = code[:end]
-        closing = ""
-        for letter in begin:
-            if letter in _CLOSING:
-                closing = _CLOSING[letter] + closing
-            elif closing.startswith(letter):
-                closing = closing[1:]
-        if end + 1 + len(closing) <= room:
-            return f"{begin}…{closing}"
-    return f"{code[: room - 1]}…"
+    whole = list(_emptied(code))
+    for found in (whole, [it for short in (code, *whole) for it in _begun(short)]):
+        if fitting := [it for it in found if len(it) <= room]:
+            return max(fitting, key=len)
+    return min([code, *whole, *_begun(code)], key=len)
+
+
+def _emptied(code: str) -> Iterator[str]:
+    """Code with less in its brackets, in those that hold the most first: ``f(x, …) + g(y)``, ``f(…) + g(…)``."""
+    groups = sorted(_groups(code), key=lambda it: it[0] - it[1])
+    empty: list[tuple[int, int]] = []
+    for start, end in groups:
+        if end - start > 1:
+            for inner in [*_emptied(code[start:end]), *_begun(code[start:end]), "…"]:
+                short = code
+                for first, last in sorted([*empty, (start, end)], reverse=True):
+                    short = short[:first] + (inner if first == start else "…") + short[last:]
+                if re.search(r"\w", short):
+                    yield short
+            empty.append((start, end))
+
+
+def _groups(code: str) -> Iterator[tuple[int, int]]:
+    """Where what stands in each of the outermost brackets begins and ends."""
+    depth = place = start = 0
+    for token in _TOKEN.findall(code):
+        place += len(token)
+        if token in _CLOSING:
+            depth += 1
+            start = place if depth == 1 else start
+        elif token in _CLOSING.values():
+            depth -= 1
+            if depth == 0:
+                yield start, place - 1
+
+
+def _begun(code: str) -> Iterator[str]:
+    """How code can begin that goes on with something else: nothing that names nothing."""
+    closing = before = begin = ""
+    is_named = False
+    for token in _TOKEN.findall(code):
+        if is_named and not closing and begin:
+            if token in _CLOSING and _ends_value(before):
+                yield f"{begin}{token}…{_CLOSING[token]}"
+            elif token.isspace() == _ends_value(before):
+                yield f"{begin}{' ' * token.isspace()}…"
+        begin += token
+        if token in _CLOSING:
+            closing = _CLOSING[token] + closing
+        elif closing.startswith(token):
+            closing = closing[1:]
+        before = before if token.isspace() else token
+        is_named = is_named or (_ends_value(token) and token not in _CLOSING.values())
+
+
+def _ends_value(token: str) -> bool:
+    """Whether a token can be the last of a value."""
+    return token in _CLOSING.values() or (
+        token not in _JOINS and (token[-1].isalnum() or token[-1] in "_'\"")
+    )
 
 
 def runtime_import(path: Path, name: str) -> AddImport:

@@ -14,14 +14,21 @@ from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Assumption, Fact, Facts, Loss, N
 from dp2ddp.plan import DONE, Anchor, Finding, Severity, finding
 
 ASKED = "--exact was given"
-UNSHARDED = "not sharded (correct, no speedup)"
-"""What is said first of all that keeps the batches whole."""
+BRIEFLY = "not sharded"
+UNSHARDED = f"{BRIEFLY} (correct, no speedup)"
+"""What is said first of all that keeps the batches whole; briefly, where there is no room for more."""
 DOUBTS = {
-    "may differ across": "it's equal on all",
-    " may not be ": "it is",
-    " may not have ": "it has",
-    " may be ": "it isn't",
-    " may ": "it doesn't",
+    "may differ across": "it's equal on all ranks",
+    " may be rank 0's ": "equal on all ranks",
+    " may hold rank 0's ": "equal on all ranks",
+    " may not be a mean": "it's a mean",
+    " may not be linear": "it is linear",
+    " may not have one row": "it has one row per sample",
+    " may be outside": "it isn't",
+    " may draw ": "it draws nothing for single samples",
+    " may store ": "training uses nothing of that",
+    " may pad ": "padding changes no result",
+    " may mix samples": "no sample depends on others",
 }
 """How a message says that something is not known, and when ``--sharded`` is right: the first that fits."""
 
@@ -164,32 +171,51 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     if not problem.forbids:
         if problem.concerns & tiers or not tiers:
             severity = Severity.NOTE if problem.works else Severity.WARNING
-            yield finding(fact.at, problem.message, problem.help, severity=severity)
+            yield _plain(fact, problem, severity, DONE if problem.works else "")
     elif problem.forbids & tiers or not tiers:
-        yield finding(fact.at, problem.message, problem.help, severity=Severity.ERROR)
+        yield _plain(fact, problem, Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:
-        said = finding(fact.cause, f"{UNSHARDED}: {problem.message}", _cure(facts, fact, problem))
-        yield replace(said, scripts=fact.scripts)
+        full, brief = _cure(facts, fact, problem), _cure(facts, fact, problem, briefly=True)
+        first, *shorter = (
+            (f"{begin}: {problem.message}", cure) for cure in (full, brief) for begin in (UNSHARDED, BRIEFLY)
+        )
+        yield replace(finding(fact.cause, *first, shorter=shorter), scripts=fact.scripts)
 
 
-def _cure(facts: Facts, fact: Fact, problem: Problem) -> str:
+def _plain(fact: Fact, problem: Problem, severity: Severity, done: str = "") -> Finding:
+    """A problem as it is, with what to do, or that there is nothing to do."""
+    shorter = [(problem.message, problem.briefly)] * bool(problem.briefly)
+    return finding(fact.at, problem.message, problem.help or done, severity=severity, shorter=shorter)
+
+
+def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> str:
     """What to do for a program to be sharded: the code's own cure, or taking as true what is assumed."""
     holds = next((it for words, it in DOUBTS.items() if words in problem.message), "")
+    help = _help(problem, briefly)
     if not problem.assumes or not holds:
-        return f"to shard: {problem.help}" if problem.help else DONE
-    begin = f"{problem.help}, or use" if problem.help else "use"
+        return f"to shard: {help}" if help else DONE
+    begin = f"{help}, or{' use' * (not help.startswith('use '))}" if help else "use"
     scripts = [it for it in facts.scripts if it.program in fact.scripts]
     if not any(it.assumptions for it in scripts):
         refuted = [it for one in scripts for it in one.reasons if it.problem and it.problem.is_refuted]
         first = next((it for it in refuted if not it.problem.help), None)  # type: ignore[union-attr]
         if first is not None:
-            return f"{DONE}: {_place(first.cause, fact.cause)} rules out sharding"
-        cause = (refuted or [fact])[0].cause
-        if (cause.path, cause.span.line) == (fact.cause.path, fact.cause.span.line):
-            return "to shard: first fix what the other note for this line says" if refuted else DONE
-        return f"to shard: first fix {_place(cause, fact.cause)}"
+            gist = first.problem.gist and f": {first.problem.gist}"  # type: ignore[union-attr]
+            settled = "ruled out anyway" if briefly else "sharding is ruled out anyway"
+            return f"{settled}{gist}{_place(first.cause, fact.cause)}"
+        if not refuted:
+            return DONE
+        place = _place(refuted[0].cause, fact.cause)
+        return f"to shard: first {_help(refuted[0].problem, briefly)}{place}"  # type: ignore[arg-type]
     return f"to shard: {begin} --sharded if {holds}"
 
 
+def _help(problem: Problem, briefly: bool) -> str:
+    return briefly and problem.briefly or problem.help
+
+
 def _place(at: Anchor, beside: Anchor) -> str:
-    return f"line {at.span.line}" if at.path == beside.path else f"{at.path.name}:{at.span.line}"
+    """Where something is, behind what is said of it beside another place."""
+    if at.path != beside.path:
+        return f" ({at.path.name}:{at.span.line})"
+    return "" if at.span.line == beside.span.line else f" (line {at.span.line})"

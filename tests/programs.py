@@ -483,7 +483,7 @@ class Ahead:
     "a head that is not wrapped": case(
         "DDP106",
         11,
-        "`head`, trained outside of the wrapped model, holds a `nn.BatchNorm1d`",
+        "`head`, trained unwrapped, holds a `nn.BatchNorm1d`",
         (
             OPTIMIZER,
             "head = nn.BatchNorm1d(2).cuda()\n"

@@ -20,7 +20,7 @@ from collections.abc import Iterator
 
 from dp2ddp.facts import Division, Evaluation, Facts, Tier
 from dp2ddp.plan import Edit, Finding, Insert, Replace, combined, finding, runtime_import
-from dp2ddp.tiers import UNSHARDED
+from dp2ddp.tiers import BRIEFLY, UNSHARDED
 
 TIES = False
 DIVIDED = "now sharded, and its results combined over the ranks"
@@ -90,11 +90,11 @@ def check(facts: Facts) -> Iterator[Finding]:
             edits = tuple(_divided(evaluation, evaluation.division))
             yield finding(evaluation.at, "every rank would evaluate the whole dataset", DIVIDED, edits)
         elif evaluation.whole:
-            yield finding(
-                evaluation.at,
-                f"evaluation {UNSHARDED}: {evaluation.whole}",
-                f"to shard: {evaluation.cure}",
+            first, second = (
+                (f"evaluation {begin}: {evaluation.whole}", f"to shard: {evaluation.cure}")
+                for begin in (UNSHARDED, BRIEFLY)
             )
+            yield finding(evaluation.at, *first, shorter=[second])
         else:
             yield finding(
                 evaluation.at,

@@ -72,7 +72,8 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, number)
             continue
         if number.kind == "left":
-            yield finding(number.at, number.problem.message, number.problem.help, severity=Severity.WARNING)
+            said, help, briefly = number.problem.message, number.problem.help, number.problem.briefly
+            yield finding(number.at, said, help, severity=Severity.WARNING, shorter=[(said, briefly)])
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` would cover the rank's local batch only"

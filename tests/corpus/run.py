@@ -31,7 +31,7 @@ _FINDING = re.compile(
 )
 _DONE = re.compile(r"(?P<script>.+): (?P<edits>\d+) edits?(, (?P<left>\d+) to do by hand)?")
 _KEPT = re.compile(r"(?P<script>.+): refused: ((?P<left>\d+) blockers?, )?(?P<edits>\d+) edits? ready(; .*)?")
-_WHOLE = "not sharded (correct, no speedup): "
+_WHOLE = "not sharded"
 _TALK = re.compile(
     r" .*|(\d+ converted|nothing is converted)\W.*|(would write|wrote): .*|.*: nothing to do \(.*\)"
 )

@@ -39,7 +39,7 @@ from dp2ddp.source import Location
 
 # What to do about some reasons, by what they say.
 CURES = {
-    "not name its loader": "write `for … in loader:`",
+    "not name its loader": "write `for batch in loader:`",
     "which DataLoader": "loop over one DataLoader",
     "over a DataLoader": "loop over the DataLoader itself",
     "may change the batches": "loop over the DataLoader itself",
@@ -90,7 +90,7 @@ CURES = {
     "needs gradients": "use `torch.no_grad()`",
     "is not a tensor": "make it a tensor",
     "only one rank": "run it on all ranks",
-    "exceptions": "don't catch them in the loop",
+    "exceptions": "don't catch them there",
 }
 
 

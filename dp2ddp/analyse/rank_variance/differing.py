@@ -1027,18 +1027,18 @@ class _Following:
         differs = "which differs across ranks" if unknown is None else "which may differ across ranks"
         obstacle = self.context.obstacle(
             node,
-            f"control flow depends on {self._shown(node, cause, found)}, {differs}",
-            "make it equal first, e.g. `ddp.mean(…)`" if unknown is None else "",
+            f"control flow depends on {self._shown(node, asked, cause, found)}, {differs}",
+            "make it equal on all ranks first, e.g. by `ddp.mean`" if unknown is None else "",
             SHARDED_ONLY,
             assumes="" if unknown is None else f"`{ast.unparse(unknown)}` is the same on all ranks",
         )
         follows = bool(self._how(asked, frame, found) & MANY)
         self.found[id(node)].append((follows, obstacle))
 
-    def _shown(self, node: ast.AST, cause: ast.AST | None, found: Found) -> str:
+    def _shown(self, node: ast.AST, asked: ast.AST, cause: ast.AST | None, found: Found) -> str:
         """What a decision depends on, with where that gets its value."""
         if cause is None:
-            return "a value"
+            return f"`{ast.unparse(asked)}`" if isinstance(asked, ast.expr) else "a value"
         made = [
             it
             for it in self.program.definitions(cause)

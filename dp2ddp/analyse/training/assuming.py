@@ -30,6 +30,7 @@ from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Assumption
+from dp2ddp.plan import shortened
 
 MOST = 3
 """How many places one loss may be unknown at; where there are more, it is assumed of the loss as a whole."""
@@ -227,5 +228,4 @@ def _right_sides(statement: ast.stmt | None, made: ast.AST) -> list[ast.expr]:
 
 def _shown(node: ast.AST) -> str:
     """An expression as it is written; of a long one, its beginning."""
-    text = " ".join(ast.unparse(node).split())
-    return text if len(text) <= LONG else f"{text[:LONG]}…"
+    return shortened(" ".join(ast.unparse(node).split()), LONG)

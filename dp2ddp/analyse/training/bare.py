@@ -88,7 +88,7 @@ def _problem(context: Context, owner: ast.expr, reason: Reason) -> Problem:
         help = f"wrap all of `{whole.id}`"
     message = f"the trained `{shown}` {reason.text}"
     if reason != UNKNOWN:
-        outside = "of which only a part is wrapped" if is_part else "trained outside of the wrapped model"
+        outside = "of which only a part is wrapped" if is_part else "trained unwrapped"
         message = f"`{shown}`, {outside}, {reason.text}"
     return Problem(message, help, SHARDED_ONLY, assumes=assumed, cause=context.cause(reason.cause))
 
@@ -192,7 +192,8 @@ def _unfit(context: Context, samples: Samples, part: object) -> Reason | None:
     shown = f"`{name.removeprefix('torch.')}`"
     call = context.program.call(context.program.node(part.site)) if isinstance(part, Made) else None
     if call is None or name in HOLDS_PARAMETERS:
-        return None if name in HOLDS_PARAMETERS else Reason(f"{UNFOLLOWED} in its {shown}")
+        attribute = name.startswith("torch.nn.Module.")  # of a module of which no more is known
+        return None if name in HOLDS_PARAMETERS else Reason(UNFOLLOWED + f" in its {shown}" * (not attribute))
     if name in CONTAINERS:
         held = samples.held(part)  # type: ignore[arg-type]
         followed = held is not None and all(map(samples.is_followed, held))

@@ -104,7 +104,7 @@ def _of_loader(context: Context, call: Call) -> Iterator[Obstacle]:
         yield context.obstacle(
             call.node,
             "the collate function comes from a dict or list that can't be analysed",
-            "write `collate_fn=…` in this call",
+            "name it in this call: `collate_fn=FUNCTION`",
             SHARDED_ONLY,
             assumes="the collate function does not mix samples",
         )
@@ -128,6 +128,8 @@ def _obstacle(context: Context, given: ast.expr, place: ast.AST) -> Obstacle:
         message = f"collating by `{ast.unparse(place)}` may mix samples"
     code = ast.unparse(place)
     pads = "pad" in code or "max" in code
+    if pads:
+        message = f"`{code}` may pad differently on each rank"
     return context.obstacle(
         given,
         message,

@@ -353,7 +353,10 @@ def _problem(context: Context, call: Call) -> Problem | None:
     batch_size = call.argument("batch_size", 1)
     if isinstance(batch_size, ast.Constant) and batch_size.value is None:
         return Problem(
-            "the dataset makes the batches itself (batch_size=None), so they can't be split", "", SHARDED_ONLY
+            "the dataset makes the batches itself (batch_size=None), so they can't be split",
+            "",
+            SHARDED_ONLY,
+            gist="the dataset makes the batches",
         )
     if _is_single(context, call, batch_size):
         return Problem(

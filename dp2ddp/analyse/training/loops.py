@@ -516,7 +516,7 @@ def is_only_shown(context: Context, made: ast.expr) -> bool:
 
 def _undrawn(context: Context, by_hand: list[Call], backward: ast.Call) -> tuple[ast.expr, str, str]:
     """Why no loop over a DataLoader is found round a backward pass: where, what it is, and what to do."""
-    help = "use `for … in loader:` there"
+    help = "take the batches in a loop over a DataLoader"
     if (handed := _handed_out(context, backward)) is not None:
         source, name = handed
         message = f"`__iter__` of {name} may not iterate over a DataLoader"

@@ -78,7 +78,7 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         fed |= gathering.followed
         assumed = False
         if not gathered and uneven is not None:
-            problem = replace(problem, forbids=SHARDED_ONLY)
+            problem = replace(problem, forbids=SHARDED_ONLY, gist="the loss needs the whole batch")
             trial = assuming.trial(context, loops, node)
             if trial is not None:
                 problem = replace(problem, assumes=trial.assumptions)
@@ -180,6 +180,7 @@ def obstacles(context: Context, loops: list[BatchLoop]) -> Iterator[Obstacle]:
                 f"`{ast.unparse(call.node)}` permutes the samples of the global batch: a rank has only its own",
                 "",
                 SHARDED_ONLY,
+                gist="samples are permuted",
             )
 
 

@@ -899,7 +899,9 @@ def _deciding(
             break
         if isinstance(around, LOOPS):
             if not _goes_over_models(around, module):
-                return _unclear("the model is wrapped in a loop", "wrap it once, before the loop")
+                return _unclear(
+                    "the model is wrapped in a loop", "wrap each model in a line of its own, outside of the loop"
+                )
             where = "in a loop over models" + (f", {_where(ifs)}" if ifs else "")
             return _sometimes(where, "wrap each in a separate statement")
         if isinstance(around, ast.If):
@@ -937,7 +939,7 @@ def _deciding(
         text = f"the model stays unwrapped where `{ast.unparse(ifs[0][0].test)}` is false: other scripts may use it so"
         return Problem(text, "", NO_TIER, works=True)
     if used is not None and not plain:
-        return _sometimes(_where(ifs), f"wrap it always, and use `.module.{used.attr}`", context.cause(used))
+        return _sometimes(_where(ifs), f"wrap it always, and use {_in_wrapped(used)}", context.cause(used))
     given = None if plain else _given_bare(context, call)
     if given is not None:
         return _sometimes(_where(ifs), "wrap it always, and pass its `.module`", context.cause(given))
@@ -1064,10 +1066,17 @@ def _kept(context: Context, call: ast.expr, ifs: list[tuple[ast.If, ast.AST]]) -
     used = next((it for place, it in places if _contradicts(context, answers, place, said)), None)
     if used is None:
         return None
-    text = f"`{ast.unparse(used)}` needs the bare model where `{ast.unparse(ifs[0][0].test)}` is false"
+    test = ast.unparse(ifs[0][0].test)
     if all(branch in around.body and _counts_several(context, around.test) for around, branch in ifs):
-        return Problem(f"the model stays unwrapped with a single rank: {text}", "", NO_TIER, works=True)
-    return _sometimes(_where(ifs), f"always wrap it, and use `.module.{used.attr}`")
+        text = f"the model stays unwrapped with a single rank, where `{test}` is false: `{ast.unparse(used)}` needs that"
+        return Problem(text, "", NO_TIER, works=True)
+    return _sometimes(_where(ifs), f"always wrap it, and use {_in_wrapped(used)}")
+
+
+def _in_wrapped(used: ast.Attribute) -> str:
+    """What is written for an attribute of a model where the model is wrapped."""
+    named = isinstance(used.value, ast.Name | ast.Attribute)
+    return f"`{ast.unparse(used.value) if named else ''}.module.{used.attr}`"
 
 
 def _named_again(context: Context, call: ast.expr) -> Iterator[ast.expr]:
@@ -1245,7 +1254,7 @@ def _beside(
         guard = f"not {context.ddp(context.program.file(statement).path)}.stands_aside()"
     if outermost is None or not isinstance(statement, ast.Assign):
         return _unclear(
-            "the model is not wrapped by an assignment of its own, and a distributed branch uses that code, too",
+            "this wrap is no assignment of its own, and a distributed branch runs it, too",
             "write `model = nn.DataParallel(model)` there",
         )
     target = statement.targets[0]

@@ -320,12 +320,13 @@ def _changed(context: Context, cls: Cls) -> Problem | None:
     ]
     if changed:
         names = [*dict.fromkeys(it.name for it in changed)]  # type: ignore[attr-defined]
-        whose = "its" if len(names) == 1 else "their"
+        does = "does" if len(names) == 1 else "do"
         return Problem(
             f"{name} overrides {_listed(names)}",
-            f"use nn.DataParallel, with {whose} code in the training loop",
+            f"use nn.DataParallel, and do in the training loop what {_listed(names)} {does}",
             SHARDED_ONLY,
             cause=context.cause(changed[0]),
+            briefly="use nn.DataParallel, and do the rest in the training loop",
         )
     for function in functions:
         for node in program.body(function):
