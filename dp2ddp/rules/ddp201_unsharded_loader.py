@@ -8,7 +8,8 @@ nn.DataParallel splits it.
 
 A loader that already has a sampler keeps it: ``ddp.shard(loader)`` gives each rank its shard of every batch. The same
 is done for a loader whose arguments are not visible in the call, and for all loaders with ``--exact``. Where the model
-returns its own loss, all local batches count the same, as replicas do (``weighed=False``).
+returns its own loss, all local batches count the same, as replicas do (``weighed=False``). Where it is wrapped under a
+condition that stays, batches are sharded only if it is (``if_wrapped=True``).
 """
 
 from collections.abc import Iterator
