@@ -102,8 +102,11 @@ class Late(Fact):
 
 @dataclass(frozen=True)
 class Aside(Fact):
-    """Behind the statement ``at`` it is known whether the program starts ranks by itself: by a ``condition``."""
+    """It is known whether the program starts ranks by itself, by a ``condition``: before the statement ``at`` or
+    ``after`` it.
+    """
 
+    after: bool
     condition: str
 
 
@@ -114,8 +117,9 @@ class Script(Fact):
     ``form`` is "launch" (``at`` is the call of the main function) or "init" (``at`` is the first statement that
     only ranks may run). ``devices`` is the expression that chooses the devices, if the program does so by then, and
     ``imports`` what it needs; ``late`` says where it does so later, on each of several ways that it may go. ``enabled``
-    is the condition under which ranks start, where the program may start others by itself; ``aside`` says where that is
-    known later. ``own_ranks``: whether the program may ask the environment what a launcher says of ranks of its own.
+    is the condition under which ranks start, where the program may start others by itself; ``asides`` say where
+    that is known later. ``own_ranks``: whether the program may ask the environment what a launcher says of ranks of
+    its own.
     ``tier`` is decided last, and ``reasons`` are the facts that keep the program from being sharded.
     ``assumptions``: what has to hold for it to be sharded, where nothing else is in the way of that; what was taken as
     true where it is.
@@ -128,7 +132,7 @@ class Script(Fact):
     arguments: tuple[tuple[str, Anchor], ...] = ()
     devices: Anchor | str | None = None
     late: tuple[Late, ...] = ()
-    aside: Aside | None = None
+    asides: tuple[Aside, ...] = ()
     imports: tuple[str, ...] = ()
     enabled: str = ""
     own_ranks: bool = False

@@ -96,17 +96,12 @@ class Texts:
                 return [PACKAGE]
             case ast.Name():
                 return self._name(node.id, depth)
-            case ast.JoinedStr():
-                return self._joined("", node.values, depth)
             case ast.FormattedValue(conversion=-1, format_spec=None):
                 return self._of(node.value, depth)
-            case ast.BinOp(op=ast.Add()):
-                return self._joined("", [node.left, node.right], depth)
             case ast.BinOp(op=ast.Div()):
                 return self._joined(os.sep, [node.left, node.right], depth)
-            case ast.BinOp(op=ast.Mod(), left=ast.Constant(value=str() as form)):
-                values = node.right.elts if isinstance(node.right, ast.Tuple) else [node.right]
-                return self._filled(_SPECIFIER.split(form.replace("%%", "%")), values, depth)
+            case ast.JoinedStr() | ast.BinOp() if found := parts(node):
+                return self._joined("", found, depth)
             case ast.IfExp():
                 return self._of(node.body, depth) | self._of(node.orelse, depth)
             case ast.BoolOp(op=ast.Or()):
@@ -152,9 +147,8 @@ class Texts:
         if not node.args or any(isinstance(it, ast.Starred) for it in node.args):
             return _UNKNOWN
         if isinstance(owner, ast.Constant) and isinstance(owner.value, str):
-            if name == "format" and all(keyword.arg for keyword in node.keywords):
-                named = {str(keyword.arg): keyword.value for keyword in node.keywords}
-                return self._formatted(owner.value, node.args, named, depth)
+            if name == "format" and (found := parts(node)):
+                return self._joined("", found, depth)
             if name == "join" and isinstance(node.args[0], ast.List | ast.Tuple):
                 return self._joined(owner.value, node.args[0].elts, depth)
             return _UNKNOWN
@@ -169,26 +163,6 @@ class Texts:
             return self._joined(os.sep, [*first, *node.args], depth)
         return _UNKNOWN
 
-    def _formatted(
-        self, form: str, values: list[ast.expr], named: Mapping[str, ast.expr], depth: int
-    ) -> Iterable[str]:
-        """``"{}.{name}".format(x, name=y)``."""
-        pieces = _FIELD.split(form)
-        chosen: list[ast.expr | None] = []
-        for place, key in enumerate(pieces[1::2]):
-            number = int(key) if key.isdecimal() else place if not key else len(values)
-            chosen.append(named.get(key) or (values[number] if number < len(values) else None))
-        return self._filled(pieces[::2], chosen, depth)
-
-    def _filled(self, pieces: list[str], values: list[ast.expr | None], depth: int) -> Iterable[str]:
-        """Pieces of text with values between them."""
-        if len(values) != len(pieces) - 1:
-            return _UNKNOWN
-        parts: list[ast.expr | None] = [ast.Constant(pieces[0])]
-        for value, piece in zip(values, pieces[1:], strict=True):
-            parts += [value, ast.Constant(piece)]
-        return self._joined("", parts, depth)
-
     def _joined(self, between: str, parts: Iterable[ast.expr | None], depth: int) -> Iterable[str]:
         found: frozenset[str] | None = None
         join: Callable[[str, str], str] = _path if between == os.sep else lambda one, two: one + between + two
@@ -201,8 +175,50 @@ class Texts:
 
 
 _UNKNOWN = frozenset([ANY])
-_SPECIFIER = re.compile(r"%[-#0 +]*\d*(?:\.\d+)?[sdrif]")
+_SPECIFIER = re.compile(r"%(?:\([^)]*\))?[-#0 +]*\d*(?:\.\d+)?[a-zA-Z]")
 _FIELD = re.compile(r"\{([^{}:!]*)[^{}]*\}")
+
+
+def parts(node: ast.expr) -> list[ast.expr | None]:
+    """What a text is put together of: literals, and values, None for one that is not known; empty for any other."""
+    match node:
+        case ast.JoinedStr(values=values):
+            return [*values]
+        case ast.BinOp(left=left, op=ast.Add(), right=right):
+            return [left, right]
+        case ast.BinOp(left=ast.Constant(value=str(form)), op=ast.Mod(), right=right):
+            values = right.elts if isinstance(right, ast.Tuple) else [right]
+            return _filled(_SPECIFIER.split(form.replace("%%", "%")), [*values])
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value=str(form)), attr="format"),
+            args=values,
+            keywords=named,
+        ):
+            known = not any(isinstance(it, ast.Starred) for it in values) and all(it.arg for it in named)
+            return _formatted(
+                form, values if known else [], {it.arg: it.value for it in named if it.arg and known}
+            )
+    return []
+
+
+def _formatted(form: str, values: list[ast.expr], named: Mapping[str, ast.expr]) -> list[ast.expr | None]:
+    """``"{}.{name}".format(x, name=y)``."""
+    pieces = _FIELD.split(form)
+    chosen: list[ast.expr | None] = []
+    for place, key in enumerate(pieces[1::2]):
+        number = int(key) if key.isdecimal() else place if not key else len(values)
+        chosen.append(named.get(key) or (values[number] if number < len(values) else None))
+    return _filled(pieces[::2], chosen)
+
+
+def _filled(pieces: list[str], values: list[ast.expr | None]) -> list[ast.expr | None]:
+    """Pieces of text with values between them."""
+    if len(values) != len(pieces) - 1:
+        values = [None] * (len(pieces) - 1)
+    found: list[ast.expr | None] = [ast.Constant(pieces[0])]
+    for value, piece in zip(values, pieces[1:], strict=True):
+        found += [value, ast.Constant(piece)]
+    return found
 
 
 def _given(function: ast.FunctionDef, calls: list[ast.Call]) -> Iterator[tuple[str, ast.expr | None]]:

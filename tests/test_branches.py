@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from beside import PROGRAM, SEQUENTIAL, SETTING
+from parity.harness import Lab
 from programs import PROGRAM as PLAIN
 from spellings import SPELLINGS
 
@@ -295,3 +296,72 @@ def test_what_has_no_branch_beside_asks_for_a_group_of_its_own() -> None:
     text = "import torch.distributed as dist\n" + text
     changed = after(converted(text=text))
     assert "    if not ddp.is_initialized():\n" in changed and "dist.is_initialized" not in changed
+
+
+CHOSEN = """\
+import argparse
+import os
+
+import torch
+import torch.multiprocessing as mp
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+
+def worker(gpu, count, args):
+    args.gpu = gpu
+    model = nn.Linear(8, 2)
+    if args.distributed:
+        torch.distributed.init_process_group("gloo", init_method="tcp://127.0.0.1:1", world_size=count, rank=gpu)
+        model = nn.parallel.DistributedDataParallel(model)
+    elif args.gpu is None:
+        model = nn.DataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for x, y in DataLoader(TensorDataset(torch.randn(64, 8), torch.randn(64, 2)), batch_size=16, shuffle=True):
+        optimizer.zero_grad()
+        nn.functional.mse_loss(model(x), y).backward()
+        optimizer.step()
+    os.system("echo a process has trained >> ranks.txt")
+
+
+HELPER
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--distributed", action="store_true")
+    parser.add_argument("--gpu", type=int, default=None)
+    args = parser.parse_args()
+MAIN
+"""
+BOTH = """\
+    count = torch.cuda.device_count()
+    if args.distributed:
+        args.gpu = None
+        mp.spawn(worker, nprocs=count, args=(count, args))
+    else:
+        if count == 1:
+            args.gpu = 0
+        worker(args.gpu, count, args)
+"""
+
+
+@pytest.mark.parametrize(
+    ("helper", "main"),
+    [
+        ("", BOTH),
+        (f"def run(args):\n{BOTH}\n\n", "    run(args)\n"),
+        ("", f"    for _ in range(1):\n{BOTH.replace('    ', '        ')}"),
+        ("", f"    try:\n{BOTH.replace('    ', '        ')}    finally:\n        print(args)\n"),
+    ],
+    ids=["beside", "in a function", "in a loop", "in a try"],
+)
+def test_a_program_that_goes_alone_does_so_before_it_trains(
+    tmp_path: Path, lab: Lab, helper: str, main: str
+) -> None:
+    """What decides it, and what trains, may stand in one statement."""
+    text = after(converted(text=CHOSEN.replace("HELPER\n", helper).replace("MAIN\n", main)))
+    assert text.count("stand_aside()") == 1
+    script = tmp_path / "train.py"
+    script.write_text(text)
+    lab.run(script, ["--gpu", "0"], launcher="plain", processes=2, folder=tmp_path, recorded=False).ok()
+    lab.run(script, processes=2, folder=tmp_path, recorded=False).ok()
+    assert (tmp_path / "ranks.txt").read_text().count("trained") == 2

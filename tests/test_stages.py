@@ -527,6 +527,39 @@ def use(args):
     scores = Scores()
     assert [scores.end(round) for round in range(2)] == [1, 3]
 """
+PICTURES = """\
+def by_format(path, name):
+    path = os.path.join(path, name)
+    for index in range(3):
+        assert np.asarray(Image.open(os.path.join(path, "{:03d}_input.png".format(index)))).mean() == index
+
+
+def by_value(path, name):
+    for index in range(3):
+        assert np.asarray(Image.open(f"{path}/{name}/{index}_value.png")).mean() == index
+
+
+def by_sum(path, name):
+    for index in range(3):
+        assert np.asarray(Image.open(path + "/" + name + "/" + str(index) + "_sum.png")).mean() == index
+
+
+def by_percent(path, name):
+    for index in range(3):
+        assert np.asarray(Image.open("%s/%s/%d_percent.png" % (path, name, index))).mean() == index
+
+
+def use(args):
+    kind = "png" if args.name else "tiff"
+    for name in ("a", "b"):
+        folder = os.path.join("shown", name)
+        os.makedirs(folder, exist_ok=True)
+        for index in range(3):
+            picture = Image.fromarray(np.full((8, 8), index, np.uint8))
+            path = os.path.join(folder, WRITTEN)
+            picture.save(pause(path))
+        READ(path=os.path.dirname(folder), name=name)
+"""
 SCRATCHES = {
     "a folder that is given by name": FOLDERS_OF_TEXTS.replace(
         "SCORE", "score = score_all(path=self.folder)"
@@ -607,6 +640,17 @@ def use(args):
         save(f"out/{round}/", 3)
         assert show(f"out/{round}/") == chain(f"out/{round}/") == 3
 """,
+    **{
+        f"pictures whose ending is a value: {written}": PICTURES.replace("WRITTEN", written).replace(
+            "READ", read
+        )
+        for written, read in {
+            '"{:03d}_input.{}".format(index, kind)': "by_format",
+            'f"{index}_value.{kind}"': "by_value",
+            'str(index) + "_sum." + args.name.replace("out", "png")': "by_sum",
+            '"%d_percent.%s" % (index, args.name and "png")': "by_percent",
+        }.items()
+    },
     "made where it is asked for": """\
 def made(folder):
     path = os.path.join(folder, "rows.npz")

@@ -533,6 +533,53 @@ model.best = 0.0
     assert done.scripts[0].left == 1
 
 
+def test_what_a_class_assigns_is_not_what_it_sets_by_a_name_that_is_not_known(
+    tmp_path: Path, lab: Lab
+) -> None:
+    """Networks are added by their names; what the class keeps of their outputs is no network."""
+    trainer = """class Base:
+    def __init__(self):
+        self.best = None
+
+    def add(self, name, net):
+        setattr(self, name, nn.DataParallel(net))
+
+    def step(self, inputs, targets):
+        self.forward(inputs)
+        self.loss = nn.functional.mse_loss(self.outputs, targets)
+        self.loss.backward()
+        self.seen = [self.outputs.detach().shape, self.loss.item()]
+
+
+class Trainer(Base):
+    def __init__(self):
+        super().__init__()
+        self.add("net", nn.Linear(4, 2))
+        self.add("best", nn.Linear(4, 2))
+
+    def forward(self, inputs):
+        self.inputs = inputs[0] if isinstance(inputs, list) else inputs
+        self.size = self.inputs.size(0)
+        self.outputs, self.extra = self.net(self.inputs), self.best(self.inputs)
+
+
+torch.manual_seed(0)
+trainer = Trainer()
+optimizer = torch.optim.SGD(trainer.net.parameters(), lr=0.1)
+for inputs, targets in DataLoader(TensorDataset(torch.randn(24, 4), torch.randn(24, 2)), batch_size=6):
+    optimizer.zero_grad()
+    trainer.step(inputs, targets)
+    optimizer.step()
+torch.save([trainer.net.state_dict(), trainer.best.state_dict()], "out.pt")
+"""
+    text = "import torch\nfrom torch import nn\nfrom torch.utils.data import DataLoader, TensorDataset\n\n\n"
+    done = converted(tmp_path, text + trainer)
+    assert not [it.message for it in done.findings if "the wrapper has no attribute" in it.message]
+    saved = "ddp.save([trainer.net.module.state_dict(), trainer.best.module.state_dict()]"
+    assert saved in done.changes[0].after
+    lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+
+
 # What is reached by another way
 
 INDIRECT = {

@@ -69,8 +69,7 @@ def _findings(facts: Facts, script: Script) -> Iterator[Finding]:
             script.at, "this program trains in a single process", "now one process per GPU", _edits(script)
         )
         yield from map(_chosen_late, script.late)
-        if script.aside is not None:
-            yield _standing_aside(script.aside)
+        yield from map(_standing_aside, script.asides)
 
 
 def _chosen_late(late: Late) -> Finding:
@@ -89,7 +88,10 @@ def _chosen_late(late: Late) -> Finding:
 
 def _standing_aside(aside: Aside) -> Finding:
     stands = f"if {aside.condition}:\n    {{ddp}}.stand_aside()"
-    edits = (Insert(aside.at, stands, {"ddp": aside.ddp}, after=True), runtime_import(aside.path, aside.ddp))
+    edits = (
+        Insert(aside.at, stands, {"ddp": aside.ddp}, after=aside.after),
+        runtime_import(aside.path, aside.ddp),
+    )
     return finding(
         aside.at,
         "from here on the program may start its own ranks (distributed branch)",

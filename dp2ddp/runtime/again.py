@@ -13,7 +13,7 @@ import sys
 
 from . import arguments, messages, output, places, ranks, teardown
 
-BEGAN = dict(os.environ), os.getcwd()
+BEGAN = dict(places.STARTED), os.getcwd()
 """What the command was given in: the environment and the folder."""
 _is_misled = False
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 
 import torch.distributed as dist
 
-from . import messages, rendezvous
+from . import messages, places, rendezvous
 from .options import PATIENCE, Options
 
 WATCH_PERIOD = 0.5  # seconds
@@ -140,14 +140,14 @@ class Link:
 def _address(options: Options) -> tuple[str, int]:
     """Where machine 0 serves the store: host and port; port 0 is any free one of this machine."""
     url = options.dist_url
-    if url is None and options.num_machines > 1 and "MASTER_ADDR" in os.environ:
+    if url is None and options.num_machines > 1 and places.meeting_point(os.environ)[0]:
         url = "env://"
     if url in (None, "auto"):
         if options.num_machines > 1:
             raise ValueError(f"num_machines={options.num_machines} needs a dist_url: {_FORMS}")
         return "127.0.0.1", 0
     if url == "env://":
-        host, port = os.environ.get("MASTER_ADDR", ""), os.environ.get("MASTER_PORT", "")
+        host, port = places.meeting_point(os.environ)
         return _endpoint(f"tcp://{host}:{port}", f"MASTER_ADDR={host!r} and MASTER_PORT={port!r} for env://")
     return _endpoint(url, f"dist_url={url!r}")
 
@@ -196,7 +196,7 @@ def _from_file(file: dist.FileStore, options: Options, timeout: timedelta) -> tu
             raise ValueError(
                 f"dist_url={options.dist_url!r}: the file is from an earlier job; remove it or use another"
             )
-        return os.environ.get("MASTER_ADDR") or socket.gethostname(), 0
+        return places.meeting_point(os.environ)[0] or socket.gethostname(), 0
     file.set_timeout(timeout)
     try:
         host, port = json.loads(file.get("address"))

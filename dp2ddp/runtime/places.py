@@ -1,6 +1,8 @@
 """Where a process stands among the ranks, as the program that started it says in environment variables.
 
 Read in this order: torchrun's (also ``torch.distributed.launch`` and what people set by hand), Open MPI's, Slurm's.
+What the process was started with counts. A program that has ranks of its own may set the same variables for these,
+above the line at which it becomes a rank: if that counted, ranks would look for each other at a wrong place.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import re
 import zlib
 from collections import Counter
 from collections.abc import Callable, Mapping, MutableMapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 Variables = Mapping[str, str]
 
@@ -53,9 +56,66 @@ class Seat:
     machine: int
 
 
-def variables(environment: Variables) -> Variables:
-    """What an environment says of a rank, with what the rank has kept of it."""
-    return {**environment, **json.loads(environment.get(KEPT, "{}"))}
+def _as_started() -> Variables:
+    """The environment that this process was started with, as far as that is known: else as it is now.
+
+    The system keeps it, whatever has been set by what is imported before the runtime.
+    """
+    try:
+        entries = Path("/proc/self/environ").read_bytes().split(b"\0")
+    except OSError:
+        return dict(os.environ)
+    found = dict(it.partition("=")[::2] for it in map(os.fsdecode, entries) if "=" in it)
+    return found if found.keys() & os.environ.keys() else dict(os.environ)
+
+
+STARTED = _as_started()
+
+
+def start(environment: Variables) -> None:
+    """Take ``environment`` for what this process was started with: it has been forked for another command."""
+    global STARTED
+    STARTED = dict(environment)
+
+
+def meeting_point(environment: Variables) -> tuple[str, str]:
+    """MASTER_ADDR and MASTER_PORT, as the command was given; where it was not, as the program has set them."""
+    address, port = (STARTED.get(name) or environment.get(name, "") for name in OF_TORCHRUN[-2:])
+    return address, port
+
+
+def _kept(environment: Variables) -> Variables:
+    return json.loads(environment.get(KEPT, "{}"))
+
+
+def variables(environment: Variables, started: Variables | None = None) -> Variables:
+    """What is said of a rank: what it has kept, then what a launcher has said, then what ``environment`` says.
+
+    Args:
+        environment: as it is now.
+        started: as it was when this process was started, if that is another than this one knows.
+    """
+    began = STARTED if started is None else started
+    told = OF_TORCHRUN if "RANK" in began and "WORLD_SIZE" in began else ()
+    return {**environment, **{name: began[name] for name in told if name in began}, **_kept(environment)}
+
+
+def find(environment: Variables) -> Place | None:
+    """This process's place, or None if it was not started as one of several.
+
+    What the program has set counts where nothing else is known; but a world of one that it has set is no place: the
+    program makes a process group of its own of this process.
+
+    Raises:
+        ValueError: as ``read``.
+    """
+    told = read({**STARTED, **_kept(environment)})
+    if told is None:
+        found = read(variables(environment))
+        return None if found is None or found.world_size == 1 else found
+    address = told.address or environment.get("MASTER_ADDR")
+    port = _number(environment, "MASTER_PORT") if told.port is None else told.port
+    return replace(told, address=address, port=port)
 
 
 def hide(environment: MutableMapping[str, str]) -> Callable[[], None]:
@@ -63,10 +123,11 @@ def hide(environment: MutableMapping[str, str]) -> Callable[[], None]:
 
     How often it has started them, and where it wants to read of an error, may be asked for.
     """
-    said = [it for it in environment if it in OF_TORCHRUN or it.startswith(ALSO_OF_TORCHRUN)]
-    names = [it for it in said if it not in _OF_ATTEMPTS]
-    hidden = {name: environment.pop(name) for name in names}
-    environment[KEPT] = json.dumps({**hidden, **json.loads(environment.get(KEPT, "{}"))})
+    said = variables(environment)
+    names = [it for it in environment if it in OF_TORCHRUN or it.startswith(ALSO_OF_TORCHRUN)]
+    hidden = {name: environment.pop(name) for name in names if name not in _OF_ATTEMPTS}
+    told = {name: said[name] for name in OF_TORCHRUN if name in said}
+    environment[KEPT] = json.dumps({**hidden, **told, **_kept(environment)})
     return lambda: environment.update(hidden)
 
 

@@ -295,7 +295,11 @@ def place() -> places.Place | None:
     Raises:
         ValueError: a variable makes no sense.
     """
-    return None if stands_aside() or is_foreign() else places.read(places.variables(os.environ))
+    if stands_aside() or is_foreign():
+        return None
+    if is_helper() or has_group():  # the program may have started it, and told it its rank
+        return places.read(places.variables(os.environ, started={}))
+    return places.find(os.environ)
 
 
 def kept_local_rank() -> int:

@@ -31,7 +31,7 @@ import torch._dynamo
 import torch.distributed
 import torch.nn.parallel
 
-from dp2ddp.runtime import terminal
+from dp2ddp.runtime import places, terminal
 from dp2ddp.verify import record
 
 PRELOADED = [torch.distributed, torch.nn.parallel, torch._dynamo]
@@ -45,6 +45,7 @@ def rank(job: dict[str, Any], number: int) -> None:
         os.setpgid(0, 0)
         os.environ.clear()
         os.environ.update(job["ranks"][number])
+        places.start(os.environ)
         os.chdir(job["cwd"])
         for name, descriptor in (("stdout", 1), ("stderr", 2)):
             opened = os.open(job[name].format(rank=number), os.O_WRONLY | os.O_CREAT | os.O_APPEND)

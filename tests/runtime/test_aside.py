@@ -237,3 +237,44 @@ if __name__ == "__main__":
     )
     result = run([script], tmp_path)
     assert result.code == 0 and events(script) == RANKS, result.err
+
+
+@pytest.mark.parametrize("launched", [TORCHRUN, []], ids=["torchrun", "python"])
+@pytest.mark.parametrize("where", ["import", "init"])
+def test_what_the_program_says_of_its_own_ranks_misleads_none_of_the_runtime_s(tmp_path, where, launched):
+    """Above `init`, as a trainer's constructor does, and above the import of the runtime: ranks meet where they were told."""
+    sets = """
+import os
+os.environ |= {"MASTER_ADDR": "localhost", "MASTER_PORT": "1", "RANK": "0", "WORLD_SIZE": "1", "LOCAL_RANK": "0"}
+"""
+    script = write(
+        tmp_path,
+        NOTE + (sets if where == "init" else "") + """
+ddp.init()
+total = torch.ones(1)
+ddp.barrier()
+dist.all_reduce(total)
+note(ddp.get_rank(), ddp.get_local_rank(), int(total))
+""",
+    )
+    if where == "import":
+        script.write_text(sets + script.read_text())
+    result = run([*launched, script], tmp_path, processes=None if launched else 2)
+    assert result.code == 0 and events(script) == ["0 0 2", "1 1 2"], result.err
+
+
+def test_what_the_program_says_of_its_own_ranks_is_there_for_them(tmp_path):
+    """Also where torchrun has told the ranks something else, which they know themselves no more."""
+    script = write(
+        tmp_path,
+        NOTE + """
+os.environ["MASTER_PORT"] = "6666"
+ddp.init()
+ddp.barrier()
+note(os.environ.get("MASTER_PORT"))
+ddp.stand_aside()
+note(os.environ["MASTER_PORT"])
+""",
+    )
+    result = run([*TORCHRUN, script], tmp_path, processes=None)
+    assert result.code == 0 and events(script) == ["6666", "6666", "None", "None"], result.err

@@ -38,6 +38,15 @@ from dp2ddp.source import SourceFile
 
 
 @dataclass(frozen=True)
+class Decided:
+    """A place before or ``after`` a statement, and how to say there that a program doesn't train with DataParallel."""
+
+    at: Anchor
+    after: bool
+    text: str
+
+
+@dataclass(frozen=True)
 class Branches:
     """What is so whenever the programs train with DataParallel (``assumed``), and where they have ranks of their own.
 
@@ -45,8 +54,8 @@ class Branches:
     DataParallel, they make the GPUs that they use the current ones. ``alone``: identities of what only runs with
     DataParallel, and of statements which, as they were, start ranks or join their group (``starting``). ``mixed``: the
     calls that wrap a model for either. ``asks``: whether the programs may ask the environment what a launcher says of
-    their own ranks. ``decided``: where they may also ask for a single process, the statement behind
-    which it is known that they ask for another way, and how that is said there.
+    their own ranks. ``decided``: where they may also ask for a single process, the places
+    at which it is known that they ask for another way.
     """
 
     assumed: Literals
@@ -55,7 +64,7 @@ class Branches:
     binds: bool
     mixed: frozenset[Anchor]
     asks: bool
-    decided: tuple[Anchor, str] | None
+    decided: tuple[Decided, ...]
     alone: frozenset[int] = frozenset()
     starting: frozenset[int] = frozenset()
 
@@ -150,7 +159,7 @@ def _find(context: Context, answers: Answers) -> Branches | None:
     binds = all(any(~it in literals for literals in bound) for it in assumed)
     mixed = frozenset(context.program.anchor(it.node) for it in context.wraps if own_ranks.wraps(context, it))
     asks = any(_names_launcher_s(file.tree) for file in _files(context, scripts))
-    found = Branches(assumed, chosen, scripts, binds, mixed, asks, None, starting=_starting(context))
+    found = Branches(assumed, chosen, scripts, binds, mixed, asks, (), starting=_starting(context))
     alone = frozenset(~it for it in found.own)
     if not found.assumed - alone:
         return found  # the runtime sees by itself that ranks are started
@@ -190,20 +199,72 @@ def choosing(context: Context, file: SourceFile) -> Iterator[ast.stmt]:
                     yield statement
 
 
-def _decided(context: Context, answers: Answers) -> tuple[Anchor, str] | None:
-    """Where the last of what decides it has run in all programs, and how to say there that they go another way."""
+def _decided(context: Context, answers: Answers) -> tuple[Decided, ...]:
+    """Where all that decides it has run in all programs, and nothing has trained; what to say there."""
     program, branches = context.program, context.branches
     files = [file for file in program.files if branches is not None and file.path in branches.scripts]
     deciders = list({id(it): it for file in files for it in choosing(context, file)}.values())
     for decider in sorted(deciders, key=lambda it: program.order[id(it)], reverse=True):
         block = _function_body(context, decider)
-        holders = [_holder(context, it, block) for it in deciders]
-        if None not in holders and branches is not None:
-            last = max(holders, key=lambda it: program.order[id(it)])  # type: ignore[arg-type]
-            named = _named(context, answers, program.scope(last), branches)  # type: ignore[arg-type]
-            if named and not isinstance(last, ast.Return):
-                return program.anchor(last), " or ".join((~it).text(name) for it, name in named)  # type: ignore[arg-type]
-    return None
+        if any(_holder(context, it, block) is None for it in deciders):
+            continue
+        places = list(_known_from(context, block, deciders, False))
+        named = [_named(context, answers, program.scope(at), branches) for at, _ in places]  # type: ignore[arg-type]
+        if all(named) and not any(after and isinstance(at, ast.Return) for at, after in places):
+            texts = [" or ".join((~it).text(name) for it, name in literals) for literals in named]
+            return tuple(
+                Decided(program.anchor(at), after, text)
+                for (at, after), text in zip(places, texts, strict=True)
+            )
+    return ()
+
+
+def _known_from(
+    context: Context, block: list[ast.stmt], deciders: list[ast.stmt], known: bool
+) -> Iterator[tuple[ast.stmt, bool]]:
+    """Places of a block, before a statement or (True) behind it: behind what decides it, before what wraps a model.
+
+    A statement that does both is looked into, or into the functions that it calls. ``known``: whether something above
+    the block has decided it.
+    """
+    program = context.program
+    last = None
+    for statement in block:
+        runs = context.runs(statement)
+        deciding = [it for it in deciders if id(it) in runs]
+        if not any(id(call.node) in runs for call in context.wraps):
+            last, known = (statement, True) if deciding else (last, known)
+        elif deciding:
+            inner = list(_blocks(statement))
+            if not any(it in deciding for part in inner for it in _running(context, part)):
+                inner = [list(it.body) for it in {id(it): it for it in map(program.scope, deciding)}.values()]
+            for part in inner:
+                yield from _known_from(context, part, deciders, True)
+            last, known = None, False
+        else:
+            whole = next(_blocks(statement), None) is None
+            calls = map(program.call, program.descendants(statement) if whole else ())
+            if known and not any(call is not None and own_ranks.starts(context, call) for call in calls):
+                yield (statement, False) if last is None else (last, True)
+            last, known = None, False
+    if last is not None:
+        yield last, True
+
+
+def _blocks(statement: ast.AST) -> Iterator[list[ast.stmt]]:
+    """The blocks that a statement is made of."""
+    for _, value in ast.iter_fields(statement):
+        parts = value if isinstance(value, list) else []
+        if parts and isinstance(parts[0], ast.stmt):
+            yield parts
+        for part in parts:
+            if isinstance(part, ast.ExceptHandler | ast.match_case):
+                yield from _blocks(part)
+
+
+def _running(context: Context, block: list[ast.stmt]) -> Iterator[ast.AST]:
+    for statement in block:
+        yield from context.program.descendants(statement)
 
 
 def _function_body(context: Context, statement: ast.stmt) -> list[ast.stmt]:
@@ -220,13 +281,15 @@ def _holder(context: Context, part: ast.stmt, block: list[ast.stmt]) -> ast.stmt
     return next(inside, None) or next((it for it in block if id(part) in context.runs(it)), None)
 
 
-def leaving(context: Context, file: SourceFile) -> Aside | None:
+def leaving(context: Context, file: SourceFile) -> tuple[Aside, ...]:
     """Where a program that has begun with the runtime's ranks knows that it goes another way."""
     branches = context.branches
-    if branches is None or branches.decided is None or file.path not in branches.scripts:
-        return None
-    at, text = branches.decided
-    return Aside(at, context.ddp(at.path), text, scripts=frozenset([file.path]))
+    if branches is None or file.path not in branches.scripts:
+        return ()
+    return tuple(
+        Aside(it.at, context.ddp(it.at.path), it.after, it.text, scripts=frozenset([file.path]))
+        for it in branches.decided
+    )
 
 
 def _starting(context: Context) -> frozenset[int]:

@@ -143,9 +143,9 @@ def _script(context: Context, entry: Entry) -> Script:
         inner_first = _first(context, program.scopes[call[1]].body, wanted)
         enabled = _enabled(context, file, top, inner_first)
         begin, call = (inner_first, None) if enabled else (begin, call)
-    aside = None if enabled else leaving(context, file)
+    asides = () if enabled else leaving(context, file)
     own_ranks = not enabled and keeps_variables(context, file)
-    more = {"devices": chosen, "imports": imports, "late": late, "aside": aside, "own_ranks": own_ranks}
+    more = {"devices": chosen, "imports": imports, "late": late, "asides": asides, "own_ranks": own_ranks}
     if call is None or enabled:
         return fact(begin, "init", enabled=enabled, **more)
     function = call[0]

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Set
 from dataclasses import dataclass
 from itertools import islice, product
 
+from dp2ddp import texts
 from dp2ddp.analyse.api.files import (
     ADDED_ENDINGS,
     ANY_CHARACTERS,
@@ -23,19 +24,23 @@ from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.conditions import assigned, returned
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.sources import How
-
-# What a format stands in place of, up to the last one.
-_UP_TO_FORMAT = re.compile(r".*(%[^a-zA-Z%]*[a-zA-Z]|\})", re.DOTALL)
+from dp2ddp.texts import ANY
 
 # A text that tells no file from others of its kind.
 _KIND = re.compile(r"\.?\w*")
+
+# What is more than marks between values.
+_NAMES = re.compile(r"[^\W\d_]{2}")
 
 Endings = frozenset[str] | None
 
 
 @dataclass(frozen=True)
 class File:
-    """What is known of a file that is read or written: how its path ends, and the expressions that it is given by."""
+    """What is known of a file that is read or written: how its path ends, and the expressions that it is given by.
+
+    An ending is open, with ``*`` behind it, where the last part of the path is a value that is not known.
+    """
 
     endings: Endings = None
     spelled: frozenset[str] = frozenset()
@@ -55,8 +60,14 @@ def are_same(one: File, other: File) -> bool:
 
 
 def _common(one: frozenset[str], other: frozenset[str]) -> Iterator[str]:
-    """The shorter one of each two endings that may be of one path."""
-    yield from (min(a, b, key=len) for a in one for b in other if a.endswith(b) or b.endswith(a))
+    """What each two endings that may be of one path have in common: the shorter one, or what stands before a ``*``."""
+    for a, b in product(one, other):
+        if not a.endswith(ANY) and not b.endswith(ANY):
+            yield from [min(a, b, key=len)] * (a.endswith(b) or b.endswith(a))
+        else:
+            named = [it.removesuffix(ANY) for it in (a, b) if it.endswith(ANY)]
+            first = min(named, key=len)
+            yield first if first in a and first in b and _NAMES.search(first) else ""
 
 
 def read(context: Context, call: Call) -> File:
@@ -139,16 +150,14 @@ def spelled(context: Context, node: ast.expr, depth: int = 0) -> frozenset[str]:
 
 def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
     """The texts that a path, or the path of an open file, may end with."""
+    if together := texts.parts(node):
+        return _ending_together(context, together, depth) if depth <= 8 else None
     found: list[ast.expr] = []
     match node:
-        case ast.Constant(value=str(text)) | ast.JoinedStr(values=[*_, ast.Constant(value=str(text))]):
+        case ast.Constant(value=str(text)):
             return frozenset([text.rpartition(ANY_CHARACTERS)[2]])
-        case ast.BinOp(left=ast.Constant(value=str(text)), op=ast.Mod()):
-            return frozenset([_UP_TO_FORMAT.sub("", text)])
-        case ast.BinOp(op=ast.Add() | ast.Div(), right=right):
+        case ast.BinOp(op=ast.Div(), right=right):
             found = [right]
-        case ast.Call(func=ast.Attribute(value=ast.Constant(value=str(text)), attr="format")):
-            return frozenset([_UP_TO_FORMAT.sub("", text)])
         case ast.Call(args=arguments):
             call = context.program.call(node)
             names = call.names if call is not None else set()
@@ -166,6 +175,39 @@ def _ending(context: Context, node: ast.expr, depth: int = 0) -> Endings:
         return None
     endings = [_ending(context, it, depth + 1) for it in found]
     return None if None in endings else frozenset().union(*endings)  # type: ignore[arg-type]
+
+
+def _ending_together(context: Context, parts: list[ast.expr | None], depth: int) -> Endings:
+    """How a path ends that is put together: where its last part is a value, with what stands before that."""
+    *before, last = parts
+    if isinstance(last, ast.Constant) and not last.value:
+        return _ending_together(context, before, depth) if before else None
+    if last is not None and (isinstance(last, ast.Constant) or not before):
+        return _ending(context, last, depth + 1)
+    stems = _ending_together(context, before, depth) if before else None
+    whole = _whole(context, last, depth + 1)
+    if whole is not None:
+        return (
+            frozenset(stem + it for stem in stems or [""] for it in whole if not stem.endswith(ANY)) or whole
+        )
+    ends = _ending(context, last, depth + 1) if last is not None else None
+    return ends if ends is not None or not stems else frozenset(f"{it.rstrip(ANY)}{ANY}" for it in stems)
+
+
+def _whole(context: Context, node: ast.expr | None, depth: int) -> Endings:
+    """The texts that a value may be, where all are known."""
+    found: list[ast.expr] = []
+    match node:
+        case ast.Constant(value=str(text)) if ANY_CHARACTERS not in text:
+            return frozenset([text])
+        case ast.FormattedValue(value=value, conversion=-1, format_spec=None):
+            found = [value]
+        case ast.IfExp(body=body, orelse=other):
+            found = [body, other]
+        case ast.Name() | ast.Attribute():
+            found = _named(context, node)
+    known = [_whole(context, it, depth + 1) for it in found] if depth <= 8 else []
+    return None if None in known or not known else frozenset().union(*known)  # type: ignore[arg-type]
 
 
 def _named(context: Context, node: ast.Name | ast.Attribute) -> list[ast.expr]:

@@ -24,7 +24,7 @@ from dp2ddp.analyse.program.values import (
     Values,
     full_name,
 )
-from dp2ddp.texts import matches
+from dp2ddp.texts import ANY, matches
 
 
 @dataclass
@@ -37,6 +37,7 @@ class Members:
     reaching: Reaching
     supers: dict[int, Values] = field(default_factory=dict)
     """The objects that calls of ``super()`` stand for."""
+    _known_assigned: dict[Cls, frozenset[str]] = field(default_factory=dict)
 
     def member(self, owner: Inst | Cls, name: str, node: ast.AST) -> Values:
         cls = owner.cls if isinstance(owner, Inst) else owner
@@ -113,13 +114,33 @@ class Members:
         return frozenset(it for it in found if isinstance(it, Inst))
 
     def set_by_name(self, owner: Inst | Cls, name: str) -> Values:
-        """What ``setattr`` with a name like this one gives an object, where nothing else does."""
+        """What ``setattr`` with a name like this one gives an object, where nothing else does.
+
+        A name of which nothing is known is none that the class assigns itself, to whatever.
+        """
         found: set[Value] = set()
-        for base in self.classes.bases(owner.cls if isinstance(owner, Inst) else owner):
+        bases = self.classes.bases(owner.cls if isinstance(owner, Inst) else owner)
+        family = [*bases, *self.classes.derived(owner.cls if isinstance(owner, Inst) else owner)]
+        is_assigned = any(name in self._assigned(it) for it in family if isinstance(it, Cls))
+        for base in bases:
             for text, entries in self.store.fields.get(Names(base), {}).items():
-                if matches([text], name):
+                if matches([text], name) and not (is_assigned and text == ANY):
                     found.update(*entries.values())
         return frozenset(found)
+
+    def _assigned(self, cls: Cls) -> frozenset[str]:
+        """The attributes that a class gives its objects in statements; None is the place of something to come."""
+        if cls not in self._known_assigned:
+            nodes = ast.walk(self.tree.scopes[cls.scope].node)
+            held = [it for it in nodes if isinstance(it, ast.Attribute) and isinstance(it.ctx, ast.Store)]
+            self._known_assigned[cls] = frozenset(
+                it.attr
+                for it in held
+                if isinstance(it.value, ast.Name)
+                and it.value.id in self.tree.scope_of[id(it)].params[:1]
+                and not _is_none(getattr(self.tree.parents[id(it)], "value", it))
+            )
+        return self._known_assigned[cls]
 
     def methods(self, owner: Inst, name: str, node: ast.AST) -> set[int]:
         """The functions behind an object's method, at a place."""
@@ -130,3 +151,7 @@ class Members:
         for base in self.classes.bases(owner.cls):
             for name, entries in self.store.fields.get(base, {}).items():
                 yield name, self.store.ordered(frozenset().union(*entries.values()))
+
+
+def _is_none(value: ast.AST | None) -> bool:
+    return value is None or (isinstance(value, ast.Constant) and value.value is None)
