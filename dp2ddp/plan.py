@@ -237,7 +237,8 @@ DONE = "no action needed"
 """What is said to do where nothing is."""
 LONGEST = 160
 """How many characters a message may have together with its help; only names can make it longer."""
-_SHORTEST = 12
+_SHORTEST = 24
+"""Code of so many characters is shortened only where no other words help."""
 _JOINT = len("; ")
 _CODE = re.compile(r"`([^`]+)`")
 _TOKEN = re.compile(
@@ -258,20 +259,20 @@ def fitted(message: str, help: str, shorter: Sequence[tuple[str, str]] = ()) -> 
     Code in the help is to be typed: of that, something is left out only where all words are too long.
     """
     ways = [(message, help), *shorter]
-    for both in (False, True):
-        for way in ways if not both else ways[-1:]:
-            cut = _cut(*way, both=both)
+    for least, both in ((_SHORTEST, False), (0, False), (0, True)):
+        for way in ways:
+            cut = _cut(*way, least, both)
             if _length(*cut) <= LONGEST:
                 return cut
-    return min((_cut(*way, both=True) for way in ways), key=lambda it: _length(*it))
+    return min((_cut(*way, 0, True) for way in ways), key=lambda it: _length(*it))
 
 
 def _length(message: str, help: str) -> int:
     return len(message) + len(help) + _JOINT * bool(help)
 
 
-def _cut(message: str, help: str, both: bool) -> tuple[str, str]:
-    """A message, and its help if ``both``, whose longest code is shortened as far as it has to be, and can be."""
+def _cut(message: str, help: str, least: int, both: bool) -> tuple[str, str]:
+    """A message, and its help if ``both``, whose code is as short as it has to be; what has ``least`` letters stays."""
     spans = [span for part in (message, help if both else "") for span in _CODE.findall(part)]
     room = max(map(len, spans), default=0)
     while True:
@@ -280,7 +281,7 @@ def _cut(message: str, help: str, both: bool) -> tuple[str, str]:
             return f"`{shortened(found[1], room)}`"
 
         cut = _CODE.sub(short, message), _CODE.sub(short, help) if both else help
-        if room <= _SHORTEST or _length(*cut) <= LONGEST:
+        if room <= least or _length(*cut) <= LONGEST:
             return cut
         room -= 1
 

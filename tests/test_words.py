@@ -173,6 +173,37 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     assert any(it.endswith(settled) for it in found)
 
 
+def test_a_number_of_one_rank_says_what_makes_it_that_of_all() -> None:
+    loss = "    criterion(outputs, targets.cuda()).backward()\n    {name} = count(outputs)\n    print({name})"
+    before = "from elsewhere import count\n"
+    (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name="seen")))
+    assert finding == (
+        "16: not sharded: `seen` may be rank 0's local value; to shard: use `ddp.mean(seen)`, or `ddp.sum(seen)` "
+        "for a count, or --sharded if equal on all ranks"
+    )
+    long = "accuracy_of_first_one"
+    (finding,) = said(PROGRAM.format(before=before, loss=loss.format(name=long)))
+    assert finding == (
+        f"16: not sharded: `{long}` may be rank 0's local value; to shard: use `ddp.mean` on it, or `ddp.sum` "
+        "for a count, or --sharded if equal on all ranks"
+    )
+
+
+def test_a_sum_and_a_size_in_a_loss_are_called_so() -> None:
+    before = (
+        "\n\ndef dice(p, t):\n    inter = (p * t).sum()\n"
+        "    return 1 - (2 * inter + 1.0) / (p.sum() + t.sum() + 1.0)\n\n\n"
+    )
+    loss = "    (dice(outputs[:, 0], targets.cuda()) * outputs.mean()).backward()"
+    (finding,) = said(PROGRAM.format(before=before, loss=loss))
+    assert finding.endswith(
+        "the loss uses `2 * inter + 1.0`, a sum over the batch: it differs across ranks; no action needed"
+    )
+    loss = "    part = Part(outputs)\n    (outputs * torch.eye(part.x.shape[0])).mean().backward()"
+    (finding,) = said(PROGRAM.format(before="from elsewhere import Part\n", loss=loss))
+    assert "the loss uses the size `part.x.shape` and may mix samples" in finding
+
+
 def test_why_a_loss_needs_the_whole_batch_is_said() -> None:
     loss = "    mask = targets > 0\n    criterion(outputs[mask], targets[mask].cuda()).backward()"
     text = PROGRAM.format(before="", loss=loss)

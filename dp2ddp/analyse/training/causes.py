@@ -96,8 +96,12 @@ def _said(
     if isinstance(place, ast.Subscript) and _selects(samples, place, given):
         yield f"the loss uses {code}, which selects samples by their values", GATHERED if here else ""
     if any(it in OF_NUMBERS for it in given) and all(it in (*NUMBERS, Kind.SHAPE) for it in given):
+        if Kind.TOTAL in given:
+            yield f"the loss uses {code}, a sum over the batch: it differs across ranks", (
+                GATHERED if here else ""
+            )
         message = f"the loss uses {code}, which depends on the batch size: it differs across ranks"
-        yield message, "count steps instead"
+        yield message, "use a value equal on all ranks"
     if value.refuted and given and all(it in NUMBERS for it in given):
         yield f"the loss uses {code}, whose average over ranks is not its value on the global batch", (
             GATHERED if here else ""
@@ -106,7 +110,10 @@ def _said(
         yield f"the loss uses {code}, which mixes samples", GATHERED if here else ""
     if kinds.tensor(samples.value_in(place, frame), place) is Kind.MOVED:
         yield f"the loss uses {code}, which may not have one row per sample", ""
-    yield f"the loss uses {code}, {_wanted(samples, place, frame, loss)}", ""
+    wanted = _wanted(samples, place, frame, loss)
+    if wanted == MIXES and _is_size(place):
+        yield f"the loss uses the size {code} and may mix samples", ""
+    yield f"the loss uses {code}, {wanted}", ""
 
 
 def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> str:
@@ -119,6 +126,14 @@ def _wanted(samples: Forwards, place: ast.AST, frame: Frame, loss: ast.expr) -> 
         return WANTED[Kind.SAME]
     kind = supposed[0] if supposed is not None else Kind.ROWS
     return WANTED.get(kind, MIXES) if isinstance(kind, Kind) else MIXES
+
+
+def _is_size(place: ast.AST) -> bool:
+    """Whether an expression says how large something is: ``x.shape``, ``x.size(0)``, ``len(x)``."""
+    match place:
+        case ast.Attribute(attr="shape") | ast.Call(func=ast.Attribute(attr="size") | ast.Name(id="len")):
+            return True
+    return False
 
 
 def _decides(around: ast.AST | None, place: ast.AST) -> bool:

@@ -318,7 +318,8 @@ def _is_object(context: Context, statement: ast.stmt, what: str) -> bool:
         for it in ast.walk(statement)
         if isinstance(it, ast.Name | ast.Attribute) and ast.unparse(it) == what
     )
-    return any(isinstance(value, Inst) for it in shown for value in context.program.values(it))
+    values = (value for it in shown for value in context.program.values(it))
+    return any(isinstance(it, Inst) and not context.module_class(it) for it in values)
 
 
 def deciding(context: Context, node: ast.AST) -> list[ast.expr]:

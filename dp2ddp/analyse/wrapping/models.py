@@ -1068,7 +1068,8 @@ def _kept(context: Context, call: ast.expr, ifs: list[tuple[ast.If, ast.AST]]) -
         return None
     test = ast.unparse(ifs[0][0].test)
     if all(branch in around.body and _counts_several(context, around.test) for around, branch in ifs):
-        text = f"the model stays unwrapped with a single rank, where `{test}` is false: `{ast.unparse(used)}` needs that"
+        where, shown = f"where `{test}` is false", ast.unparse(used)
+        text = f"the model stays unwrapped with a single rank, {where}: `{shown}` needs that"
         return Problem(text, "", NO_TIER, works=True)
     return _sometimes(_where(ifs), f"always wrap it, and use {_in_wrapped(used)}")
 
