@@ -900,7 +900,8 @@ def _deciding(
         if isinstance(around, LOOPS):
             if not _goes_over_models(around, module):
                 return _unclear(
-                    "the model is wrapped in a loop", "wrap each model in a line of its own, outside of the loop"
+                    "the model is wrapped in a loop",
+                    "wrap each model in a line of its own, outside of the loop",
                 )
             where = "in a loop over models" + (f", {_where(ifs)}" if ifs else "")
             return _sometimes(where, "wrap each in a separate statement")
