@@ -1050,3 +1050,82 @@ def test_a_backward_pass_by_a_function_or_with_a_weight(
         for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3))
     ]
     assert len(set(printed)) == 1, printed
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    {
+        "of a loader": ("DataLoader(numbers, 8)", "loader.dataset"),
+        "of a part": ("DataLoader(torch.utils.data.Subset(numbers, range(16)), 8)", "loader.dataset.dataset"),
+        "by name": ("DataLoader(batch_size=8, dataset=numbers)", "getattr(loader, 'dataset')"),
+    }.values(),
+    ids=str,
+)
+def test_what_a_loader_keeps_is_what_it_was_given(tmp_path: Path, lab: Lab, given: str, kept: str) -> None:
+    """A data set that writes files is found where only its loader is handed on."""
+    program = f"""\
+import time
+
+
+class Numbers(torch.utils.data.Dataset):
+    def __len__(self):
+        return 48
+
+    def __getitem__(self, index):
+        return data[index]
+
+    def show(self, values, path):
+        folder = os.path.dirname(path)
+        if not os.path.exists(folder):
+            time.sleep(0.2)
+            os.makedirs(folder)
+        torch.save(values, path)
+
+
+def evaluate(net, loader):
+    with torch.no_grad():
+        for index, (inputs, _) in enumerate(loader):
+            {kept}.show(net(inputs), f"shown/{{index}}/output.pt")
+
+
+model = nn.DataParallel(nn.Linear(8, 2))
+numbers = {{"numbers": Numbers}}.get("numbers")()
+"""
+    done = converted(tmp_path, HEAD + program + STEPS + f"evaluate(model, {given})\n")
+    assert not done.errors
+    lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert len(list(tmp_path.glob("shown/*/output.pt"))) == (6 if "Subset" not in given else 2)
+
+
+@pytest.mark.parametrize(
+    ("wrapped", "found"),
+    {
+        "under a condition": (
+            "if args.count > 1:\n    model = nn.DataParallel(model, device_ids=list(range(args.count)))\n",
+            "model = ddp.DistributedDataParallel(model)\n",
+        ),
+        "by an expression": (
+            "model = nn.DataParallel(model) if args.count > 1 else model\n",
+            "model = ddp.DistributedDataParallel(model)\n",
+        ),
+        "where there are several": (
+            "if torch.cuda.device_count() > 1:\n    model = nn.DataParallel(model)\n",
+            "model = ddp.DistributedDataParallel(model)\n",
+        ),
+        "always": (
+            "model = nn.DataParallel(model)\n",
+            "model = ddp.DistributedDataParallel(model.to(ddp.device()))\n",
+        ),
+        "and is moved": (
+            "if args.count > 1:\n    model = nn.DataParallel(model)\nmodel.cuda()\n",
+            "model = ddp.DistributedDataParallel(model.to(ddp.device()))\n",
+        ),
+    }.values(),
+    ids=str,
+)
+def test_a_model_is_moved_only_where_it_was(wrapped: str, found: str) -> None:
+    """A text makes it, which may put it somewhere: in a single process, in which it was not wrapped, it stays there."""
+    options = "parser = argparse.ArgumentParser()\nparser.add_argument('--count', type=int, default=1)\n"
+    options += "parser.add_argument('--device', default='cpu')\nargs = parser.parse_args()\n"
+    made = "model = eval('nn.Linear(8, 2).to(args.device)')\n"
+    assert found in text_of(HEAD + options + made + wrapped + STEPS)

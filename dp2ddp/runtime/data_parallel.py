@@ -32,6 +32,7 @@ from . import (
     checkpoint,
     compiling,
     copies,
+    devices,
     evaluation,
     home,
     nested,
@@ -192,7 +193,8 @@ class DataParallel(torch.nn.DataParallel):
         if alone:  # the model stays where the program has put it: on the CPU, if that is chosen
             unstarted.report()
         elif not self._has_come:
-            self._come_to_device()
+            self._has_come = True
+            devices.bring(self.module)
         if self._has_own_steps() and self.device_ids:
             return self._forward_by_steps(inputs, kwargs, alone)
         if alone or evaluation.is_running():
@@ -214,12 +216,6 @@ class DataParallel(torch.nn.DataParallel):
 
     def _make_runner(self) -> Runner:
         return Runner.of(self.module)
-
-    def _come_to_device(self) -> None:
-        self._has_come = True
-        first, device = next(self.module.parameters(), None), ranks.device()
-        if first is not None and first.device.type == "cpu" and device.type == "cuda":
-            self.module.to(device)
 
     def _forward_alone(self, inputs: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         first = next(self.module.parameters(), None)

@@ -140,6 +140,13 @@ def device(own: torch.device | str | int | None = None) -> torch.device:
     return torch.device("cuda", 0) if chose_none and torch.cuda.device_count() else found
 
 
+def bring(module: torch.nn.Module) -> None:
+    """Move a model that several ranks train to this rank's GPU, if nothing has moved it to one."""
+    first, own = next(module.parameters(), None), ranks.device()
+    if first is not None and first.device.type == "cpu" and own.type == "cuda":
+        module.to(own)
+
+
 def _own(gpus: list[int]) -> int | None:
     if not gpus or _wanted.on_cpu():
         return None

@@ -45,6 +45,7 @@ from . import (
     compiling,
     copies,
     debug,
+    devices,
     evaluation,
     parts,
     ranks,
@@ -104,8 +105,9 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         self.dim = 0
         self.require_backward_grad_sync = True
         self._alone = ranks.is_alone("DistributedDataParallel()")
-        if not self._alone:
+        if not self._alone:  # else it stays where the program has put it
             debug.meet("DistributedDataParallel()")
+            devices.bring(module)
         self._reset()
         self._arrange(new=True)
         if not self._alone:

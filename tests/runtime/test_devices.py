@@ -464,3 +464,16 @@ def test_numbers_beyond_the_visible_gpus_are_those_that_are_named(
     else:
         with pytest.raises(ValueError, match="the visible GPUs are 0 to 1"):
             options.chosen(devices, visible, named)
+
+
+@pytest.mark.parametrize(("devices", "moved"), [("[2]", ["[]"]), ("[1, 3]", ["['cuda:1']", "['cuda:3']"])])
+def test_a_model_stays_where_it_is_in_a_single_process(tmp_path, devices, moved):
+    """Several ranks bring one that nothing has moved to their GPUs."""
+    body = f"""
+moved = []
+torch.nn.Module.to = lambda self, device: moved.append(str(device))
+ddp.init(devices={devices})
+ddp.DistributedDataParallel(torch.nn.Linear(2, 1))
+say(moved)
+"""
+    assert trained(job(tmp_path, body)) == moved

@@ -70,6 +70,11 @@ LOADER_ARGUMENTS = {
 ORDERLESS_ARGUMENTS = frozenset({"num_workers", "collate_fn"})
 FUNCTION_ARGUMENTS = ("worker_init_fn", "collate_fn")
 SAMPLER_ARGUMENTS = ("sampler", "batch_sampler")
+# What objects keep of what they are made with, under the names of the parameters.
+KEEPS = {
+    LOADER: {it: LOADER_ARGUMENTS[it] for it in ("dataset", *SAMPLER_ARGUMENTS, "collate_fn", "generator")},
+    "torch.utils.data.Subset": {"dataset": 0, "indices": 1},
+}
 # What a loader says of the batches that it draws.
 SAYS_OF_BATCHES = frozenset({"batch_size", "sampler", "batch_sampler", "drop_last", "_index_sampler"})
 # What puts samples together where nothing else is told to.

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
 from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
-from dp2ddp.analyse.api.iteration import COLLECTS_RETURNED, FOLDS, GOES_THROUGH, ITERATION, MAPS
+from dp2ddp.analyse.api.iteration import COLLECTS_RETURNED, FOLDS, GOES_THROUGH, ITERATION, KEEPS, MAPS
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.processes import RUNS_TARGET
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, PUTS_ONE, TABLE_METHODS
@@ -39,6 +39,7 @@ from dp2ddp.analyse.program.values import (
     Names,
     Value,
     Values,
+    full_name,
 )
 
 
@@ -144,9 +145,18 @@ class Dispatch:
                     found |= self._applied(callee.name, node)
                     found |= self.outside.made(callee, node) if callee.name in COLLECTS_RETURNED else NOTHING
                 case Ext() | Member():
-                    found |= self.outside.made(callee, node)
+                    found |= self._made(callee, node)
                     self._hand_over(callee, node)
         return frozenset(found)
+
+    def _made(self, callee: Ext | Member, node: ast.Call) -> Values:
+        """What something outside makes, with what that keeps of what it is given."""
+        made, call = self.outside.made(callee, node), self.store.calls[id(node)]
+        for name, place in KEEPS.get(full_name(callee), {}).items():
+            given = call.argument(name, place)
+            for value in made if given is not None else ():
+                self.store.set_field(value, name, given, self.store.of(given))
+        return made
 
     def _applied(self, name: str, node: ast.Call) -> Values:
         """What a function returns that is called with elements: ``map(f, rows)``, ``reduce(f, rows, start)``."""

@@ -525,7 +525,8 @@ def _wrap(context: Context, call: Call) -> Wrap:
     condition = _condition(context, call.node, module, statement)
     if isinstance(condition, Problem):
         return replace(wrap, problem=condition)
-    device, moves = _device(context, outer, module, statement, wrap.ddp, condition)
+    choice = _choice(context, call.node, module)
+    device, moves = _device(context, outer, module, statement, wrap.ddp, condition, choice is not None)
     if isinstance(condition, Condition) and condition.part:
         device, moves = None, ()
     elif outer.last is not None and outer.device is None:
@@ -533,7 +534,7 @@ def _wrap(context: Context, call: Call) -> Wrap:
     idle = _moved_on(context, statement, condition) if device is not None and outer.last is None else None
     return replace(
         wrap,
-        at=program.anchor(_choice(context, call.node, module) or outer.node),
+        at=program.anchor(choice or outer.node),
         device=device,
         moves=moves,
         idle=(program.anchor(idle), program.anchor(idle.func.value)) if idle is not None else None,  # type: ignore[attr-defined]
@@ -632,8 +633,13 @@ def _device(
     statement: ast.stmt,
     ddp: str,
     condition: Condition | None,
+    chosen: bool,
 ) -> tuple[Anchor | str | None, tuple[Anchor, ...]]:
-    """Where the model must be moved before the wrap, and the later moves that this makes idle."""
+    """Where the model must be moved before the wrap, and the later moves that this makes idle.
+
+    Where it is not wrapped in each case, and nothing is seen to move it, it stays where the program has put it: the
+    runtime moves it where there are several ranks. ``chosen``: whether a conditional expression wraps it.
+    """
     program = context.program
     here = f"{ddp}.device()"
     # Moves under an option that stays are made under it. What asks for a GPU goes: there may be none.
@@ -662,7 +668,8 @@ def _device(
         device = move_device(move)
         if device is None or _bound_before(context, device, statement):
             return written(move), removed
-    return here, removed
+    stays = chosen or (condition is not None and goes and not condition.guard)
+    return None if stays else here, removed
 
 
 def _moved_on(context: Context, statement: ast.stmt, condition: Condition | None) -> ast.Call | None:
