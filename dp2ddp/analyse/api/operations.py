@@ -393,9 +393,22 @@ def _einsum(arguments: Arguments) -> Does:
     return Does.SAMPLES if kept else Does.MIXES
 
 
+def _letters(arguments: Arguments) -> set[str]:
+    """The letters of the samples in an einsum's tensors of rows: with several, each sample meets every other."""
+    equation, *operands = arguments.given or (None,)
+    text = equation.value if isinstance(equation, ast.Constant) and isinstance(equation.value, str) else ""
+    terms = text.replace(" ", "").partition("->")[0].split(",")
+    rows = (term for term, it in zip(terms, operands, strict=False) if arguments.is_rows(it))
+    return {term[:1] for term in rows if term[:1].isalpha()}
+
+
 def _type(arguments: Arguments) -> Does:
     """``x.type()`` asks, ``x.type(torch.float)`` makes another of it."""
     return Does.HANDS_ON if arguments.given or arguments.keywords else Does.TELLS
+
+
+BEFORE_DIMENSION = frozenset({"topk", "kthvalue", "quantile", "nanquantile"})
+"""What is told something else before the dimension that it works along."""
 
 
 def surely_mixes(row: Operation, arguments: Arguments) -> bool:
@@ -404,6 +417,12 @@ def surely_mixes(row: Operation, arguments: Arguments) -> bool:
         return row.rule(arguments) is Does.MIXES
     if arguments.hides or row.does(arguments) is not Does.MIXES:
         return False
+    if row.rule is _einsum:
+        return len(_letters(arguments)) > 1
+    if row.name in BEFORE_DIMENSION:
+        along_it = arguments.get(1, "dim")
+        whole = arguments.is_flat or row.rule is _quantile
+        return whole if along_it is None else 0 in (arguments.numbers(along_it) or ())
     dimensions = [it for name in ("dim", "axis", "dims") if (it := arguments.keywords.get(name)) is not None]
     known = [arguments.numbers(it) for it in (*arguments.given, *dimensions)]
     return None not in known and (not known or any(0 in it for it in known if it))

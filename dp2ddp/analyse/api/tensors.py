@@ -220,3 +220,10 @@ NO_GRADIENT = frozenset("device dtype shape size type".split())
 OF_KIND = frozenset({"device", "dtype"})
 # Methods that give one number.
 GIVES_NUMBERS = frozenset({"item", "size", "dim", "numel", "nelement", "data_ptr"})
+
+# Methods that leave the samples in the dimension that they have them in.
+KEEPS_PLACES = HANDS_ON | frozenset(
+    "expand float double half long int bool detach cpu cuda to contiguous clone".split()
+)
+# Operations that fill a tensor that is there with what samples give: it keeps as many rows as it has.
+FILLS_BY_INDEX = frozenset({"scatter", "scatter_add", "scatter_reduce"})

@@ -34,9 +34,11 @@ class Forwards(Samples):
         ):  # what has several parts of a program under names that are not told apart: `self.criterion(…)`
             return Unclear(call.node)
         inputs = [kinds.tensor(self._value(given, frame), given) for given in handed(call.node)]
+        if (blamed := kinds.unclear(inputs)) is not None:
+            return blamed
         for given, value in zip(handed(call.node), inputs, strict=True):
             if value not in (*DEALT, *PLAIN):
-                return value if isinstance(value, Unclear) else Unclear(given)
+                return Unclear(given)
         if inputs and all(value in PLAIN for value in inputs):
             return Kind.SAME  # each process computes the whole of it
         models = [model for callee in call.callees for model in self._models(callee)]

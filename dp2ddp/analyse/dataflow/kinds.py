@@ -7,6 +7,7 @@ losses of parts average to the loss of the whole batch?
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum, auto
 
@@ -106,9 +107,8 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
         return one
     if one is Kind.UNKNOWN:
         return other
-    for value in (one, other):
-        if isinstance(value, Unclear):
-            return value
+    if (blamed := unclear([one, other])) is not None:
+        return blamed
     if isinstance(one, Kind) and isinstance(other, Kind):
         if Kind.ZERO in (one, other):
             return one if other is Kind.ZERO else other
@@ -142,6 +142,12 @@ def _either(one: Value, other: Value, place: ast.AST) -> Value:
     inner = tensor(collection, place)
     fits = (*PLAIN, Kind.UNKNOWN) if rest in PLAIN else (*DEALT, *PLAIN, Kind.UNKNOWN)
     return rest if rest in (*DEALT, *PLAIN) and inner in fits else Unclear(place)
+
+
+def unclear(values: Iterable[Value]) -> Unclear | None:
+    """The first of some values that is not known; before these, one that is known to mix samples."""
+    found = [value for value in values if isinstance(value, Unclear)]
+    return next((value for value in found if value.refuted), found[0] if found else None)
 
 
 def element(value: Value, place: ast.AST) -> Value:
@@ -224,9 +230,8 @@ def total(value: Value, place: ast.AST) -> Value:
 
 def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:
     """What comes of arithmetic."""
-    for value in (left, right):
-        if isinstance(value, Unclear):
-            return value
+    if (blamed := unclear([left, right])) is not None:
+        return blamed
     if Kind.UNKNOWN in (left, right):
         return Kind.UNKNOWN
     if isinstance(left, Held | Every) or isinstance(right, Held | Every):
@@ -234,8 +239,7 @@ def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) 
     by_sample = (*BY_SAMPLE, Kind.PICKED, Kind.EACH)
     rows = [value for value in (left, right) if value in by_sample]
     if isinstance(operator, ast.MatMult):
-        mixes = left in BY_SAMPLE and right in BY_SAMPLE and turns(place)
-        return left if left in (*DEALT, *PLAIN) and right in PLAIN else Unclear(place, refuted=mixes)
+        return left if left in (*DEALT, *PLAIN) and right in PLAIN else Unclear(place)
     if all(value in (*PLAIN, *by_sample) for value in (left, right)):
         both_zero = left is right is Kind.ZERO
         return (Kind.ZERO if both_zero else Kind.SAME) if not rows else elementwise([left, right], place)
@@ -243,19 +247,6 @@ def computed(operator: ast.operator, left: Value, right: Value, place: ast.AST) 
         return Kind.WHOLE
     # No other arithmetic of numbers of parts comes to that of the whole batch's: a product of means, say.
     return _numbers(operator, left, right) or Unclear(place, refuted=left in NUMBERS and right in NUMBERS)
-
-
-def turns(place: ast.AST) -> bool:
-    """Whether a product is one with a transposed matrix, so that each row meets every other one: ``x @ x.t()``."""
-    parts = (place.left, place.right) if isinstance(place, ast.BinOp) else getattr(place, "args", ())
-    return any(
-        isinstance(part, ast.Attribute)
-        and part.attr == "T"
-        or isinstance(part, ast.Call)
-        and isinstance(part.func, ast.Attribute)
-        and part.func.attr == "t"
-        for part in parts
-    )
 
 
 def _lists(operator: ast.operator, left: Value, right: Value, place: ast.AST) -> Value:

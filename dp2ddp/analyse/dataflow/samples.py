@@ -30,9 +30,11 @@ from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES, NO_TENSORS_OF_OTHERS
 from dp2ddp.analyse.api.tensors import (
     BY_SIZES,
     DESCRIBES,
+    FILLS_BY_INDEX,
     HANDS_ON,
     JOINS_BY_NAME,
     KEEPS_MASKS,
+    KEEPS_PLACES,
     LEAVES_TORCH,
     MAKES_MASKS,
     NO_NUMBERS_IN_PLACE,
@@ -231,7 +233,7 @@ class Samples:
                 return self._subscript(node, frame)
             case ast.BinOp():
                 left, right = self._all([node.left, node.right], frame)
-                return kinds.computed(node.op, left, right, node)
+                return self._of_pairs(node, kinds.computed(node.op, left, right, node), left, right)
             case ast.AugAssign():
                 right = self._value(node.value, frame)
                 return kinds.computed(node.op, self._before(node, frame), right, node)
@@ -240,7 +242,8 @@ class Samples:
             case ast.NamedExpr():
                 return self._value(node.value, frame)
             case ast.Compare():
-                return kinds.elementwise(self._all([node.left, *node.comparators], frame), node)
+                left, *others = self._all([node.left, *node.comparators], frame)
+                return self._of_pairs(node, kinds.elementwise([left, *others], node), left, others[0])
             case ast.BoolOp():
                 return kinds.elementwise(self._all(node.values, frame), node)
             case ast.IfExp():
@@ -269,6 +272,61 @@ class Samples:
             case ast.Lambda() | ast.Slice():
                 return Kind.SAME
         return Unclear(node)
+
+    def _of_pairs(self, node: ast.BinOp | ast.Compare, found: Value, left: Value, right: Value) -> Value:
+        """What is computed of two tensors; or that it is of each pair of samples: ``x[None] - x[:, None]``."""
+        if isinstance(found, Unclear) and found.refuted or not (left in BY_SAMPLE and right in BY_SAMPLE):
+            return found
+        one, other = node.left, node.right if isinstance(node, ast.BinOp) else node.comparators[0]
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.MatMult):
+            pairs = self._turns([one, other])
+        else:
+            sides = {self._turned(one), self._turned(other)}
+            pairs = sides == {"across", "along"} or ("across" in sides and self._is_turned_of(one, other))
+        return Unclear(node, refuted=True) if pairs else found
+
+    def _turns(self, parts: Iterable[ast.expr]) -> bool:
+        """Whether a product is one with a transposed matrix, so that each row meets every other one: ``x @ x.t()``."""
+        return any(self._turned(part) == "transposed" for part in parts)
+
+    def _is_turned_of(self, one: ast.expr, other: ast.expr) -> bool:
+        """Whether one of two tensors is the other one, turned: ``norms + norms.unsqueeze(0)``."""
+        turned, straight = (one, other) if self._turned(one) == "across" else (other, one)
+        inner = (
+            turned.func.value
+            if isinstance(turned, ast.Call) and isinstance(turned.func, ast.Attribute)
+            else None
+        )
+        return inner is not None and ast.unparse(inner) == ast.unparse(straight)
+
+    def _turned(self, node: ast.expr, depth: int = 0) -> str:
+        """Where a tensor has its samples: in dimension 1 ("across", "transposed"), or 0 before a new one ("along")."""
+        if depth > NAMES:
+            return ""
+        match node:
+            case ast.Attribute(attr="T") | ast.Call(func=ast.Attribute(attr="t"), args=[]):
+                return "transposed"
+            case ast.Call(func=ast.Attribute(attr="transpose" | "permute"), args=[one, other]):
+                return "transposed" if {written(one), written(other)} in ({0, 1}, {0, -1}) else ""
+            case ast.Call(func=ast.Attribute(attr="unsqueeze"), args=[place]):
+                return {0: "across", 1: "along"}.get(written(place), "")  # type: ignore[arg-type]
+            case ast.Call(func=ast.Attribute(attr="view" | "reshape"), args=[one, other]):
+                sizes = written(one), written(other)
+                return {(1, -1): "across", (-1, 1): "along"}.get(sizes, "")  # type: ignore[arg-type]
+            case ast.Call(func=ast.Attribute(attr=name, value=inner)) if name in KEEPS_PLACES:
+                return self._turned(inner, depth + 1)
+            case ast.Subscript(slice=ast.Constant(value=None)):
+                return "across"
+            case ast.Subscript(slice=ast.Tuple(elts=[ast.Constant(value=None), ast.Slice(), *_])):
+                return "across"
+            case ast.Subscript(slice=ast.Tuple(elts=[ast.Slice(), ast.Constant(value=None), *_])):
+                return "along"
+            case ast.Name():
+                made = self.program.definitions(node)
+                held = [it for one in made if not isinstance(one, ast.arg) for it in self._behind(one)]
+                found = {self._turned(it, depth + 1) for it in held}
+                return found.pop() if len(found) == 1 and len(held) == len(made) else ""
+        return ""
 
     def _dict(self, node: ast.Dict, frame: Frame) -> Value:
         values = self._all(node.values, frame)
@@ -491,7 +549,10 @@ class Samples:
             if value in DEALT and self._is_of_each(index, frame):
                 return Kind.ROWS
             picks = at is Kind.PLACES or (at in BY_SAMPLE and self._is_mask(index))
-            return Kind.PICKED if picks else _blamed([at], node)
+            if value in DEALT and not picks and self._is_by_place(index, frame):
+                return Unclear(node, by_place(node), refuted=True)
+            bounds = [it for it in (index.lower, index.upper) if it] if isinstance(index, ast.Slice) else []
+            return Kind.PICKED if picks else _blamed([at, *self._all(bounds, frame)], node)
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
         return value if at in PLAIN else _blamed([at], node)
@@ -503,6 +564,41 @@ class Samples:
             [kinds.tensor(it, index) for it in self._all(parts, frame)] if parts else [Kind.UNKNOWN]
         )
         return first is Kind.NUMBERED and all(it in (*PLAIN, Kind.ROWS, Kind.BATCH) for it in rest)
+
+    def _is_by_place(self, index: ast.expr, frame: Frame) -> bool:
+        """Whether an index takes samples by their place in the batch, in another order: ``x[np.arange(len(x))[::-1]]``.
+
+        It is computed from how many samples there are, and from nothing else of them.
+        """
+        first = index.elts[0] if isinstance(index, ast.Tuple) and index.elts else index
+        if isinstance(first, ast.Slice) or self._value(first, frame) is Kind.NUMBERED:
+            return False
+        waiting, counted, seen = [first], False, set[int]()
+        while waiting:
+            part = waiting.pop()
+            if id(part) in seen:
+                continue
+            seen.add(id(part))
+            value = kinds.tensor(self._value(part, frame), part)
+            counted |= value in (Kind.COUNT, Kind.NUMBERED)
+            if value in (*PLAIN, Kind.COUNT, Kind.NUMBERED):
+                continue
+            match part:
+                case ast.Name():
+                    inner = [it for one in self.program.definitions(part) for it in self._behind(one)]
+                case ast.Call():
+                    receiver = [part.func.value] if isinstance(part.func, ast.Attribute) else []
+                    inner = [*receiver, *handed(part)]
+                case ast.Subscript(value=held):
+                    inner = [held]
+                case ast.BinOp() | ast.UnaryOp() | ast.List() | ast.Tuple():
+                    inner = [it for it in ast.iter_child_nodes(part) if isinstance(it, ast.expr)]
+                case _:
+                    return False
+            if not inner:
+                return False
+            waiting += inner
+        return counted
 
     def _is_mask(self, index: ast.expr, depth: int = 0) -> bool:
         """Whether an index is made of yes and no, one for each row or number."""
@@ -612,7 +708,7 @@ class Samples:
             if isinstance(around, ast.For) and id(around) not in inside:
                 drawn = self._drawn(around.iter, frame)
                 if isinstance(drawn, Unclear) or kinds.tensor(drawn, around.iter) is Kind.EACH:
-                    return Unclear(around.iter)
+                    return _blamed([value, Unclear(around.iter)], around.iter)
         return value
 
     def _under(self, tests: list[ast.expr], value: Value, frame: Frame) -> Value:
@@ -935,6 +1031,8 @@ class Samples:
         if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
             values = [kinds.tensor(value, node) for value in self._all(given, frame)]
             sized = values if all(name.startswith("numpy.random.") for name in names) else values[:1]
+            if node.args and isinstance(node.args[0], ast.Tuple):  # `np.zeros((len(inputs), 3))`
+                sized = self._all(node.args[0].elts, frame)
             if all(name.startswith("numpy.") for name in names) and any(it in OF_SIZES for it in sized):
                 return self._filled(node, frame)
             return _same_or_unclear(values, node)
@@ -983,9 +1081,8 @@ class Samples:
         if given is None:
             return Unclear(node)
         values = [kinds.tensor(value, node) for value in self._all(given, frame)]
-        for value in values:
-            if isinstance(value, Unclear):
-                return value
+        if (blamed := kinds.unclear(values)) is not None:
+            return blamed
         if Kind.MOVED in values and not losses.is_elementwise(call):
             return Unclear(node)
         value = kinds.elementwise(values, node)
@@ -1296,9 +1393,11 @@ class Samples:
             return self._numbered(node, frame)
         value = self._value(given[0], frame)
         keywords = {it.arg: it.value for it in node.keywords if it.value is not given[0]}
-        if isinstance(value, Unclear) or value is Kind.UNKNOWN:
+        if value is Kind.UNKNOWN:
             return value
         rest = self._all([*given[1:], *keywords.values()], frame)
+        if isinstance(value, Unclear):
+            return _blamed([value, *rest], node)
         is_plain = all(kinds.tensor(it, node) in PLAIN for it in rest)
         if name in DICT_CONTENTS and is_method and is_plain:
             return kinds.element(value, node) if name in ONE_ELEMENT else value
@@ -1352,21 +1451,25 @@ class Samples:
         last = len(values) if row.rows is None else row.rows
         found = kinds.elementwise(values[:last], node)
         if isinstance(found, Unclear) or any(kinds.tensor(it, node) not in PLAIN for it in values[last:]):
-            pairs = row.name in PAIRS_ROWS or (row.name == "matmul" and kinds.turns(node))
+            factors = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+            pairs = row.name in PAIRS_ROWS or (row.name == "matmul" and self._turns(factors))
             met = pairs and all(kinds.tensor(it, node) in BY_SAMPLE for it in values[:2])
-            return found if isinstance(found, Unclear) and not met else Unclear(node, refuted=met)
+            mixes = met or _surely_mixes(row, arguments, value)
+            return found if isinstance(found, Unclear) and not mixes else Unclear(node, refuted=mixes)
         match does:
             case Does.NUMBERS:
                 return found
             case Does.LOOKS_UP if kinds.tensor(value, node) in PLAIN and found in DEALT:
                 return Kind.ROWS
+            case Does.SAMPLES if value in PLAIN and row.name in FILLS_BY_INDEX:
+                return Unclear(node)  # as many rows as it has, not as the part
             case Does.SAMPLES if found in DEALT:
                 return Kind.ROWS
             case Does.PARTS if found in DEALT:
                 return Every(Kind.ROWS)
             case Does.PICKS if found in BY_SAMPLE:
                 return Kind.PICKED
-        return Unclear(node, refuted=operations.surely_mixes(row, arguments))
+        return Unclear(node, refuted=_surely_mixes(row, arguments, value))
 
     def _is_foreign(self, node: ast.expr) -> bool:
         """Whether what a method is called of is made by what is neither torch's nor the project's."""
@@ -1543,6 +1646,12 @@ def layer_does(program: Program, made: Made) -> Does | None:
     return does if does in (Does.NUMBERS, Does.SAMPLES) else None
 
 
+def _surely_mixes(row: Operation, arguments: Arguments, value: Value) -> bool:
+    """Whether an operation mixes samples: along dimension 0 only where it is known that they are there."""
+    told = row.rule not in operations.FIXED and (arguments.given or arguments.keywords)
+    return operations.surely_mixes(row, arguments) and not (value is Kind.MOVED and told)
+
+
 def _same_or_unclear(values: list[Value], place: ast.AST) -> Value:
     """What is computed from what is the same in all processes; of anything else it is not known what comes."""
     return Kind.SAME if all(value in PLAIN for value in values) else _blamed(values, place)
@@ -1550,8 +1659,7 @@ def _same_or_unclear(values: list[Value], place: ast.AST) -> Value:
 
 def _blamed(values: list[Value], place: ast.AST) -> Unclear:
     """A value that is not known because of one that it is computed from, or else by itself."""
-    leaves = (kinds.tensor(value, place) for value in values)
-    return next((leaf for leaf in leaves if isinstance(leaf, Unclear)), Unclear(place))
+    return kinds.unclear(kinds.tensor(value, place) for value in values) or Unclear(place)
 
 
 def _tensor_of(value: Value) -> Value:
@@ -1568,6 +1676,14 @@ def picked(place: ast.AST) -> Problem:
     shown = ast.unparse(place)
     return Problem(
         f"the loss is a mean over the selected elements `{shown}`, whose number differs across ranks", ""
+    )
+
+
+def by_place(place: ast.AST) -> Problem:
+    """What to say of samples in an order that is not that of the batch."""
+    shown = ast.unparse(place)
+    return Problem(
+        f"the loss uses `{shown}`: it takes samples by index, but a rank has only its local batch", ""
     )
 
 
@@ -1641,6 +1757,23 @@ def right_side(statement: ast.AST, definition: ast.AST) -> ast.expr | None:
         case ast.AugAssign(value=value):
             return value
     return None
+
+
+def right_sides(statement: ast.stmt | None, made: ast.AST) -> list[ast.expr]:
+    """What a definition is given, with the whole of what it is taken out of."""
+    match statement:
+        case ast.Assign(targets=targets, value=value):
+            pairs = [it for it in targets if isinstance(it, ast.Tuple) and made in it.elts]
+            if pairs and isinstance(value, ast.Tuple) and len(value.elts) == len(pairs[0].elts):
+                return [value.elts[pairs[0].elts.index(made)]]  # type: ignore[arg-type]
+            return [value]
+        case ast.AugAssign(target=target, value=value):
+            return [value, target]
+        case ast.AnnAssign(value=ast.expr() as value):
+            return [value]
+        case ast.For(iter=source):
+            return [source]
+    return []
 
 
 def _written(name: ast.expr) -> str:

@@ -2,18 +2,22 @@
 
 Where following a loss ends at something unknown, it goes on with what that has to be: a function that is not known
 treats every sample by itself, a loss that is not known is a mean over them. Each is an assumption, at the place of the
-cause. What is known to mix samples, or to weigh parts in another way, is refuted: then there is nothing to assume.
+cause. What is known to mix samples, or to weigh parts in another way, is refuted: then there is nothing to assume. What
+is unknown hides nothing of that: a loss is followed past all of it, too.
 """
 
 from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 
+from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.tensors import HANDS_ON
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.dataflow import losses
+from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import (
     AVERAGED,
     BY_SAMPLE,
@@ -25,8 +29,8 @@ from dp2ddp.analyse.dataflow.kinds import (
     Unclear,
     Value,
 )
-from dp2ddp.analyse.dataflow.samples import Frame, Samples
-from dp2ddp.analyse.program.calls import handed
+from dp2ddp.analyse.dataflow.samples import Frame, Samples, right_sides
+from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Assumption
@@ -48,10 +52,16 @@ class Trial:
     assumptions: tuple[Assumption, ...]
 
 
-def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial | None:
-    """What has to hold for the loss of a backward pass to be a mean over the samples; None where that is refuted."""
+def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial | Forwards | None:
+    """What has to hold for the loss of a backward pass to be a mean over the samples; None where that is refuted.
+
+    Where it is refuted by a place that is not the first which is not known, what follows it up to that place.
+    """
     loss = context.loss(backward)
     numbers = scalars(context, loss)
+    gathered = _supposing(_SupposingGathered(context, loops), numbers)
+    if _is_refuted(gathered.of(loss)):
+        return gathered
     found: dict[int, Assumption] = {}
     taken: dict[int, Value] = {}
     for _ in range(MOST + 1):
@@ -77,10 +87,97 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
         found[id(place)] = context.assumption(place, wanted[1])
     if _is_weighed(context, numbers):
         return None
+    if (refuting := _refuting(context, loss, numbers)) is not None:
+        return refuting
     shown = _shown(loss)
     whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
     samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
     return Trial(samples, (whole,)) if samples.of(loss) is Kind.MEAN else None
+
+
+def _refuting(context: Context, loss: ast.expr, numbers: frozenset[int]) -> _Supposing | None:
+    """What shows that a loss is no mean over the samples, whatever is not known of it; no rows are gathered for it."""
+    samples = _supposing(_Supposing(context), numbers)
+    value = samples.of(loss)
+    if value is Kind.TOTAL:  # what it is divided by may be the number of the samples
+        other = _supposing(_Supposing(context), numbers, Kind.COUNT)
+        return samples if other.of(loss) is not Kind.MEAN else None
+    return samples if _is_refuted(value) else None
+
+
+def _is_refuted(value: Value) -> bool:
+    return isinstance(value, Unclear) and value.refuted
+
+
+class _Supposing(Forwards):
+    """Follows a loss past all that is not known, as far as something is known to mix samples."""
+
+    numbers: frozenset[int] = frozenset()
+    """What are single numbers."""
+    alike = Kind.SAME
+    """What is supposed of that which is made of no sample, as far as is known."""
+
+    @cached_property
+    def _supposed(self) -> set[int]:
+        return set()
+
+    def _take(self, value: Value, node: ast.AST, frame: Frame) -> Value:
+        value = super()._take(value, node, frame)
+        if not isinstance(value, Unclear) or value.refuted or self._fuel < 0:
+            return value
+        given = [leaf for it in parts_of(self.context, node) for leaf in leaves(self._value(it, frame))]
+        if (refuted := next(filter(_is_refuted, given), None)) is not None:
+            return refuted
+        wanted = supposed(self, node, frame, self.numbers)
+        if wanted is None:
+            return replace(value, refuted=True)
+        self._supposed.add(id(node))
+        call = self.program.call(node) if isinstance(node, ast.Call) else None
+        if call is not None and call.names == {"builtins.len"}:
+            return Kind.COUNT
+        if _moves(call) and any(it in OF_SAMPLES for it in given):
+            return Kind.MOVED  # in which dimension the samples are then is not known
+        if wanted[0] is not Kind.UNKNOWN:
+            return self.alike if wanted[0] is Kind.SAME else wanted[0]
+        if any(it in OF_SAMPLES or it is Kind.COUNT for it in given):
+            return Kind.ROWS
+        return Kind.MEAN if any(it in LINEAR for it in given) else self.alike
+
+    def _is_data(self, test: ast.AST, frame: Frame) -> bool:
+        """Whether a condition asks for numbers of the batch: not what is only supposed to be made of them."""
+        asks = isinstance(test, ast.BoolOp | ast.UnaryOp | ast.Compare | ast.Constant)
+        if asks or not self._is_supposed(test, frame):
+            return super()._is_data(test, frame)
+        match test:
+            case ast.Call(func=ast.Attribute(value=receiver), args=given):
+                return any(self._is_data(part, frame) for part in (receiver, *given))
+        return False
+
+    def _is_supposed(self, node: ast.AST, frame: Frame) -> bool:
+        """Whether an expression is not known itself, or a name is given one that is not."""
+        self._value(node, frame)
+        made = self.program.definitions(node) if isinstance(node, ast.Name) else ()
+        held = [it for one in made for it in self._behind(one)]
+        return id(node) in self._supposed or any(id(it) in self._supposed for it in held)
+
+
+def _moves(call: Call | None) -> bool:
+    """Whether a call is one of torch's that only give another shape: ``torch.stack``, ``x.permute``."""
+    if call is None:
+        return False
+    rows = [operations.operation(name) for name in call.names]
+    if not rows and isinstance(call.node.func, ast.Attribute):
+        rows = [operations.method(call.node.func.attr)]
+    return bool(rows) and all(row is not None and row.shapes for row in rows)
+
+
+class _SupposingGathered(_Supposing, Gathering):
+    """The same, where the rows of all processes are gathered for what mixes them."""
+
+
+def _supposing(samples: _Supposing, numbers: frozenset[int], alike: Kind = Kind.SAME) -> _Supposing:
+    samples.numbers, samples.alike = numbers, alike
+    return samples
 
 
 def _is_weighed(context: Context, numbers: frozenset[int]) -> bool:
@@ -157,10 +254,15 @@ def leaves(value: Value) -> list[Value]:
 def parts_of(context: Context, node: ast.AST) -> list[ast.expr]:
     """What an expression is made of; a name, what it is given."""
     if isinstance(node, ast.Name):
-        made = [it for it in context.program.definitions(node) if not isinstance(it, ast.arg)]
-        return [
-            it for one in made for it in _right_sides(context.program.statement(one), one) if it is not node
+        program = context.program
+        given = [
+            it
+            for one in program.definitions(node)
+            for it in (
+                program.given(one) if isinstance(one, ast.arg) else right_sides(program.statement(one), one)
+            )
         ]
+        return [it for it in given if it is not node]
     if isinstance(node, ast.Call):
         receiver = [node.func.value] if isinstance(node.func, ast.Attribute) else []
         return [*receiver, *(it.value if isinstance(it, ast.Starred) else it for it in handed(node))]
@@ -180,10 +282,12 @@ def scalars(context: Context, loss: ast.expr) -> frozenset[int]:
         match node:
             case ast.Name() | ast.Attribute() if program.definitions(node):
                 for made in program.definitions(node):
-                    statement = None if isinstance(made, ast.arg) else program.statement(made)
-                    waiting += _right_sides(statement, made)
                     if isinstance(made, ast.arg):
                         waiting += program.given(made)
+                    elif (held := _unpacked(context, made)) is not None:
+                        waiting += held
+                    else:
+                        waiting += right_sides(program.statement(made), made)
             case ast.BinOp(left=left, right=right, op=ast.Add() | ast.Sub()):
                 waiting += (left, right)
             case ast.BinOp(left=left, right=right, op=ast.Mult()):
@@ -199,31 +303,33 @@ def scalars(context: Context, loss: ast.expr) -> frozenset[int]:
             case ast.Call(func=ast.Attribute(attr=name, value=inner)) if name in HANDS_ON:
                 waiting.append(inner)
             case ast.Call():
-                for index in program.called_scopes(node):
-                    body = program.body(program.scopes[index])
-                    waiting += (
-                        it.value for it in body if isinstance(it, ast.Return) and it.value is not None
-                    )
+                waiting += _returned(context, node)
             case ast.Tuple(elts=parts) | ast.List(elts=parts):
                 waiting += parts
     return frozenset(found)
 
 
-def _right_sides(statement: ast.stmt | None, made: ast.AST) -> list[ast.expr]:
-    """What a definition is given, with the whole of what it is taken out of."""
-    match statement:
-        case ast.Assign(targets=targets, value=value):
-            pairs = [it for it in targets if isinstance(it, ast.Tuple) and made in it.elts]
-            if pairs and isinstance(value, ast.Tuple) and len(value.elts) == len(pairs[0].elts):
-                return [value.elts[pairs[0].elts.index(made)]]  # type: ignore[arg-type]
-            return [value]
-        case ast.AugAssign(target=target, value=value):
-            return [value, target]
-        case ast.AnnAssign(value=ast.expr() as value):
-            return [value]
-        case ast.For(iter=source):
-            return [source]
-    return []
+def _returned(context: Context, node: ast.Call) -> Iterator[ast.expr]:
+    """What the functions of the project that a call is of return."""
+    program, call = context.program, context.program.call(node)
+    scopes = (
+        {it for one in call.callees for it, _, _ in program.targets(one, call)} if call is not None else ()
+    )
+    for index in scopes:
+        for inner in program.body(program.scopes[index]):
+            if isinstance(inner, ast.Return) and inner.value is not None:
+                yield inner.value
+
+
+def _unpacked(context: Context, made: ast.AST) -> list[ast.expr] | None:
+    """What a name gets that is one of several to which what a function returns is unpacked; None for others."""
+    match context.program.statement(made):
+        case ast.Assign(targets=[ast.Tuple(elts=names)], value=ast.Call() as call) if made in names:
+            at = names.index(made)  # type: ignore[arg-type]
+            returned = list(_returned(context, call))
+            if returned and all(isinstance(it, ast.Tuple) and len(it.elts) == len(names) for it in returned):
+                return [it.elts[at] for it in returned]  # type: ignore[attr-defined]
+    return None
 
 
 def _shown(node: ast.AST) -> str:

@@ -44,7 +44,7 @@ def of_loss(context: Context, samples: Forwards, backward: ast.Call) -> Problem:
         )
     elif (
         isinstance(value, Unclear)
-        and isinstance(place, ast.expr | ast.arg)
+        and isinstance(place, ast.expr | ast.arg | ast.AugAssign)
         and _is_behind(context, place, loss)
     ):
         message, help = next(_said(context, samples, value, place, backward))

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Set
 
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
-from dp2ddp.analyse.dataflow.samples import OPEN, Frame
+from dp2ddp.analyse.dataflow.samples import OPEN, Frame, right_sides
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.values import Bound, Func, Inst, Made
@@ -37,6 +37,7 @@ class Gathering(Forwards):
         self.asked: dict[int, ast.expr] = {}
         """What conditions round these calls ask of a part, and are to ask of the whole batch: sums and counts."""
         self._loops = loops
+        self._feeding = feeding(context)
         self._homes: dict[int, bool] = {}
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
@@ -44,6 +45,8 @@ class Gathering(Forwards):
         call = self.program.call(node)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
+        if id(node) in self._feeding:
+            return value  # given the rows of all, each rank's model would compute the whole batch
         self._refuel()  # these are questions of their own
         if not self._is_alike(node, frame):
             return value
@@ -245,6 +248,40 @@ class Gathering(Forwards):
             if not isinstance(part, ast.stmt | ast.ExceptHandler)
         ]
         return [inner for part in given for inner in ast.walk(part)]
+
+
+@once
+def feeding(context: Context) -> frozenset[int]:
+    """The expressions that a wrapped model is fed with, and all that they are made of, what is stored included."""
+    program = context.program
+    wrapped = (call.node for call in program.calls if context.is_wrapped(program.values(call.node.func)))
+    waiting: list[ast.AST] = [given for call in wrapped for given in handed(call)]
+    found: set[int] = set()
+    while waiting:
+        node = waiting.pop()
+        if id(node) in found:
+            continue
+        found.add(id(node))
+        waiting += ast.iter_child_nodes(node)
+        if not isinstance(node, ast.Name | ast.Attribute):
+            continue
+        for made in program.definitions(node):
+            if isinstance(made, ast.arg):
+                waiting += program.given(made)
+            else:
+                waiting += right_sides(program.statement(made), made)
+        waiting += _stored_into(context, node)
+    return frozenset(found)
+
+
+def _stored_into(context: Context, name: ast.Name | ast.Attribute) -> Iterator[ast.expr]:
+    """What the function that uses a name stores into what has it: ``x[…] = …``."""
+    program, text = context.program, ast.unparse(name)
+    for node in program.body(program.scope(name)):
+        if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
+            if ast.unparse(node.value) == text:
+                yield node
+                yield from right_sides(program.statement(node), node)
 
 
 def _why(value: Value) -> str:

@@ -258,7 +258,13 @@ class _Needed:
                 continue
             self._seen.add(id(node))
             self._steps -= 1
-            for part in ast.walk(node):
+            parts: list[ast.AST] = [node]
+            while parts:
+                part = parts.pop()
+                if not (isinstance(part, ast.Call) and self._is_wrapped(self.program.values(part.func))):
+                    parts += ast.iter_child_nodes(
+                        part
+                    )  # what a model is fed with is no number of its outputs
                 if isinstance(part, ast.Name | ast.Attribute):
                     waiting += self._made_of(part)
                 elif isinstance(part, ast.Call):

@@ -80,9 +80,12 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         if not gathered and uneven is not None:
             problem = replace(problem, forbids=SHARDED_ONLY, gist="the loss needs the whole batch")
             trial = assuming.trial(context, loops, node)
-            if trial is not None:
+            if isinstance(trial, assuming.Trial):
                 problem = replace(problem, assumes=trial.assumptions)
-            if trial is None or not context.assumes:
+            elif trial is not None:
+                problem = replace(_average(context, trial, node)[1] or problem, forbids=SHARDED_ONLY)
+                problem = replace(problem, assumes=())
+            if not isinstance(trial, assuming.Trial) or not context.assumes:
                 found.append(Loss(**context.place(node), problem=problem))
                 continue
             context.taken.update(trial.samples.taken)

@@ -1,0 +1,41 @@
+"""What the code itself refutes is never sharded, whatever stands beside it that is not known."""
+
+from __future__ import annotations
+
+import pytest
+from mixing import MIXING, SEEN
+from programs import PATH
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+from parity.harness import Lab
+from parity.test_tier_training import differences, runs
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_samples_that_are_mixed_train_to_the_same_numbers(lab: Lab, name: str) -> None:
+    before, after = runs(lab, MIXING[name].text, 2, sharded=True, exact=True)
+    assert len(after.ranks) == 2
+    assert differences(before, after, losses=False) == []
+
+
+@pytest.mark.parametrize("name", SEEN)
+def test_what_the_model_is_fed_with_is_each_rank_s_part(lab: Lab, name: str) -> None:
+    """Every rank's own rows, or the whole batch on all; the losses and lists that are printed are those of all rows."""
+    form, text = SEEN[name]
+    (script,) = convert(Project.of({PATH: text}), sharded=True, exact=True).scripts
+    assert script.tier.partition(",")[0].startswith(form)
+    before, after = runs(lab, text, 2, sharded=True, exact=True)
+    assert len(after.ranks) == 2
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""
+
+
+@pytest.mark.parametrize("name", MIXING)
+def test_what_is_unknown_hides_nothing_of_it(name: str) -> None:
+    """Where no rows can be gathered the batches stay whole, for what mixes the samples."""
+    conversion = convert(Project.of({PATH: MIXING[name].apart}), sharded=True)
+    (script,) = conversion.scripts
+    assert script.tier == "whole batch" and not script.assumptions
+    said = [it.message for it in conversion.findings]
+    assert any(MIXING[name].says[:12] in it and "not sharded" in it for it in said), said
