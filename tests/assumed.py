@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from programs import CRITERION, FORWARD, LOADER, LOSS, OPTIMIZER, PROGRAM, WRAP
+from programs import CRITERION, FORWARD, LOADER, LOSS, OPTIMIZER, PROGRAM
 
 HIDDEN = """\
 import operator

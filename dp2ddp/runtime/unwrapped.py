@@ -5,9 +5,9 @@ rank would train another model on its parts of the batches. So if no model is wr
 first step, the ranks compare what it trains, once: a program that averages gradients by itself has the same everywhere.
 ``DP2DDP_CHECK=0`` turns the comparison off, and those of replicas (see ``watch``).
 
-A loader that is divided only if a model is wrapped (``shard(…, if_wrapped=True)``) finds out when its first loop begins.
-Several models may have conditions of their own. So in such a program every optimizer's first step is compared, of what
-no wrapper has.
+A loader that is divided only if a model is wrapped (``shard(…, if_wrapped=True)``) finds out when its first loop
+begins. Several models may have conditions of their own. So in such a program every optimizer's first step is compared,
+of what no wrapper has.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _compared: weakref.WeakSet[torch.optim.Optimizer] = weakref.WeakSet()
 
 
 def divided(if_wrapped: bool = False) -> None:
-    """Note that a loader hands out parts of batches that a model is to be trained with; ``if_wrapped`` as in ``shard``."""
+    """Note that a loader hands out parts of batches that a model is trained with; ``if_wrapped`` as in ``shard``."""
     global _is_doubtful
     _is_doubtful |= if_wrapped
     if not _handles and (_is_doubtful or not _is_averaged) and ranks.get_world_size() > 1:

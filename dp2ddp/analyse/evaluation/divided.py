@@ -27,7 +27,6 @@ from dp2ddp.analyse.dataflow.samples import right_side
 from dp2ddp.analyse.evaluation.evaluating import EvaluationLoop, Surroundings, Whole, base_name, draws_always
 from dp2ddp.analyse.program.calls import handed
 from dp2ddp.analyse.program.scopes import Scope
-from dp2ddp.analyse.program.values import Made
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Division
 
