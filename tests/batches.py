@@ -52,7 +52,7 @@ class Case:
     """A program, and the words of the finding that keeps its batches whole; none where they are dealt in parts."""
 
     text: str
-    whole: str = ""
+    whole: str | tuple[str, ...] = ""
 
 
 RAGGED = """
@@ -165,7 +165,7 @@ class Centred(TensorDataset):
 
 data = Centred(*data.tensors)
 """
-TOGETHER = "collat"
+TOGETHER = ("collat", "pad")
 NUMBER = "takes a sample by index"
 GRADIENT = "grows as the local batch gets smaller"
 ATTACK = """\
@@ -213,7 +213,7 @@ CASES = {
         TOGETHER,
     ),
     "samples got together": Case(HEAD + IN_BATCHES + LOADER + TAIL, "__getitems__"),
-    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "which may "),
+    "lists with labels of each sample": Case(collated(LISTED).replace(LOSS, RAGGED_LOSS), "may mix samples"),
     "sample by sample": Case(looped(STEP.replace(LOSS, BY_IMAGE)), "which may "),
     "a rate by the loader": Case(looped(STEP).replace("lr=0.1", "lr=0.01 * loader.batch_size")),
     "a rate by getattr": Case(looped(STEP).replace("lr=0.1", 'lr=0.01 * getattr(loader, "batch_size")')),

@@ -93,7 +93,6 @@ def test_a_class_that_only_adds_to_it_is_sharded() -> None:
             "    model = Parallel(model)\nelse:\n    model = model.cuda()",
             "wrapped only under `if ",
         ),
-        ("torch.cuda.device_count() > 1", "args.parallel", "can't be evaluated"),
         ("Parallel(model)", "Parallel(*[model])", "wraps is unknown"),
     ],
 )

@@ -125,8 +125,11 @@ def test_two_machines_rank_0_then_each_machines_first_then_all(lab, tmp_path):
     script = write(
         tmp_path,
         """
+        from dp2ddp.runtime import places
+
         rank = int(os.environ["RANK"])
         os.environ |= {"LOCAL_RANK": str(rank % 2), "LOCAL_WORLD_SIZE": "2", "GROUP_RANK": str(rank // 2)}
+        places.start(dict(os.environ))  # as if the process had been started with it
         ddp.init()
         with ddp.main_process_first():
             begin = time.monotonic()

@@ -71,7 +71,7 @@ ORDERLESS_ARGUMENTS = frozenset({"num_workers", "collate_fn"})
 FUNCTION_ARGUMENTS = ("worker_init_fn", "collate_fn")
 SAMPLER_ARGUMENTS = ("sampler", "batch_sampler")
 # What objects keep of what they are made with, under the names of the parameters.
-KEEPS = {
+KEPT_ARGUMENTS = {
     LOADER: {it: LOADER_ARGUMENTS[it] for it in ("dataset", *SAMPLER_ARGUMENTS, "collate_fn", "generator")},
     "torch.utils.data.Subset": {"dataset": 0, "indices": 1},
 }

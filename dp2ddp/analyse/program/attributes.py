@@ -6,7 +6,7 @@ import ast
 from collections import defaultdict
 from dataclasses import dataclass, field
 
-from dp2ddp.analyse.api.iteration import KEEPS
+from dp2ddp.analyse.api.iteration import KEPT_ARGUMENTS
 from dp2ddp.analyse.api.naming import canonical
 from dp2ddp.analyse.program.calling import Calling
 from dp2ddp.analyse.program.calls import Arguments
@@ -91,7 +91,7 @@ class Attributes:
                     stored |= values
                 if isinstance(owner, Coll) and (entry := self.store.field(owner, f"[{name}]")):
                     return frozenset(stored.union(*entry.values()))  # `options.name` of a dictionary
-                if stored and isinstance(owner, Made) and name in KEEPS.get(owner.name, ()):
+                if stored and isinstance(owner, Made) and name in KEPT_ARGUMENTS.get(owner.name, ()):
                     return frozenset(stored)
                 return frozenset(stored | self.outside.part(owner, name))
         return NOTHING

@@ -8,7 +8,14 @@ from dataclasses import dataclass
 
 from dp2ddp.analyse.api.containers import KEYED, PLAIN_HOMES
 from dp2ddp.analyse.api.handing import ASKING, COPIES, HANDS_BACK, SAME_OBJECT, SELECTS, TAKES_ONE
-from dp2ddp.analyse.api.iteration import COLLECTS_RETURNED, FOLDS, GOES_THROUGH, ITERATION, KEEPS, MAPS
+from dp2ddp.analyse.api.iteration import (
+    COLLECTS_RETURNED,
+    FOLDS,
+    GOES_THROUGH,
+    ITERATION,
+    KEPT_ARGUMENTS,
+    MAPS,
+)
 from dp2ddp.analyse.api.options import COMMANDS
 from dp2ddp.analyse.api.processes import RUNS_TARGET
 from dp2ddp.analyse.api.python import DICTIONARIES, EVALUATES, LOADING, NAMESPACES, PUTS_ONE, TABLE_METHODS
@@ -152,7 +159,7 @@ class Dispatch:
     def _made(self, callee: Ext | Member, node: ast.Call) -> Values:
         """What something outside makes, with what that keeps of what it is given."""
         made, call = self.outside.made(callee, node), self.store.calls[id(node)]
-        for name, place in KEEPS.get(full_name(callee), {}).items():
+        for name, place in KEPT_ARGUMENTS.get(full_name(callee), {}).items():
             given = call.argument(name, place)
             for value in made if given is not None else ():
                 self.store.set_field(value, name, given, self.store.of(given))
