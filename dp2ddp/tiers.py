@@ -171,9 +171,9 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
     if not problem.forbids:
         if problem.concerns & tiers or not tiers:
             severity = Severity.NOTE if problem.works else Severity.WARNING
-            yield _plain(fact, problem, severity, DONE if problem.works else "")
+            yield plain(fact, problem, severity, DONE if problem.works else "")
     elif problem.forbids & tiers or not tiers:
-        yield _plain(fact, problem, Severity.ERROR)
+        yield plain(fact, problem, Severity.ERROR)
     elif Tier.WHOLE_BATCH in tiers:
         full, brief = _cure(facts, fact, problem), _cure(facts, fact, problem, briefly=True)
         first, *shorter = (
@@ -182,7 +182,7 @@ def trouble(facts: Facts, fact: Fact) -> Iterator[Finding]:
         yield replace(finding(fact.cause, *first, shorter=shorter), scripts=fact.scripts)
 
 
-def _plain(fact: Fact, problem: Problem, severity: Severity, done: str = "") -> Finding:
+def plain(fact: Fact, problem: Problem, severity: Severity, done: str = "") -> Finding:
     """A problem as it is, with what to do, or that there is nothing to do."""
     shorter = [(problem.message, problem.briefly)] * bool(problem.briefly)
     return finding(fact.at, problem.message, problem.help or done, severity=severity, shorter=shorter)

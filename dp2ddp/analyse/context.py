@@ -237,10 +237,14 @@ class Context:
         return backward.args[0] if optimizes and len(backward.args) == 1 else owner
 
     @cached_property
+    def steps(self) -> list[ast.Call]:
+        """Every call of a method ``step``: of optimizers, schedulers, scalers."""
+        return [it.node for it in self.program.calls if getattr(it.node.func, "attr", "") == "step"]
+
+    @cached_property
     def closures(self) -> set[int]:
         """The functions whose loss an optimizer steps by, as often as it likes: ``optimizer.step(closure)``."""
-        steps = (it.node for it in self.program.calls if getattr(it.node.func, "attr", "") == "step")
-        given = (it for step in steps for it in handed(step))
+        given = (it for step in self.steps for it in handed(step))
         functions = (
             value.func if isinstance(value, Bound) else value
             for expression in given
@@ -546,20 +550,13 @@ class Context:
         family = self.program.bases(cls)
         if Ext(LOADER) not in family:
             return None
-        scopes = {base.scope for base in family if isinstance(base, Cls)}
-        bodies = [self.program.scopes[it].node.body for it in scopes]  # type: ignore[attr-defined]
+        bodies = [self.program.scopes[it.scope].body for it in family if isinstance(it, Cls)]
         if any(getattr(part, "name", "") in OWN_ITERATION for body in bodies for part in body):
             return None
         begun = [
             call
             for call in self.program.calls
-            if f"{LOADER}.__init__" in call.names
-            and scopes
-            & {
-                it.index
-                for node in self.program.ancestors(call.node)
-                if isinstance(node, ast.ClassDef) and (it := self.program.by_node[id(node)])
-            }
+            if f"{LOADER}.__init__" in call.names and call.scope.owner in family
         ]
         return begun[0] if len(begun) == 1 else None
 

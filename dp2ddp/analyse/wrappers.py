@@ -7,11 +7,11 @@ from collections.abc import Iterable, Iterator
 
 from dp2ddp.analyse.api.layers import CALLS, OVERRIDES
 from dp2ddp.analyse.api.parallel import DDP_WRAPS, STEP_FUNCTIONS, WRAP, is_derived
-from dp2ddp.analyse.program.calls import Arguments, Call
+from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.link import Linker, Program
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import source
-from dp2ddp.analyse.program.values import NOTHING, Bound, Cls, Ext, Func, Inst, Made, Value, Values, full_name
+from dp2ddp.analyse.program.values import NOTHING, Cls, Ext, Func, Made, Value, Values, full_name
 from dp2ddp.source import Project, SourceFile
 
 
@@ -53,17 +53,9 @@ class Wrappers:
                 steps = self.steps(callee)
                 run = [it for name in CALLS for it in steps.get(name, ())]
                 given = self._calling.arguments(node)
-                self._know_forwards(callee, node)
+                self._calling.enter_by(node, self._wrapped(callee), "forward", implicit=False)
                 return NOTHING.union(*(self._calling.invoke(Func(it), callee, given) for it in run))
         return None
-
-    def _know_forwards(self, wrap: Made, node: ast.Call) -> None:
-        """Know whose forwards a call of a DataParallel runs: replicas', of the models that it wraps."""
-        for model in self._wrapped(wrap):
-            found = self._members.member(model, "forward", node) if isinstance(model, Inst) else ()
-            for method in found:
-                if isinstance(method, Bound):
-                    self._calling.invoke(method.func, model, Arguments(), False)
 
     def attribute(self, owner: Value, name: str, node: ast.AST) -> Values | None:
         if not isinstance(owner, Made):

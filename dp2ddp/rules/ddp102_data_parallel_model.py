@@ -4,8 +4,7 @@ It becomes ``ddp.DistributedDataParallel``: torch's own class, with the argument
 the batches is not provably safe, it becomes ``ddp.DataParallel``: every rank gets the whole batch, computes its shard,
 and gathers the outputs of all ranks, as nn.DataParallel does. The model is moved to its device first. A condition that
 only checks for several GPUs is removed: a single process works the same way. Another one stays: where it is false, one
-process trains alone. ``device_ids`` chooses the devices of the
-ranks (DDP101).
+process trains alone. ``device_ids`` chooses the devices of the ranks (DDP101).
 
 A class of the project that derives from nn.DataParallel derives from one of these two instead; its calls stay. If it
 overrides ``scatter``, ``gather`` or another method, it derives from ``ddp.DataParallel``: on every rank ``scatter``

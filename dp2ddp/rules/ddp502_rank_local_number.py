@@ -26,7 +26,7 @@ from dp2ddp.plan import (
     finding,
     runtime_import,
 )
-from dp2ddp.tiers import trouble
+from dp2ddp.tiers import plain, trouble
 
 TIES = False
 IGNORABLE = True
@@ -72,8 +72,7 @@ def check(facts: Facts) -> Iterator[Finding]:
             yield from trouble(facts, number)
             continue
         if number.kind == "left":
-            said, help, briefly = number.problem.message, number.problem.help, number.problem.briefly
-            yield finding(number.at, said, help, severity=Severity.WARNING, shorter=[(said, briefly)])
+            yield plain(number, number.problem, Severity.WARNING)
         elif number.kind != "added" or not (_is_even(number, facts) or _is_full(number, facts)):
             edits = (*_edits(number, _formed(number, facts)), runtime_import(number.path, number.ddp))
             message = f"`{number.what}` would cover the rank's local batch only"

@@ -132,13 +132,7 @@ def stand_aside() -> None:
         what = f"of the {place.world_size} processes here, only this one continues"
         say(f"{lines.site()} starts the program's own ranks: {what}")
     _served.append(rendezvous.connection())
-    teardown.leave()
-    for undo in _undone:
-        undo()
-    if own:
-        _go_on_alone()
-    else:
-        _forget()
+    _leave()
     os.environ.update(set_by_program)
 
 
@@ -156,6 +150,11 @@ def go_on_alone(why: str) -> None:
         teardown.leave()
         _end()
     say(f"{why}: of {ranks.get_world_size()} processes only this one continues")
+    _leave()
+
+
+def _leave() -> None:
+    """Take back what has been begun, and be a plain process."""
     teardown.leave()
     for undo in _undone:
         undo()

@@ -8,10 +8,8 @@ from dp2ddp.analyse.api.naming import LOADER
 ITERATION = ("__iter__", "__next__")
 NEXT_METHODS = ("__next__", "next")
 BEGINS = ("__init__", "__iter__")
-OWN_ITERATION = (
-    *ITERATION,
-    "_get_iterator",
-)  # by which a class that derives from DataLoader hands out its own
+# By which a class that derives from DataLoader hands out what it makes itself.
+OWN_ITERATION = (*ITERATION, "_get_iterator")
 OLD_NEXT = frozenset({"builtins.iter.next", "builtins.enumerate.next", f"{LOADER}.__iter__.next"})
 
 # Going over something

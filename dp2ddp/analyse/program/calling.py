@@ -206,14 +206,18 @@ class Calling:
                 for value in self.classes.own(meta, "__init__") if isinstance(meta, Cls) else ():
                     self.invoke(value, made, Arguments(), False)
 
-    def enter_by(self, node: ast.AST, values: Values, *names: str) -> Values:
-        """Know the methods of objects that a statement runs. Returns what the first one returns."""
+    def enter_by(self, node: ast.AST, values: Values, *names: str, implicit: bool = True) -> Values:
+        """Know the methods of objects that a statement runs. Returns what the first one returns.
+
+        ``implicit``: whether it is not known otherwise that it enters them.
+        """
         found: set[Value] = set()
         for value in values:
             for name in names if isinstance(value, Inst) else ():
                 methods = (it for it in self.members.member(value, name, node) if isinstance(it, Bound))
                 for method in methods:  # type: ignore[arg-type]
-                    self.store.implicit[id(node)].add(method.func.scope)
+                    if implicit:
+                        self.store.implicit[id(node)].add(method.func.scope)
                     returned = self.invoke(method.func, value, Arguments(), False)
                     found |= returned if name == names[0] else NOTHING
         return frozenset(found)

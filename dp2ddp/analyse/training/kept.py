@@ -261,10 +261,9 @@ class _Needed:
             parts: list[ast.AST] = [node]
             while parts:
                 part = parts.pop()
+                # What a model is fed with is no number of its outputs.
                 if not (isinstance(part, ast.Call) and self._is_wrapped(self.program.values(part.func))):
-                    parts += ast.iter_child_nodes(
-                        part
-                    )  # what a model is fed with is no number of its outputs
+                    parts += ast.iter_child_nodes(part)
                 if isinstance(part, ast.Name | ast.Attribute):
                     waiting += self._made_of(part)
                 elif isinstance(part, ast.Call):

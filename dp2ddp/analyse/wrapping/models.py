@@ -59,7 +59,7 @@ def _assuming(context: Context, call: Call, wrap: Wrap) -> Wrap:
     """A wrap of which it can't be told when it is made, with what has to hold for the model to be trained in parts."""
     if not isinstance(wrap.problem, _Unsettled):
         return wrap
-    if wrap.problem.is_condition and trains_by_optimizers(context):
+    if wrap.problem.is_condition and _trains_by_optimizers(context):
         problem = replace(wrap.problem, help="", forbids=NO_TIER, works=True, concerns=SHARDED_ONLY)
         return replace(wrap, problem=problem)
     text = "with several ranks the model that is trained is always wrapped here"
@@ -240,10 +240,9 @@ def _origins(context: Context, owner: ast.expr, depth: int = 0) -> Iterator[ast.
             yield from _origins(context, it, depth + 1)
 
 
-def trains_by_optimizers(context: Context) -> bool:
+def _trains_by_optimizers(context: Context) -> bool:
     """Whether optimizers make the steps: the runtime looks at what the first steps of torch's train."""
-    stepping = (it for it in context.program.calls if getattr(it.node.func, "attr", "") == "step")
-    return any(context.runs_in_training(it.node) for it in stepping)
+    return any(map(context.runs_in_training, context.steps))
 
 
 def _is_optimizer(name: str) -> bool:
