@@ -239,6 +239,17 @@ class Bare(Fact):
 
 
 @dataclass(frozen=True)
+class OwnBatch:
+    """A batch that the program makes itself; ``is_loop``: what hands such batches out to a loop.
+
+    ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples.
+    """
+
+    is_loop: bool
+    is_structure: bool = False
+
+
+@dataclass(frozen=True)
 class Loader(Fact):
     """A DataLoader that a training loop iterates over.
 
@@ -247,7 +258,8 @@ class Loader(Fact):
     lines. ``empty`` is the statement ``sampler = None`` whose name the sampler takes. ``weighed`` is decided with the
     tier: whether parts weigh by their numbers of samples, None where that is not known. ``number`` tells those apart
     that one loop draws from at once: each has an order of its own. ``full``: its batches all have one size.
-    ``if_wrapped``: it is divided only where a model is wrapped.
+    ``if_wrapped``: it is divided only where a model is wrapped. ``own``: it is no loader, but stands for batches that
+    the program makes itself.
     """
 
     statement: Anchor
@@ -267,6 +279,7 @@ class Loader(Fact):
     number: int = 0
     full: bool = False
     if_wrapped: bool = False
+    own: OwnBatch | None = None
 
 
 @dataclass(frozen=True)

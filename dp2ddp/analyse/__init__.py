@@ -36,6 +36,7 @@ from dp2ddp.analyse.training import (
     loaders,
     loops,
     metrics,
+    own_batches,
     precision,
     rebound,
     reports,
@@ -76,10 +77,11 @@ def link(project: Project) -> Linked:
     return Linked(mended, wrappers.linked(mended, _concerned(mended)), found)
 
 
-def analyse(linked: Linked, *, assume: bool = False) -> Facts:
+def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] = frozenset()) -> Facts:
     """Collect what is known about a project's programs that train with DataParallel.
 
-    ``assume``: go on from what is not known of a loss with what it would have to be.
+    ``assume``: go on from what is not known of a loss with what it would have to be. ``unsharded``: the programs that
+    are not looked at as if loaders handed out the batches that they make themselves.
     """
     context = Context(linked.program)
     spelled = tuple(outdated.spelled(context))
@@ -87,6 +89,10 @@ def analyse(linked: Linked, *, assume: bool = False) -> Facts:
     if calls:
         context = functional.wrapped_once(context, calls)
     whole, context = branches.separated(context)
+    covered = set[int]().union(*(it.runs for it in loops.batch_loops(context) if it.trains))
+    own = [it for it in own_batches.find(context, covered) if not context.run_by(it.node) & unsharded]
+    if own:
+        context = own_batches.looked_at_as_loaders(context, own)
     context.assumes = assume
     batch_loops = loops.batch_loops(context)
     draws, dealt = loops.drawn(context, batch_loops)

@@ -69,13 +69,28 @@ def check(facts: Facts) -> Iterator[Finding]:
     for loader in facts.loaders:
         yield from trouble(facts, loader)
         if loader.problem is None and Tier.SHARDED in facts.tiers(loader):
-            edits = tuple(_shard(loader) if loader.shard else _edits(loader))
+            edits = tuple(_own(loader) if loader.own else _shard(loader) if loader.shard else _edits(loader))
+            function = "local_batch" if loader.own else "shard"
             done = (
-                f"`{loader.ddp}.shard` added, as {loader.shard}"
+                f"`{loader.ddp}.{function}` added, as {loader.shard}"
                 if loader.shard
                 else "DistributedSampler added"
             )
-            yield finding(loader.at, "every rank would load all batches of this loader", done, edits)
+            what = "train on all of each batch" if loader.own else "load all batches of this loader"
+            yield finding(loader.at, f"every rank would {what}", done, edits)
+
+
+def _own(loader: Loader) -> Iterator[Edit]:
+    yield runtime_import(loader.path, loader.ddp)
+    holes: dict[str, Anchor | str] = {"ddp": loader.ddp, "made": loader.at}
+    more = _weighed(loader) + (", if_wrapped=True" if loader.if_wrapped else "")
+    if not loader.own.is_loop:  # type: ignore[union-attr]
+        template = f"{{ddp}}.local_batch({{made}}{more})"
+    elif more:
+        template = f"({{ddp}}.local_batch(batch{more}) for batch in {{made}})"
+    else:
+        template = "map({ddp}.local_batch, {made})"
+    yield Replace(loader.at, template, holes)
 
 
 def _shard(loader: Loader) -> Iterator[Edit]:

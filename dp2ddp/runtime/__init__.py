@@ -13,6 +13,7 @@ from .data import local_batch_size, local_workers, shared_seed
 from .data_parallel import DataParallel, adapted, data_parallel
 from .devices import device, map_location, use_devices
 from .gradients import sync_gradients
+from .local_batch import local_batch
 from .local_streams import local_random
 from .loss import batch_loss, loss_weight, whole_batch
 from .model import DistributedDataParallel
@@ -56,6 +57,7 @@ __all__ = [
     "is_initialized",
     "is_main_process",
     "launch",
+    "local_batch",
     "local_batch_size",
     "local_workers",
     "local_random",

@@ -8,6 +8,27 @@ from dp2ddp.analyse.api import operations
 DRAWS = ("random.", "numpy.random.", "torch.rand", "torch.normal", "torch.bernoulli", "torch.multinomial")
 # Those, and what draws from the system.
 DRAWS_ANY = (*DRAWS, "secrets.")
+# What of these draws several numbers at once, by its last name, and how many arguments it takes for that.
+DRAWS_SEVERAL = {
+    "sample": 2,
+    "choices": 2,
+    "choice": 2,
+    "permutation": 1,
+    "randperm": 1,
+    "rand": 1,
+    "randn": 1,
+    "random_sample": 1,
+    "standard_normal": 1,
+    "randint": 2,
+    "integers": 3,
+    "normal": 3,
+    "uniform": 3,
+    "multinomial": 2,
+}
+# Those of Python's that draw one number for as many arguments.
+DRAWS_ONE = frozenset({"random.randint", "random.uniform", "random.normalvariate"})
+# Arguments that say how many.
+HOW_MANY = frozenset({"size", "k"})
 # Methods of tensors that draw random numbers, and that nothing else has.
 DRAWING_METHODS = frozenset(
     it

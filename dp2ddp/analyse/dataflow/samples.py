@@ -802,6 +802,9 @@ class Samples:
     def _gives_tensors(self, loader: int) -> bool:
         """Whether a data set is a tensor, or gives one for each sample: its batches are tensors, and no lists."""
         call = self.context.loader_call(loader)
+        own = getattr(self.program.node(loader), "own_batch", None)
+        if own is not None:
+            return not own.is_structure
         data = call.argument("dataset", 0) if call is not None else None
         if data is None or any(it.arg in ("collate_fn", None) for it in call.node.keywords):  # type: ignore[union-attr]
             return False

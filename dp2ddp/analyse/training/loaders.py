@@ -220,6 +220,9 @@ def _loader(context: Context, call: Call) -> Loader:
     program = context.program
     path = program.file(call.node).path
     statement = program.statement(call.node)
+    own = getattr(call.node, "own_batch", None)
+    if own is not None:
+        return _as_made(context, call.node.args[0], shard="the program makes these batches", own=own)
     if context.is_derived_loader(call):
         given = context.loader_arguments(call)
         shard, target = "its class derives from DataLoader", _target(context, statement, call)

@@ -24,7 +24,7 @@ from dp2ddp.analyse.api.tensors import (
     REPEATS,
     VARIABLE,
 )
-from dp2ddp.analyse.context import LOOPS, Context, is_copy
+from dp2ddp.analyse.context import LOOPS, Context, is_copy, is_inserted
 from dp2ddp.analyse.dataflow.forwards import modes_before
 from dp2ddp.analyse.dataflow.losses import is_any_loss
 from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_of
@@ -89,6 +89,19 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
     """Loops that train with what they pull from an iterator over a loader, which nothing else pulls from."""
     program = context.program
     for call in program.calls:
+        if (made := own_batch(call.node)) is not None:
+            for loop in _pulled_in(context, call.node):
+                yield BatchLoop(
+                    loop,
+                    made,
+                    frozenset({id(made)}),
+                    True,
+                    frozenset(context.runs(loop)),
+                    (made,),
+                    frozenset({id(call.node)}),
+                    call.node,
+                )
+            continue
         loop = _pulled_by(context, call.node)
         begun = [program.call(it) for it in assigned(context, call.node.args[0])] if loop is not None else []
         drawn = [it.node.args[0] for it in begun if it is not None and it.names == {"builtins.iter"}]
@@ -116,6 +129,33 @@ def _pulling(context: Context) -> Iterator[BatchLoop]:
                 frozenset({id(call.node), *(id(it.node) for it in begun if it is not None)}),
                 call.node,
             )
+
+
+def own_batch(node: ast.AST) -> ast.Call | None:
+    """What stands for a loader in an expression that stands for a batch which the program makes itself."""
+    match node:
+        case ast.Call(args=[ast.Call() as made]) if is_inserted(node) and hasattr(made, "own_batch"):
+            return made
+    return None
+
+
+def _pulled_in(context: Context, node: ast.AST) -> Iterator[ast.AST]:
+    """The innermost loops with a backward pass that come to a place."""
+    backwards = {id(it) for it in context.backwards}
+    waiting, seen = [node], set[int]()
+    while waiting:
+        inner = waiting.pop()
+        for around in context.program.ancestors(inner):
+            if isinstance(around, LOOPS) and context.runs(around) & backwards:
+                if id(around) not in seen:
+                    seen.add(id(around))
+                    yield around
+                break
+            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and id(around) not in seen:
+                seen.add(id(around))
+                scope = context.program.by_node[id(around)].index
+                waiting += filter(context.runs_in_training, context.callers.get(scope, ()))
+                break
 
 
 def _pulled_by(context: Context, node: ast.AST | None) -> ast.AST | None:
