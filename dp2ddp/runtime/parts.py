@@ -166,6 +166,11 @@ def may_differ(*values: Any) -> bool:
     return any(part.weight != 1.0 for part in fitting)
 
 
+def sizes() -> list[int]:
+    """How many samples of its own this rank has of each batch that a forward may be about."""
+    return [part.size for part in _candidates().values()]
+
+
 def _candidates() -> dict[int, Part]:
     """The parts that a forward may be about, by the size of the global batch."""
     return {part.total: part for record in _in_play for part in record.candidates()}

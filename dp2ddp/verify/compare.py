@@ -411,7 +411,8 @@ def _sources(notes: Notes, step: Step, place: int) -> list[int | None]:
         for batches in (source.new, source.earlier)
     )
     each = [None if part is None else len(part) for part in [*new, *earlier]]
-    return [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
+    drawn = [sum(each[: len(new)]) if new and None not in each[: len(new)] else None, *each]
+    return [*source.samples, *drawn]
 
 
 def _samples(notes: Notes, step: Step) -> int:

@@ -76,6 +76,8 @@ class Source:
 
     new: tuple[tuple[int, int], ...]
     earlier: tuple[tuple[int, int], ...]
+    samples: Sequence[int]
+    """How many samples of its own the runtime says that the rank has."""
 
 
 @dataclass
@@ -250,10 +252,10 @@ class _Reader:
     def end(self, number: int) -> None:
         self.notes.passes[number].ended = True
 
-    def loss(self, value: float | None, looks: dict[str, Any]) -> None:
+    def loss(self, value: float | None, looks: dict[str, Any], samples: list[int]) -> None:
         self._losses.append(value)
         self._looks.append(looks)
-        self._sources.append(Source(self._new, self._earlier))
+        self._sources.append(Source(self._new, self._earlier, samples))
         if self._new:
             self._new, self._earlier = (), self._new
         if value is not None:

@@ -45,6 +45,7 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
+from dp2ddp.runtime import parts
 from dp2ddp.verify import cuda, doubles, draws, noise, reference, rounding, synthetic, vendored
 from dp2ddp.verify.clock import Clock
 from dp2ddp.verify.digests import digest
@@ -171,7 +172,10 @@ class Recorder:
             self.loaders.note_backward()
             value = tensor.detach().double().item() if tensor.numel() == 1 else None
             self.journal.add(
-                "loss", value=value, looks=_looks(tensor) if self.settings.get("replicas") else {}
+                "loss",
+                value=value,
+                looks=_looks(tensor) if self.settings.get("replicas") else {},
+                samples=parts.sizes(),
             )
             if nudge is not None:
                 gradient = nudge(tensor, gradient)
