@@ -33,7 +33,7 @@ class Script:
 
     ``command``: its name, if installing the project makes it. ``module``: its dotted name, if ``-m`` has to start it.
     ``tier``: how its processes share the work; ``reasons`` are the places that keep it from being sharded, ``dealt``
-    those where the runtime shards a loader, each with the reason why no DistributedSampler does. ``edits``: how many
+    those where the runtime divides batches, each with how, and why no DistributedSampler does. ``edits``: how many
     places change, or would; ``left``: how many are left to a person; ``blockers``: how many keep it from being
     converted. ``tied`` are the programs that are converted with it or not at all, as they run changed lines, ``ties``,
     that it runs too. ``wraps`` are the places in which its models are wrapped. ``verify`` runs it with ``arguments``,

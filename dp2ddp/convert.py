@@ -19,7 +19,7 @@ from dp2ddp.carry import Assumed, Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
-from dp2ddp.facts import Facts, Proof, Tier, Unused, Wrap
+from dp2ddp.facts import Facts, Loader, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.ignored import Pattern
 from dp2ddp.ignores import heeded
@@ -201,6 +201,13 @@ def _plan(project: Project, form: _Form) -> tuple[Project, Facts, Plan]:
     return linked.project, facts, placed(findings, facts)
 
 
+def _dealt_by(loader: Loader) -> str:
+    """How the runtime divides a loader's batches, and why."""
+    if loader.own is not None:
+        return f"uses ddp.local_batch, as {loader.shard}"
+    return f"uses ddp.shard instead of DistributedSampler: {loader.shard}"
+
+
 def _decided(linked: Linked, form: _Form) -> Facts:
     """What is known of the programs, with their forms.
 
@@ -355,7 +362,7 @@ def _script(
     reasons = dict.fromkeys(Location(fact.cause.path, fact.cause.span) for fact in start.reasons)
     tier = start.tier.value + ", in the original's batches" * (exact and start.tier is Tier.SHARDED)
     dealt = {
-        Location(loader.path, loader.at.span): loader.shard
+        Location(loader.path, loader.at.span): _dealt_by(loader)
         for loader in facts.loaders
         if loader.shard and not exact and start.tier is Tier.SHARDED and start.program in loader.scripts
     }

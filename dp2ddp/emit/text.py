@@ -258,9 +258,9 @@ def _count(number: int, what: str) -> str:
 
 def tier(script: Script) -> str:
     if not script.reasons:
+        hows = dict.fromkeys(how for _, how in script.dealt)
         dealt = "; ".join(
-            f"{places(script.path, [place])} uses ddp.shard instead of DistributedSampler: {why}"
-            for place, why in script.dealt
+            f"{places(script.path, [place for place, it in script.dealt if it == how])} {how}" for how in hows
         )
         by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
         return f"{script.tier}{by}: each rank loads its part of every batch" + f" ({dealt})" * bool(dealt)

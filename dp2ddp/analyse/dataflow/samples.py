@@ -1113,6 +1113,9 @@ class Samples:
             return counted[value] if value in counted else Unclear(node)
         if name == "next" and node.args:
             return self._drawn(node.args[0], frame)
+        if name == "zip" and len(node.args) == 1 and isinstance(node.args[0], ast.Starred):
+            rows = self._value(node.args[0].value, frame)
+            return Every(rows) if rows is Kind.ROWS else rows if isinstance(rows, Unclear) else Unclear(node)
         if name in ASKS_TYPE:
             return Kind.SAME
         if name in OF_ONE and len(node.args) == 1:

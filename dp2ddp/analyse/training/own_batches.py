@@ -162,12 +162,16 @@ class _Tracing:
     loop: ast.AST
     runs: frozenset[int]
     _known: dict[int, Sites] = field(default_factory=dict)
+    _filled: list[str] = field(default_factory=list)  # how many rows new tensors have that no numbers are drawn for
+    _drawn: set[str] = field(default_factory=set)  # and what numbers are drawn by
     _depth: int = 0
 
     def of_loss(self, backward: ast.Call) -> Sites | None:
         """The batches that a loss is computed of; None where that is not known."""
         try:
             found = self._of(self.context.loss(backward))
+            if not {*self._filled} <= self._drawn | {*map(_width, found.values())}:
+                return None
             found |= {
                 id(it): Site(it, OwnBatch(is_loop=False))
                 for site in list(found.values())
@@ -262,12 +266,13 @@ class _Tracing:
     def _varies(self, node: ast.AST) -> bool:
         """Whether an expression may be another one in the next round."""
         program = self.context.program
-        return any(
-            id(made) in self.runs
-            for part in ast.walk(node)
-            if isinstance(part, ast.Name)
-            for made in program.definitions(part)
-        )
+        made = (it for part in ast.walk(node) if isinstance(part, ast.Name) for it in program.definitions(part))
+        return any(id(it) in self.runs or isinstance(it, ast.arg) and self._is_entered(it) for it in made)
+
+    def _is_entered(self, parameter: ast.arg) -> bool:
+        """Whether a round calls the function of a parameter."""
+        body = self.context.program.scope(parameter).body
+        return bool(body) and id(body[0]) in self.runs
 
     def _site(self, node: ast.expr, is_structure: bool = False, is_loop: bool = False) -> Sites:
         return {id(node): Site(node, OwnBatch(is_loop, is_structure))}
@@ -291,13 +296,11 @@ class _Tracing:
             return {}
         match source.how:
             case How.ASSIGNED:
-                value: ast.expr | None = source.value
-                for place in source.place:
-                    if not isinstance(value, ast.Tuple | ast.List) or place is None:
-                        break
-                    value = value.elts[place]
-                found = self._of(value)
-                if source.place and [*found] == [id(value)] and isinstance(value, ast.Call):
+                value, left = source.value, [*source.place]
+                while left and left[0] is not None and isinstance(value, ast.Tuple | ast.List):
+                    value = value.elts[left.pop(0)]  # type: ignore[arg-type]
+                found = self._of(value)  # type: ignore[arg-type]
+                if left and [*found] == [id(value)] and isinstance(value, ast.Call):
                     site = found[id(value)]  # it is unpacked
                     return {id(value): replace(site, kind=replace(site.kind, is_structure=True))}
                 return found
@@ -314,7 +317,7 @@ class _Tracing:
     def _parameter(self, parameter: ast.arg) -> Sites:
         program = self.context.program
         scope = program.scope(parameter)
-        if not scope.body or id(scope.body[0]) not in self.runs:
+        if not self._is_entered(parameter):
             return {}
         if scope.owner is not None and parameter in scope.signature.places[:1]:
             return {}
@@ -440,12 +443,14 @@ class _Tracing:
         if all(it.startswith(DRAWS) for it in names):
             if not _draws_several(call):
                 return {}
+            self._drawn |= {ast.unparse(it) for given in handed(node) for it in ast.walk(given)}
             return self._site(node)
         if names & FILLS:
             first = node.args[0] if node.args else None
             first = first.elts[0] if isinstance(first, ast.Tuple | ast.List) and first.elts else first
-            if first is None or isinstance(first, ast.Constant):
+            if first is None or isinstance(first, ast.Constant) and first.value == 1:
                 return {}
+            self._filled.append(ast.unparse(first))
             return self._site(node)
         if names <= ZEROS or all(it.startswith(("torch.nn.", "torch.device", "torch.cuda.")) for it in names):
             return {}
@@ -475,3 +480,11 @@ def _draws_several(call: Call) -> bool:
     sizes = named or (call.node.args[:1] if needed == 1 else call.node.args[-1:])
     first = sizes[0].elts[0] if isinstance(sizes[0], ast.Tuple | ast.List) and sizes[0].elts else sizes[0]
     return not (isinstance(first, ast.Constant) and first.value == 1)
+
+
+def _width(site: Site) -> str:
+    """How many samples a slice has: ``size`` in ``data[start : start + size]``."""
+    match site.node:
+        case ast.Subscript(slice=ast.Slice(upper=ast.BinOp(op=ast.Add(), right=size))):
+            return ast.unparse(size)
+    return ""

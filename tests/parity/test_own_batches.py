@@ -1,0 +1,39 @@
+"""Batches that a program makes itself are divided, and train to the same numbers, those that are printed included."""
+
+from __future__ import annotations
+
+import pytest
+from own_batches import DIVIDED, _program
+from programs import PATH
+
+from dp2ddp.convert import convert
+from dp2ddp.source import Project
+from parity.harness import Lab
+from parity.test_tier_training import differences, runs
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", DIVIDED)
+def test_they_are_divided(lab: Lab, name: str, processes: int) -> None:
+    text = _program(DIVIDED[name])
+    conversion = convert(Project.of({PATH: text}))
+    (script,) = conversion.scripts
+    assert script.tier.startswith("sharded"), [it.message for it in conversion.findings]
+    before, after = runs(lab, text, processes)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+    assert before.printed
+    assert same_numbers(before.printed, after.printed)
+
+
+def same_numbers(one: str, other: str) -> bool:
+    """Whether two texts say the same, but for the order in which numbers were added up."""
+    words, others = one.split(), other.split()
+    return len(words) == len(others) and all(map(_is_same, words, others))
+
+
+def _is_same(word: str, other: str) -> bool:
+    try:
+        return float(word) == pytest.approx(float(other), rel=1e-9)
+    except ValueError:
+        return word == other
