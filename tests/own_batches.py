@@ -246,3 +246,206 @@ for step in range(6):
     print(loss.item())
 """,
 }
+
+BEWARE = {
+    "every pair of a batch": """
+for start in range(0, 48, 8):
+    out = F.normalize(net(X[start : start + 8]))
+    same = (Y[start : start + 8, None] == Y[None, start : start + 8]).float()
+    loss = F.mse_loss(out @ out.t(), same)
+    STEP
+    print(loss.item())
+""",
+    "targets made before": """
+wanted = torch.zeros(8, 3)
+for start in range(0, 48, 8):
+    loss = F.mse_loss(net(X[start : start + 8]), wanted)
+    STEP
+    print(loss.item())
+""",
+    "one loop for both": """
+def run(data, labels, train):
+    net.train(train)
+    total, right = 0.0, 0
+    for start in range(0, len(data), 8):
+        x, y = data[start : start + 8], labels[start : start + 8]
+        with torch.set_grad_enabled(train):
+            out = net(x)
+            loss = criterion(out, y)
+        if train:
+            STEP
+        total += loss.item() * len(x)
+        right += (out.argmax(1) == y).sum().item()
+    return total / len(data), right / len(data)
+
+
+for epoch in range(2):
+    print(epoch, *run(X[:40], Y[:40], True), *run(X[40:], Y[40:], False))
+""",
+    "priorities": """
+priorities = np.ones(len(X))
+for step in range(8):
+    picked = np.random.choice(len(X), 8, p=priorities / priorities.sum())
+    x, y = X[picked], Y[picked]
+    each = F.cross_entropy(net(x), y, reduction="none")
+    loss = each.mean()
+    STEP
+    priorities[picked] = each.detach().numpy() + 0.1
+    print(step, loss.item(), priorities.sum())
+""",
+    "a memory that is told of errors": """
+class Memory:
+    def __init__(self):
+        self.weights = np.ones(len(X))
+
+    def sample(self, size):
+        picked = np.random.choice(len(X), size, p=self.weights / self.weights.sum())
+        return picked, X[picked], Y[picked]
+
+    def update(self, picked, errors):
+        for place, error in zip(picked, errors):
+            self.weights[place] = error + 0.1
+
+
+memory = Memory()
+for step in range(8):
+    picked, x, y = memory.sample(8)
+    each = F.cross_entropy(net(x), y, reduction="none")
+    loss = each.mean()
+    STEP
+    memory.update(picked, each.detach().numpy())
+    print(step, loss.item())
+print(memory.weights.sum())
+""",
+    "the loss decides the size": """
+size, start = 4, 0
+for step in range(8):
+    x, y = X[start : start + size], Y[start : start + size]
+    loss = criterion(net(x), y)
+    STEP
+    start = (start + size) % 30
+    if loss.item() < 1.08:
+        size = min(size + 2, 12)
+    print(step, size, loss.item())
+""",
+    "a number beside the batch": """
+def batches(size):
+    for start in range(0, len(X), size):
+        x, y = X[start : start + size], Y[start : start + size]
+        yield x, y, len(x)
+
+
+total = 0.0
+for x, y, count in batches(8):
+    loss = F.cross_entropy(net(x), y, reduction="sum") / count
+    STEP
+    total += loss.item() * count
+print(total / len(X))
+""",
+    "one by one": """
+for epoch in range(2):
+    total = 0.0
+    for i in np.random.permutation(len(X))[:12]:
+        loss = criterion(net(X[i].unsqueeze(0)), Y[i].unsqueeze(0))
+        STEP
+        total += loss.item()
+    print(total)
+""",
+    "several steps on one batch": """
+for start in range(0, 48, 12):
+    x, y = X[start : start + 12], Y[start : start + 12]
+    for inner in range(3):
+        loss = criterion(net(x), y)
+        STEP
+        print(start, inner, loss.item())
+""",
+    "small batches of a large one": """
+for start in range(0, 48, 24):
+    states, labels = X[start : start + 24], Y[start : start + 24]
+    with torch.no_grad():
+        before = net(states)
+    advantages = before.max(1)[0]
+    advantages = (advantages - advantages.mean()) / (advantages.std() + 1e-5)
+    order = np.arange(24)
+    for epoch in range(2):
+        np.random.shuffle(order)
+        for at in range(0, 24, 8):
+            picked = order[at : at + 8]
+            chosen = F.cross_entropy(net(states[picked]), labels[picked], reduction="none")
+            loss = (chosen * advantages[picked]).mean()
+            STEP
+    print(loss.item())
+""",
+    "lists": """
+def batches(size):
+    for start in range(0, len(X), size):
+        yield [X[start : start + size], Y[start : start + size]]
+
+
+for x, y in batches(8):
+    loss = criterion(net(x), y)
+    STEP
+    print(loss.item())
+""",
+    "samples in a list": """
+class Sample:
+    def __init__(self, x, y):
+        self.x, self.y = x, y
+
+
+samples = [Sample(x, y) for x, y in zip(X, Y)]
+for step in range(6):
+    picked = random.sample(samples, 8)
+    x, y = torch.stack([it.x for it in picked]), torch.stack([it.y for it in picked])
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item(), picked[0].y.item())
+""",
+    "noise": """
+for start in range(0, 48, 8):
+    x, y = X[start : start + 8], Y[start : start + 8]
+    loss = criterion(net(x + 0.0 * torch.randn_like(x)), y)
+    STEP
+    print(loss.item())
+""",
+    "a whole batch beside": """
+other = nn.Linear(6, 3)
+more = optim.SGD(other.parameters(), lr=0.1)
+for start in range(0, 48, 8):
+    x, y = X[start : start + 8], Y[start : start + 8]
+    loss = criterion(net(x), y)
+    STEP
+    alone = criterion(other(X[start : start + 8]), Y[start : start + 8])
+    more.zero_grad()
+    alone.backward()
+    more.step()
+    print(loss.item(), alone.item())
+""",
+    "the whole set in each step": """
+for epoch in range(6):
+    loss = criterion(net(X), Y)
+    STEP
+    print(loss.item())
+""",
+    "what is kept of outputs": """
+seen = []
+for start in range(0, 48, 8):
+    x, y = X[start : start + 8], Y[start : start + 8]
+    out = net(x)
+    loss = criterion(out, y)
+    STEP
+    seen.append(out.detach())
+print(torch.cat(seen).shape, torch.cat(seen).sum().item())
+""",
+    "a running mean of rewards": """
+baseline = 0.0
+for step in range(8):
+    x = X[step * 6 : step * 6 + 6]
+    chances = F.softmax(net(x), 1)
+    rewards = x.sum(1)
+    loss = -(torch.log(chances[:, 0]) * (rewards - baseline)).mean()
+    STEP
+    baseline = 0.9 * baseline + 0.1 * rewards.mean().item()
+    print(step, loss.item(), baseline)
+""",
+}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from own_batches import DIVIDED, _program
+from own_batches import BEWARE, DIVIDED, _program
 from programs import PATH
 
 from dp2ddp.convert import convert
@@ -37,3 +37,13 @@ def _is_same(word: str, other: str) -> bool:
         return float(word) == pytest.approx(float(other), rel=1e-9)
     except ValueError:
         return word == other
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+@pytest.mark.parametrize("name", BEWARE)
+def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, processes: int) -> None:
+    before, after = runs(lab, _program(BEWARE[name]), processes)
+    assert len(after.ranks) == processes
+    assert differences(before, after, losses=False) == []
+    assert before.printed
+    assert same_numbers(before.printed, after.printed)
