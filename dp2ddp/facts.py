@@ -242,11 +242,13 @@ class Bare(Fact):
 class OwnBatch:
     """A batch that the program makes itself; ``is_loop``: what hands such batches out to a loop.
 
-    ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples.
+    ``is_structure``: it is a tuple or dict of tensors, not one tensor, array or list of samples. ``holds_lists``: or
+    of lists with an entry for each sample.
     """
 
     is_loop: bool
     is_structure: bool = False
+    holds_lists: bool = False
 
 
 @dataclass(frozen=True)

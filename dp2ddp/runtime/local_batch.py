@@ -13,7 +13,6 @@ import sys
 from collections.abc import Iterator, Mapping
 from copy import copy
 from dataclasses import dataclass
-from functools import partial
 from types import CodeType
 from typing import Any
 
@@ -50,9 +49,9 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     compare it (``DP2DDP_CHECK=0`` turns that off, too).
 
     Args:
-        batch: a tensor, array or list with a sample in each place of dimension 0; or a tuple or dict of these, all
-            with as many samples. A tuple in a tuple may also have a sample in each place. Numbers, strings and None in
-            it are handed on.
+        batch: a tensor or array with the samples in dimension 0; a tuple, dict or list of these, as a DataLoader hands
+            out, all with as many samples; or a list with a sample in each place. Lists and tuples in another one may
+            be either. Numbers, strings and None are handed on, and None alone.
         weighed: whether parts weigh by their numbers of samples, as in ``shard``.
         if_wrapped: for a model that is wrapped under a condition only, as in ``shard``.
 
@@ -68,6 +67,8 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     if ranks.is_alone("local_batch()"):
         return batch
     unwrapped.divided(if_wrapped)
+    if all(it is None for it in _leaves(batch)):  # by which some say that there are no more
+        return batch
     batch = tuple(batch) if isinstance(batch, zip | map) else batch
     total = _total(batch)
     site = _site(sys._getframe(1))
@@ -84,65 +85,77 @@ def _site(frame: Any) -> _Site:
 
 def _total(batch: Any) -> int:
     """How many samples a batch has."""
-    found = [_sizes(it) for it in _entries(batch)] if _is_structure(batch) else [{len(batch)} if _is_sized(batch) else {}]
-    sizes = [set(it) for it in found if it]
-    common = set.intersection(*sizes) if sizes else set()
-    if len(common) == 1 and (total := common.pop()):
+    found = _within(batch) if _is_structure(batch) else _sizes(batch)
+    if len(found) == 1 and (total := max(found)) > 0:
         return total
-    raise ValueError(f"local_batch() can't tell how many samples {_shown(batch)} has, called at {lines.site()}")
+    raise ValueError(
+        f"local_batch() can't tell how many samples {_shown(batch)} has, called at {lines.site()}: give it a tensor, or "
+        "a tuple of tensors with as many rows each"
+    )
+
+
+def _is_structure(batch: Any) -> bool:
+    """Whether a batch is one of several tensors or the like; else it has a sample in each place."""
+    if isinstance(batch, list):
+        return all(map(_is_array, batch)) and (len(batch) < 4 or len({_shown(it) for it in batch}) > 1)
+    return isinstance(batch, tuple | Mapping)
+
+
+def _within(value: Any) -> set[int]:
+    """The numbers of samples that all entries may have."""
+    found = [sizes for it in _entries(value) if (sizes := _sizes(it))]
+    return set.intersection(*found) if found else set()
 
 
 def _sizes(value: Any) -> set[int]:
-    """What numbers of samples an entry of a batch may have; empty for what is handed on."""
+    """How many samples a value may have; none for what is handed on."""
     if isinstance(value, PackedSequence):
-        return {-1}
-    if not _is_structure(value):
-        return {len(value)} if _is_sized(value) else set()
-    inner = [found for it in _entries(value) if (found := _sizes(it))]
-    within = set.intersection(*inner) if inner else set()
-    return within | ({len(value)} if isinstance(value, tuple) else set())
-
-
-def _is_structure(value: Any) -> bool:
-    return isinstance(value, tuple | Mapping) and not isinstance(value, PackedSequence)
+        return {-1}  # nothing has as many
+    if isinstance(value, Mapping):
+        return _within(value)
+    if isinstance(value, list | tuple):
+        within = _within(value)
+        return {-1} if within == {len(value)} and len(value) > 1 else within | {len(value)}
+    return {len(value)} if _is_sized(value) else set()
 
 
 def _entries(value: Any) -> Iterator[Any]:
     return iter(value.values() if isinstance(value, Mapping) else value)
 
 
+def _is_array(value: Any) -> bool:
+    """Whether a value is a tensor, or an array of any library, with dimensions."""
+    return bool(getattr(value, "shape", ())) and hasattr(value, "dtype")
+
+
 def _is_sized(value: Any) -> bool:
     """Whether a value has a sample in each of its places."""
-    if isinstance(value, torch.Tensor):
-        return value.dim() > 0
     if isinstance(value, str | bytes):
         return False
     return hasattr(value, "__len__") and hasattr(value, "__getitem__") and getattr(value, "shape", None) != ()
 
 
-def _cut(value: Any, total: int, own: slice, inside: bool = False) -> Any:
-    if not _is_structure(value):
-        return value[own] if _is_sized(value) else value
-    cut = partial(_cut, total=total, own=own, inside=True)
+def _cut(value: Any, total: int, own: slice) -> Any:
+    """The samples ``own`` of a batch, or of an entry of one."""
     if isinstance(value, Mapping):
         new: Any = copy(value)
         for key, it in value.items():
-            new[key] = cut(it)
+            new[key] = _cut(it, total, own)
         return new
-    if inside and not all(total in found for it in value if (found := _sizes(it))) or not any(map(_sizes, value)):
-        return value[own]
-    entries = [cut(it) for it in value]
-    return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+    if isinstance(value, list | tuple) and _within(value) == {total}:
+        entries = [_cut(it, total, own) for it in value]
+        return type(value)(*entries) if hasattr(value, "_fields") else type(value)(entries)
+    return value[own] if _is_sized(value) else value
 
 
 def _shown(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {_shown(it)}" for key, it in value.items()) + "}"
-    if _is_structure(value):
+    if isinstance(value, tuple):
         return "(" + ", ".join(map(_shown, value)) + ")"
     shape = getattr(value, "shape", None)
     if shape is not None:
-        return f"{type(value).__name__}{list(shape)}"
+        return f"{type(value).__name__}{list(shape)} of {getattr(value, 'dtype', 'numbers')}"
     return f"{type(value).__name__} of {len(value)}" if _is_sized(value) else type(value).__name__
 
 
@@ -176,7 +189,7 @@ def _digest(batch: Any) -> str:
 
 
 def _leaves(value: Any) -> Iterator[Any]:
-    if _is_structure(value) or type(value) is list:
+    if isinstance(value, list | tuple | Mapping):
         for it in _entries(value):
             yield from _leaves(it)
     else:

@@ -162,6 +162,8 @@ FILLS = frozenset(
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
 VARIABLE = "torch.autograd.Variable"
+# What makes an array of a list, with a row for each of its entries.
+COPIES_TO_ARRAY = frozenset({"numpy.array", "numpy.asarray", "numpy.ascontiguousarray", "numpy.stack"})
 # Where those that are given numbers before stand the sizes: from the first, or from the last.
 SIZE_PLACES = {"torch.randint": -1, "numpy.random.randint": 2}
 # What makes something that may begin a sum.

@@ -29,6 +29,7 @@ from dp2ddp.analyse.api.options import OPTIONS
 from dp2ddp.analyse.api.purity import COMPUTES_OR_COPIES, NO_TENSORS_OF_OTHERS
 from dp2ddp.analyse.api.tensors import (
     BY_SIZES,
+    COPIES_TO_ARRAY,
     DESCRIBES,
     FILLS_BY_INDEX,
     HANDS_ON,
@@ -341,7 +342,15 @@ class Samples:
                 return kinds.tensor(drawn, part.iter)
             if any(self._is_data(test, frame) for test in part.ifs):
                 return Unclear(node)
-        return Every(self._value(element, frame))
+        value = self._value(element, frame)
+        one = node.generators[0] if len(node.generators) == 1 else None  # type: ignore[attr-defined]
+        if value is Kind.EACH and one is not None and not one.ifs and self._goes_over_rows(one.iter, frame):
+            return Kind.ROWS  # an entry for each sample
+        return Every(value)
+
+    def _goes_over_rows(self, source: ast.expr, frame: Frame) -> bool:
+        """Whether a loop takes one sample after the other, and not their numbers."""
+        return self._value(source, frame) is Kind.ROWS
 
     def _is_option(self, node: ast.AST) -> bool:
         """An option of the program."""
@@ -445,7 +454,7 @@ class Samples:
                 return Kind.MOVED if value in BY_SAMPLE else value
             case _ if node.attr in DESCRIBES and value in BY_SAMPLE:
                 return Kind.SAME
-            case "values" | "indices" if isinstance(value, Every):
+            case _ if isinstance(value, Every):  # of a named tuple
                 return value.element
         return value
 
@@ -527,6 +536,8 @@ class Samples:
         index = node.slice
         if isinstance(index, ast.Constant):
             return kinds.entry(value, index.value, node)
+        if (keys := self._texts(index)) and self._value(index, frame) in PLAIN:
+            return kinds.join([kinds.entry(value, key, node) for key in keys], node)
         if value is Kind.SHAPE:
             first = index.lower if isinstance(index, ast.Slice) else index
             number = first.operand if isinstance(first, ast.UnaryOp) else first
@@ -556,6 +567,11 @@ class Samples:
         if value in PLAIN and at in DEALT:
             return Kind.ROWS
         return value if at in PLAIN else _blamed([at], node)
+
+    def _texts(self, index: ast.expr) -> list[str]:
+        """The names that an index may be: ``"A" if forwards else "B"``."""
+        keys = [it.value if isinstance(it, Const) else None for it in self.program.values(index)]
+        return sorted(map(str, keys)) if all(isinstance(it, str) for it in keys) else []
 
     def _is_of_each(self, index: ast.expr, frame: Frame) -> bool:
         """``outputs[torch.arange(len(outputs)), labels]``: a number of each sample."""
@@ -1029,6 +1045,11 @@ class Samples:
         if entered and all(isinstance(callee, Func | Bound | Inst) for callee in callees):
             return kinds.join([self._returned(call, *target, frame) for target in entered], node)
         outside = bool(names) and all(isinstance(callee, Ext) for callee in call.callees)
+        if names <= COPIES_TO_ARRAY and names and self._value(node.args[0], frame) is Kind.ROWS:
+            return Kind.ROWS
+        if names == {"collections.namedtuple.__call__"}:
+            parts = [kinds.element(it, node) if isinstance(it, Every) else it for it in self._all(given, frame)]
+            return Every(kinds.join(parts, node))
         if outside and all(name.startswith("builtins.") for name in names):
             return self._builtin(call, frame)
         if outside and all(name.startswith(COMPUTES_OR_COPIES) for name in names):
@@ -1581,6 +1602,8 @@ class Samples:
         if not all(value in PLAIN for value in bounds):
             return _blamed(bounds, node)
         values = self._all([it.value if isinstance(it, ast.Starred) else it for it in sizes], frame)
+        if values == [Kind.ROWS] and given[0] not in node.keywords:
+            return Kind.ROWS  # `torch.FloatTensor(rows)`
         if values and values[0] in (Kind.COUNT, Kind.SHAPE) and all(it in PLAIN for it in values[1:]):
             return Kind.ROWS
         return _same_or_unclear(values, node)

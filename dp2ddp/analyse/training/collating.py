@@ -85,7 +85,7 @@ def obstacles(context: Context, training: set[int]) -> Iterator[Obstacle]:
 def hand_lists(context: Context, training: set[int]) -> bool:
     """Whether batches of the training may hold a list with an entry for each sample."""
     own = (getattr(context.program.node(it), "own_batch", None) for it in training)
-    return any(it is not None and it.is_structure for it in own) or any(
+    return any(it is not None and it.holds_lists for it in own) or any(
         _holds_lists(found)
         for call in context.loaders
         if id(call.node) in training

@@ -274,6 +274,9 @@ def _covers(context: Context, guard: Effect, loop: BatchLoop) -> bool:
 def _by_hand(context: Context, loops: list[BatchLoop], alone: bool = False) -> list[Call]:
     """Calls that draw from a loader, and are not part of a loop's header; ``alone``: apart from the training loops."""
     known = set().union(*(loop.passing for loop in loops))
+    for node in context.program.nodes.values():
+        if hasattr(node, "own_batch"):  # before it is divided
+            known |= context.runs(node)
     training = [loop for loop in loops if loop.trains and alone]
     known |= set().union(*(loop.runs for loop in training))
     shared = set().union(*(_passed(context, loop.source) for loop in training))

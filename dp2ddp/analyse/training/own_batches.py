@@ -11,16 +11,17 @@ import ast
 import copy
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
-from itertools import chain
 
 from dp2ddp.analyse import wrappers
-from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, RANGES
+from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
 from dp2ddp.analyse.api.randomness import DRAWS, DRAWS_ONE, DRAWS_SEVERAL, HOW_MANY
 from dp2ddp.analyse.api.tensors import DESCRIBES, FILLS, ZEROS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
+from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Func
 from dp2ddp.facts import OwnBatch
@@ -29,6 +30,7 @@ NEXT, LOADS = "_next_of_own_batches", "_DataLoader_of_own_batches"
 """What ``next`` and DataLoader are called where batches are looked at as a loader's."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEPTH = 40
+NAMES = 8
 # The loops round a backward pass, inside out, that are looked at for batches.
 ROUND = 3
 
@@ -131,8 +133,6 @@ def _of_step(context: Context, backward: ast.Call, covered: frozenset[int]) -> S
             if isinstance(around, LOOPS):
                 runs = context.runs(around)
                 sites = _Tracing(context, around, runs).of_loss(backward)
-                if sites is None:
-                    return None
                 if sites:
                     found |= sites
                     break
@@ -164,7 +164,9 @@ class _Tracing:
     _known: dict[int, Sites] = field(default_factory=dict)
     _filled: list[str] = field(default_factory=list)  # how many rows new tensors have that no numbers are drawn for
     _drawn: set[str] = field(default_factory=set)  # and what numbers are drawn by
-    _depth: int = 0
+    _open: set[int] = field(default_factory=set)
+    _circles: set[int] = field(default_factory=set)  # what is made from itself
+    _is_circular: bool = False  # whether something of that was asked for
 
     def of_loss(self, backward: ast.Call) -> Sites | None:
         """The batches that a loss is computed of; None where that is not known."""
@@ -214,15 +216,18 @@ class _Tracing:
         return found
 
     def _of(self, node: ast.AST) -> Sites:
-        if id(node) in self._known:
-            return self._known[id(node)]
-        if self._depth > DEPTH:
+        if id(node) in self._known or id(node) in self._open:
+            self._is_circular |= id(node) in self._open or id(node) in self._circles
+            return self._known.get(id(node), {})
+        if len(self._open) > DEPTH:
             raise Unknown
-        self._known[id(node)] = {}  # what is made from itself
-        self._depth += 1
-        found = self._computed(node)
-        self._depth -= 1
-        self._known[id(node)] = found
+        self._open.add(id(node))
+        before, self._is_circular = self._is_circular, False
+        self._known[id(node)] = found = self._computed(node)
+        self._open.remove(id(node))
+        if self._is_circular:
+            self._circles.add(id(node))
+        self._is_circular |= before
         return found
 
     def _computed(self, node: ast.AST) -> Sites:
@@ -256,10 +261,10 @@ class _Tracing:
             return held | index
         if index:
             return index
-        sliced = any(isinstance(it, ast.Slice) for it in ast.walk(node.slice))
         if not self._varies(node):
             return {}
-        if not sliced:
+        first = node.slice.elts[0] if isinstance(node.slice, ast.Tuple) and node.slice.elts else node.slice
+        if not isinstance(first, ast.Slice):
             raise Unknown  # a batch, or a sample
         return self._site(node)
 
@@ -274,16 +279,66 @@ class _Tracing:
         body = self.context.program.scope(parameter).body
         return bool(body) and id(body[0]) in self.runs
 
-    def _site(self, node: ast.expr, is_structure: bool = False, is_loop: bool = False) -> Sites:
-        return {id(node): Site(node, OwnBatch(is_loop, is_structure))}
+    def _site(self, node: ast.expr, is_loop: bool = False, made: Iterable[ast.expr] | None = None) -> Sites:
+        """A batch; ``made``: what a structure is made of, nothing where that is not known. None of no structure."""
+        lists = made is not None and any(map(self._may_hold_lists, made or [node]))
+        return {id(node): Site(node, OwnBatch(is_loop, made is not None, lists))}
+
+    def _may_hold_lists(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an entry of a structure may be a list, and no tensor or array."""
+        if depth > NAMES:
+            return True
+        match node:
+            case ast.Tuple() | ast.List() if not depth:
+                return any(self._may_hold_lists(it, depth + 1) for it in node.elts)
+            case ast.Dict() if not depth:
+                return any(self._may_hold_lists(it, depth + 1) for it in node.values)
+            case ast.Name() | ast.Attribute():
+                if any(map(self._is_of_loader, self.context.program.definitions(node))):
+                    return False
+                found = [self.context.program.source(it) for it in self.context.program.definitions(node)]
+                values = [it.value for it in found if it.how is How.ASSIGNED and it.value is not None]
+                if len(values) < len(found) or not values:
+                    return True
+                return any(self._may_hold_lists(it, max(depth, 1) + 1) for it in values)
+            case ast.Call():
+                call = self.context.program.call(node)
+                names = call.names if call is not None else frozenset()
+                if names == {"builtins.next"}:
+                    return not self._draws_from_loader(node.args[0])
+                if names and all(it.startswith(("torch.", "numpy.")) for it in names):
+                    return False
+                inner = self._results(self._entered(call))
+                if not inner and not names and isinstance(node.func, ast.Attribute):
+                    return self._may_hold_lists(node.func.value, depth + 1)  # `x.float()`
+                return not inner or any(self._may_hold_lists(it, depth and depth + 1) for it in inner)
+            case ast.Subscript(value=held):
+                return self._may_hold_lists(held, depth + 1) if self._varies(held) else False
+            case ast.BinOp():
+                return False
+        return not isinstance(node, ast.Constant)
+
+    def _draws_from_loader(self, node: ast.expr) -> bool:
+        values = self.context.program.values(node)
+        return bool(self.context.made(self.context.iterated(values), LOADER))
 
     # Names
 
     def _defined(self, node: ast.Name | ast.Attribute) -> Sites:
         found: Sites = {}
-        for definition in self.context.program.definitions(node):
+        definitions = self.context.program.definitions(node)
+        for definition in definitions:
             found |= self._definition(definition)
+        if found and any(map(self._is_taken_before, definitions)):
+            raise Unknown  # the first batch is none of this loop's rounds
         return found
+
+    def _is_taken_before(self, definition: ast.AST) -> bool:
+        """Whether a name has its first value before the loop, and that is no constant."""
+        if isinstance(definition, ast.arg) or id(definition) in self.runs:
+            return False
+        value = self.context.program.source(definition).value
+        return value is not None and not isinstance(value, ast.Constant)
 
     def _definition(self, definition: ast.AST) -> Sites:
         program = self.context.program
@@ -301,8 +356,7 @@ class _Tracing:
                     value = value.elts[left.pop(0)]  # type: ignore[arg-type]
                 found = self._of(value)  # type: ignore[arg-type]
                 if left and [*found] == [id(value)] and isinstance(value, ast.Call):
-                    site = found[id(value)]  # it is unpacked
-                    return {id(value): replace(site, kind=replace(site.kind, is_structure=True))}
+                    return self._site(value, made=self._results(self._entered(self.context.program.call(value))))
                 return found
             case How.AUGMENTED:
                 return self._of(source.value)
@@ -354,30 +408,58 @@ class _Tracing:
         )
         in_comprehension = any(isinstance(it, COMPREHENSIONS) for it in program.ancestors(definition))
         if trains and not in_comprehension and program.is_inside(definition, around.target):  # type: ignore[attr-defined]
-            if self.context.made(self.context.iterated(program.values(source)), LOADER):
+            if self._draws_from_loader(source):
                 raise Unknown
             if around is not self.loop and (behind := self._of(source)):
                 return behind
-            if not self._hands_out_structures(source, place):
-                raise Unknown
-            return self._site(source, is_structure=True, is_loop=True)
+            return self._handing_out(source, source, bool(place), is_loop=True)
         return self._of(source)
 
-    def _hands_out_structures(self, source: ast.expr, place: tuple[int | None, ...]) -> bool:
-        """Whether a loop takes tuples or dicts: it unpacks them, or what it goes over yields such."""
-        yielded = [*self._yielded(source)]
-        if yielded:
-            return all(isinstance(it, ast.Tuple | ast.Dict) for it in yielded)
-        return bool(place)
+    def _handing_out(self, node: ast.expr, source: ast.expr, unpacked: bool, is_loop: bool = False) -> Sites:
+        """What takes a batch of something that hands out such, all of them structures or none."""
+        handed_out = [*self._handed_out(source)]
+        if not unpacked and not handed_out:
+            raise Unknown
+        is_structure = unpacked or all(map(self._is_structured, handed_out))
+        return self._site(node, is_loop, handed_out if is_structure else None)
 
-    def _yielded(self, source: ast.expr) -> Iterator[ast.expr]:
-        call = self.context.program.call(source) if isinstance(source, ast.Call) else None
-        for scope in self._entered(call):
-            for node in self.context.program.body(scope):
-                if isinstance(node, ast.Yield) and node.value is not None:
-                    yield node.value
+    def _is_structured(self, node: ast.expr, depth: int = 0) -> bool:
+        """Whether an expression is a tuple, list or dict that is written out somewhere."""
+        if isinstance(node, ast.Tuple | ast.List | ast.Dict):
+            return True
+        if isinstance(node, ast.Name) and any(map(self._is_of_loader, self.context.program.definitions(node))):
+            return True
+        call = self.context.program.call(node) if isinstance(node, ast.Call) else None
+        inner = self._results(self._entered(call)) if call is not None else assigned(self.context, node)
+        return bool(inner) and depth < NAMES and all(self._is_structured(it, depth + 1) for it in inner)
 
-    def _entered(self, call: Call | None) -> list:
+    def _is_of_loader(self, definition: ast.AST) -> bool:
+        """Whether a name gets what a DataLoader hands out."""
+        source = self.context.program.source(definition)
+        return source.how is How.ELEMENT and source.value is not None and self._draws_from_loader(source.value)
+
+    def _results(self, scopes: list[Scope]) -> list[ast.expr]:
+        """What functions return."""
+        nodes = [it for scope in scopes for it in self.context.program.body(scope)]
+        return [it.value for it in nodes if isinstance(it, ast.Return) and it.value is not None]
+
+    def _handed_out(self, source: ast.expr) -> Iterator[ast.expr]:
+        """What a generator yields, or an iterator of the project's returns, one after the other."""
+        program = self.context.program
+        made = source if isinstance(source, ast.Call) else next(iter(assigned(self.context, source)), source)
+        call = program.call(made) if isinstance(made, ast.Call) else None
+        scopes = {it.index for it in self._entered(call)}
+        steps: set[int] = set()
+        for value in program.values(source):
+            scopes |= {*program.methods(value, "__iter__", source)}
+            steps |= {it for name in NEXT_METHODS for it in program.methods(value, name, source)}
+        for index in sorted(scopes | steps):
+            for node in program.body(program.scopes[index]):
+                if isinstance(node, ast.Yield) or (index in steps and isinstance(node, ast.Return)):
+                    if node.value is not None:
+                        yield node.value
+
+    def _entered(self, call: Call | None) -> list[Scope]:
         """The functions that a call runs, where that is all it does."""
         if call is None or not call.callees:
             return []
@@ -403,7 +485,7 @@ class _Tracing:
         own = [] if receiver is None or self._is_home(receiver) else [receiver]
         scopes = self._entered(call)
         found = self._all([*own, *given]) if not scopes else self._all(given)
-        if found:
+        if found or self._is_circular:
             return found
         if scopes:
             return self._returned(node, scopes)
@@ -414,28 +496,23 @@ class _Tracing:
         values = self.context.program.values(receiver)
         return bool(values) and all(type(it).__name__ in ("Ext", "Mod") for it in values)
 
-    def _returned(self, node: ast.Call, scopes: list) -> Sites:
+    def _returned(self, node: ast.Call, scopes: list[Scope]) -> Sites:
         """A batch that a function makes, or nothing of the kind: where the function is called."""
         program = self.context.program
-        returned = [
-            it.value
-            for scope in scopes
-            for it in program.body(scope)
-            if isinstance(it, ast.Return) and it.value is not None
-        ]
+        returned = self._results(scopes)
         if any(isinstance(it, ast.Yield | ast.YieldFrom) for scope in scopes for it in program.body(scope)):
             raise Unknown
         if not self._all(returned):
             return {}
-        if any(isinstance(it, ast.List) for it in returned):
-            raise Unknown
-        return self._site(node, is_structure=all(isinstance(it, ast.Tuple | ast.Dict) for it in returned))
+        return self._site(node, made=returned if all(map(self._is_structured, returned)) else None)
 
     def _new(self, call: Call) -> Sites:
         """What a call makes of no batch: a number, numbers for a batch, or a batch."""
         names, node = call.names, call.node
         if not names:
-            raise Unknown
+            if self._varies(node):
+                raise Unknown
+            return {}
         if names == {"builtins.next"}:
             return self._pulled(node)
         if all(it in PASSES_NUMBER_ON or it.startswith((*NUMBER_HOMES, "builtins.")) for it in names):
@@ -454,20 +531,19 @@ class _Tracing:
             return self._site(node)
         if names <= ZEROS or all(it.startswith(("torch.nn.", "torch.device", "torch.cuda.")) for it in names):
             return {}
-        if not self._varies(node):
-            return {}
-        raise Unknown
+        if self._varies(node):
+            raise Unknown
+        return {}
 
     def _pulled(self, node: ast.Call) -> Sites:
-        """``next(batches)``, of a generator of the project's own that yields tuples or dicts."""
-        source = node.args[0]
-        if self.context.made(self.context.iterated(self.context.program.values(source)), LOADER):
+        """``next(batches)``."""
+        if not node.args:
             raise Unknown
         parent = self.context.program.parent(node)
         unpacked = isinstance(parent, ast.Assign) and any(isinstance(it, ast.Tuple) for it in parent.targets)
-        if not unpacked:
-            raise Unknown
-        return self._site(node, is_structure=True)
+        if self._draws_from_loader(node.args[0]):
+            return self._site(node, made=[node])
+        return self._handing_out(node, node.args[0], unpacked)
 
 
 def _draws_several(call: Call) -> bool:
