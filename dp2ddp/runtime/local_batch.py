@@ -89,7 +89,7 @@ def _total(batch: Any) -> int:
     if len(found) == 1 and (total := max(found)) > 0:
         return total
     raise ValueError(
-        f"local_batch() can't tell how many samples {_shown(batch)} has, called at {lines.site()}: give it a tensor, or "
+        f"local_batch() can't tell how many samples {_shown(batch)} has, at {lines.site()}: give it a tensor, or "
         "a tuple of tensors with as many rows each"
     )
 

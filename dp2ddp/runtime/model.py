@@ -65,6 +65,22 @@ _wraps: weakref.WeakKeyDictionary[torch.nn.Module, int] = weakref.WeakKeyDiction
 _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
 
+def _memory(tensor: torch.Tensor) -> torch.Tensor:
+    """What a broadcast writes of a tensor: each number once, in one dimension where that is possible.
+
+    torch's can't write into a tensor alone in a bucket whose strides are not the usual ones, as those of
+    ``pe.unsqueeze(0).transpose(0, 1)``, nor into one that repeats numbers (``expand``). What is returned has a version
+    counter of its own.
+    """
+    data = tensor.data
+    if data.layout is not torch.strided or torch.nn.parameter.is_lazy(tensor):
+        return data
+    for dim, (size, stride) in enumerate(zip(data.shape, data.stride(), strict=True)):
+        if not stride and size > 1:
+            data = data.narrow(dim, 0, 1)
+    return data.view(-1) if data.is_contiguous() else data
+
+
 class DistributedDataParallel(torch_ddp.DistributedDataParallel):
     """torch's DistributedDataParallel with the arguments chosen.
 
@@ -437,8 +453,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         return not any(it.requires_grad for it in self.module.parameters())
 
     def _default_broadcast_coalesced(self, bufs=None, bucket_size=None, authoritative_rank=0) -> None:
-        # `.data` has a version counter of its own
-        buffers = [buffer.data for buffer in (self.modules_buffers if bufs is None else bufs)]
+        buffers = [_memory(buffer) for buffer in (self.modules_buffers if bufs is None else bufs)]
         if not buffers:  # what was shared once need not be any more
             return
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
@@ -446,7 +461,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
 
     def _broadcast(self, tensors: Iterable[torch.Tensor]) -> None:
         debug.meet(f"the broadcast of the buffers of {type(self.module).__name__}")
-        data = [tensor.data for tensor in tensors]
+        data = [_memory(tensor) for tensor in tensors]
         if data:
             dist._broadcast_coalesced(self.process_group, data, _BROADCAST_BYTES, 0)
 

@@ -508,3 +508,32 @@ for step in range(3):
 @pytest.mark.parametrize("processes", [2, 3])
 def test_a_model_that_another_one_trains_is_evaluated_with_rank_0_s_buffers(lab, tmp_path, processes):
     lab.run(write(tmp_path, BESIDE), processes=processes, recorded=False, timeout=60).ok()
+
+
+ONE_BUFFER = """
+ddp.init()
+rank = ddp.get_rank()
+
+class Encoding(torch.nn.Module):
+    def __init__(self, buffer):
+        super().__init__()
+        self.layer = torch.nn.Linear(4, 4)
+        self.register_buffer("buffer", buffer)
+    def forward(self, x):
+        return self.layer(x) + self.buffer.sum()
+
+made = torch.randn(6, 4) + rank
+for buffer in (made.unsqueeze(0).transpose(0, 1), made[:1].expand(5, 4), made.t()):
+    for wrapper in (ddp.DistributedDataParallel, ddp.DataParallel):
+        model = wrapper(Encoding(buffer.clone(memory_format=torch.preserve_format) if buffer.stride()[0] else buffer))
+        for _ in range(2):
+            model(torch.ones(4, 4)).sum().backward()
+        held = ddp.gather(model.module.buffer.tolist())
+        assert held[0] == held[1] and tuple(model.module.buffer.shape) == tuple(buffer.shape)
+        assert rank or torch.equal(model.module.buffer, buffer)
+"""
+
+
+def test_a_buffer_alone_may_have_any_strides(lab, tmp_path):
+    """torch can't broadcast a single buffer of unusual strides, as that of the usual positional encoding."""
+    lab.run(write(tmp_path, ONE_BUFFER), processes=2, recorded=False, timeout=60).ok()
