@@ -10,9 +10,11 @@ what lands there is the *edited* form of that piece of the original.
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
+from functools import lru_cache
 from pathlib import Path
 
 from dp2ddp.legacy import Mend
@@ -274,7 +276,7 @@ def _length(message: str, help: str) -> int:
 def _cut(message: str, help: str, least: int, both: bool) -> tuple[str, str]:
     """A message, and its help if ``both``, whose code is as short as it has to be; what has ``least`` letters stays."""
     spans = [span for part in (message, help if both else "") for span in _CODE.findall(part)]
-    room = max(map(len, spans), default=0)
+    room = min(max(map(len, spans), default=0), LONGEST)
     while True:
 
         def short(found: re.Match[str], room: int = room) -> str:
@@ -293,11 +295,22 @@ def shortened(code: str, room: int) -> str:
     """
     if len(code) <= room:
         return code
-    whole = list(_emptied(code))
-    for found in (whole, [it for short in (code, *whole) for it in _begun(short)]):
-        if fitting := [it for it in found if len(it) <= room]:
-            return max(fitting, key=len)
+    whole, begun = _left_of(code)
+    for found in (whole, begun):
+        if (fitting := next((it for it in found if len(it) <= room), None)) is not None:
+            return fitting
     return min([code, *whole, *_begun(code)], key=len)
+
+
+@lru_cache(maxsize=16)
+def _left_of(code: str) -> tuple[list[str], list[str]]:
+    """What can be left of code, the longest first: with less in its brackets; and how it, and that, can begin.
+
+    A message is tried with less and less room for its code: what can be left of that is found once.
+    """
+    whole = list(dict.fromkeys(_emptied(code)))
+    begun = dict.fromkeys(it for short in (code, *whole) for it in _begun(short, LONGEST))
+    return sorted(whole, key=len, reverse=True), sorted(begun, key=len, reverse=True)
 
 
 def _emptied(code: str) -> Iterator[str]:
@@ -329,8 +342,8 @@ def _groups(code: str) -> Iterator[tuple[int, int]]:
                 yield start, place - 1
 
 
-def _begun(code: str) -> Iterator[str]:
-    """How code can begin that goes on with something else: nothing that names nothing."""
+def _begun(code: str, most: int = sys.maxsize) -> Iterator[str]:
+    """How code can begin that goes on with something else, in ``most`` characters: nothing that names nothing."""
     closing = before = begin = ""
     is_named = False
     for token in _TOKEN.findall(code):
@@ -340,6 +353,8 @@ def _begun(code: str) -> Iterator[str]:
             elif token.isspace() == _ends_value(before):
                 yield f"{begin}{' ' * token.isspace()}…"
         begin += token
+        if len(begin) >= most:
+            return
         if token in _CLOSING:
             closing = _CLOSING[token] + closing
         elif closing.startswith(token):

@@ -5,11 +5,13 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from programs import WHOLE_BATCH
 
+from dp2ddp import plan
 from dp2ddp.analyse.evaluation import divided, evaluating
 from dp2ddp.convert import convert
 from dp2ddp.plan import LONGEST, fitted, shortened
@@ -78,6 +80,31 @@ def test_names_and_what_is_to_be_typed_are_never_cut() -> None:
     assert fitted(*ways[0], ways[1:]) == ways[1]
     longest = "x" * LONGEST
     assert fitted(f"`{longest}` is local", "average it") == (f"`{longest}` is local", "average it")
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        " + ".join(f"f{it}(a, g(b), c)" for it in range(30)),
+        "f(" + ", ".join(f"g{it}(a, h(b, c[{it}]))" for it in range(25)) + ")",
+        "".join(f"f{it}(a, " for it in range(50)) + "b" + ")" * 50,
+        "".join(f"(f{it}(a, " for it in range(30)) + "b" + ") + c)" * 30,
+        "f" + "(a, b)" * 80,
+    ],
+)
+def test_what_can_be_left_of_long_code_is_found_once(code: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message is tried with less and less room: code of 523 characters with many brackets took 14 s."""
+    looked: list[str] = []
+
+    def counted(code: str, *most: int) -> Iterator[str]:
+        looked.append(code)
+        return begun(code, *most)
+
+    begun = plan._begun
+    monkeypatch.setattr(plan, "_begun", counted)
+    message, help = fitted(f"the loss uses `{code}`", "to shard: compute the loss in one function")
+    assert len(message) + len(help) + len("; ") <= LONGEST and "…" in message
+    assert len(looked) < 2 * len(code), "once for each of its brackets, and not for each room"
 
 
 @pytest.mark.parametrize("code", CODE)
@@ -170,6 +197,17 @@ def test_a_reason_that_another_one_settles_names_it() -> None:
     found = said(settled)
     assert any("permutes the samples" in it and it.endswith("; no action needed") for it in found)
     settled = "which may mix samples; sharding is ruled out anyway: samples are permuted (line 13)"
+    assert any(it.endswith(settled) for it in found)
+
+
+def test_a_reason_that_a_loss_settles_beyond_what_is_not_known_names_it() -> None:
+    before = "from elsewhere import hidden, pairs\n\n\ndef apart(z):\n    return torch.cdist(z, z).mean()\n\n"
+    terms = " + ".join(4 * ["hidden(outputs)"])
+    loss = f"    try:\n        loss = {terms} + apart(outputs)\n    except KeyError:\n        raise\n    loss.backward()\n"
+    loss += "    criterion(pairs(outputs), targets.cuda()).backward()"
+    found = said(PROGRAM.format(before=before, loss=loss))
+    assert any("the loss uses `torch.cdist(z, z)`, which mixes samples" in it for it in found)
+    settled = "which may mix samples; sharding is ruled out anyway: the loss needs the whole batch (line 8)"
     assert any(it.endswith(settled) for it in found)
 
 

@@ -78,13 +78,15 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         fed |= gathering.followed
         assumed = False
         if not gathered and uneven is not None:
-            problem = replace(problem, forbids=SHARDED_ONLY, gist="the loss needs the whole batch")
             trial = assuming.trial(context, loops, node)
+            assumes = problem.assumes
             if isinstance(trial, assuming.Trial):
-                problem = replace(problem, assumes=trial.assumptions)
+                assumes = trial.assumptions
             elif trial is not None:
-                problem = replace(_average(context, trial, node)[1] or problem, forbids=SHARDED_ONLY)
-                problem = replace(problem, assumes=())
+                problem, assumes = _average(context, trial, node)[1] or problem, ()
+            problem = replace(
+                problem, forbids=SHARDED_ONLY, assumes=assumes, gist="the loss needs the whole batch"
+            )
             if not isinstance(trial, assuming.Trial) or not context.assumes:
                 found.append(Loss(**context.place(node), problem=problem))
                 continue
