@@ -446,3 +446,79 @@ SEEN = {
     "rows that are filled": ("sharded", ROWS_THAT_ARE_FILLED),
 }
 """Programs that were sharded wrongly, with the form that they get."""
+
+HELPER = """
+def apply(function, out, y):
+    return function(out, y)
+
+
+def each(step, loader):
+    for x, y in loader:
+        step(x, y)
+
+
+def fit(loss_of, model, optimizer, loader):
+    for x, y in loader:
+        optimizer.zero_grad()
+        try:
+            loss = loss_of(model(x), y)
+        except KeyError:
+            raise
+        loss.backward()
+        optimizer.step()
+"""
+"""What several trainers give a function of theirs; of the losses, no rows can be gathered."""
+_BY = """
+
+def apart(out, y):
+    return hidden(out[:, :4], y)
+
+
+def pairs(out, y):
+    return torch.cdist(hidden(out[:, :4], y) * out, out).mean()
+
+"""
+_LOOP = """
+for epoch in range(2):
+    for x, y in loader:
+        optimizer.zero_grad()
+        out = model(x)
+        try:
+            loss = apply(LOSS, out, y)
+        except KeyError:
+            raise
+        loss.backward()
+        optimizer.step()
+"""
+_STEP = """
+def step_of_LOSS(x, y):
+    optimizer.zero_grad()
+    try:
+        loss = LOSS(model(x), y)
+    except KeyError:
+        raise
+    loss.backward()
+    optimizer.step()
+
+
+each(step_of_LOSS, loader)
+"""
+_MADE = TAIL.replace("MADE\n", "").partition("for epoch")[0]
+
+
+def trainers(helper: str) -> dict[str, str]:
+    """Two programs that give a helper a loss of theirs, in the one of them a mixing one: by its function."""
+    use = {"apply": _LOOP, "each": _STEP, "fit": "\nfit(LOSS, model, optimizer, loader)\n"}[helper]
+    begin = HEAD + f"from helper import {helper}\n" + _BY + _MADE
+    return {it: begin + use.replace("LOSS", it) for it in ("apart", "pairs")}
+
+
+SHOWN = (
+    HEAD
+    + HELPER
+    + _BY
+    + _MADE
+    + _LOOP.replace("LOSS", "apart")
+    + "model.eval()\nprint(float(apply(pairs, model(data.tensors[0]).detach(), data.tensors[1])))\n"
+)
+"""A program whose loss mixes no samples, and that shows what does by the same helper."""

@@ -312,7 +312,19 @@ class Context:
 
     def run_by(self, node: ast.AST) -> frozenset[Path]:
         """The programs which train with DataParallel that may run a node."""
-        return frozenset(file.path for file in self.scripts if id(node) in self.program_runs(file))
+        running = frozenset(file.path for file in self.scripts if id(node) in self.program_runs(file))
+        home = self.program.file(node).path
+        return (
+            running if home not in running else frozenset(it for it in running if home in self._reached[it])
+        )
+
+    @cached_property
+    def _reached(self) -> dict[Path, frozenset[Path]]:
+        """The files that each program which trains imports: of another program it runs nothing without that.
+
+        A helper that several programs give functions of theirs calls those of its own program.
+        """
+        return {it.path: self.program.project.reaches(it.path) for it in self.scripts}
 
     @cached_property
     def may_run(self) -> dict[Path, set[int]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from mixing import MIXING, SEEN
+from mixing import HELPER, MIXING, SEEN, SHOWN, trainers
 from programs import PATH
 
 from dp2ddp.convert import convert
@@ -39,3 +39,23 @@ def test_what_is_unknown_hides_nothing_of_it(name: str) -> None:
     assert script.tier == "whole batch" and not script.assumptions
     said = [it.message for it in conversion.findings]
     assert any(MIXING[name].says[:12] in it and "not sharded" in it for it in said), said
+
+
+@pytest.mark.parametrize("helper", ["apply", "each", "fit"])
+def test_a_helper_that_another_program_gives_what_mixes_samples_mixes_none_of_this_one(helper: str) -> None:
+    texts = trainers(helper)
+    paths = {name: PATH.with_name(f"{name}.py") for name in texts}
+    beside = {PATH.with_name("helper.py"): HELPER}
+    for names in (["apart"], ["pairs"], ["apart", "pairs"]):
+        project = Project.of({paths[name]: texts[name] for name in names} | beside)
+        found = {it.path.stem: it.tier.partition(",")[0] for it in convert(project, sharded=True).scripts}
+        assert found == {name: {"apart": "sharded", "pairs": "whole batch"}[name] for name in names}
+
+
+def test_what_only_shows_mixed_samples_by_the_loss_s_helper_is_sharded(lab: Lab) -> None:
+    (script,) = convert(Project.of({PATH: SHOWN}), sharded=True).scripts
+    assert script.tier == "sharded" and script.assumptions
+    before, after = runs(lab, SHOWN, 2, sharded=True, exact=True)
+    assert len(after.ranks) == 2
+    assert differences(before, after, losses=False) == []
+    assert after.printed == before.printed != ""

@@ -161,7 +161,7 @@ class _Inside(Samples):
         return Kind.OUTPUT if isinstance(value, Unclear) or value is Kind.HANDED else value
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
-        call = self.program.call(node)
+        call = self._called(node, frame)
         if call is not None and losses.is_any_loss(self.context, call):
             how, _ = losses.reduction(self.context, call)
             return Kind.OWN if how in REDUCED else Kind.OUTPUT

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterable, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from pathlib import Path
 from typing import Any
 
 from dp2ddp.analyse.api import operations
@@ -55,6 +56,7 @@ from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
 from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.program import signature
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.link import Program
 from dp2ddp.analyse.program.scopes import Scope
@@ -83,6 +85,8 @@ class Frame:
     depth: int = 0
     training: bool | None = None
     """What ``self.training`` is, in a module's forward."""
+    called: dict[int, Values] = field(default_factory=dict)
+    """What parameters are that are called, or handed on to be: one caller's function is none of the other's."""
 
 
 OPEN = Frame()
@@ -91,6 +95,9 @@ OPEN = Frame()
 
 class Samples:
     """Follows the values of one program."""
+
+    only: Path | None = None
+    """The one program whose calls are asked for what they give a function, where it may be called by several."""
 
     def __init__(self, context: Context) -> None:
         self.context = context
@@ -107,6 +114,7 @@ class Samples:
         """What was found with values that are still being worked out, and which: it holds as long as those do."""
         self._assumed: set[tuple[int, Frame]] = set()
         self._collecting: set[tuple[int, str]] = set()
+        self._handing: dict[int, frozenset[str]] = {}
         self._applied: set[int] = set()
         self.taken = context.taken
         """The places that are not known and what they are taken to be."""
@@ -963,9 +971,15 @@ class Samples:
         scope = self.program.scope(parameter)
         found = [
             self._arguments(call, scope, bound, OPEN)[0].get(id(parameter), Unclear(parameter))
-            for call, bound in self.program.callers.get(scope.index, ())
+            for call, bound in self._callers(scope)
         ]
         return kinds.join(found, parameter) if found else Unclear(ast.Name(id=parameter.arg, ctx=ast.Load()))
+
+    def _callers(self, scope: Scope) -> list[tuple[Call, bool]]:
+        """The calls that enter a function, those of one program where these are told apart."""
+        found = self.program.callers.get(scope.index, [])
+        asked = [it for it in found if self.only in self.context.run_by(it[0].node)] if self.only else found
+        return asked or found
 
     def _arguments(
         self, call: Call, scope: Scope, bound: bool, frame: Frame
@@ -1006,8 +1020,9 @@ class Samples:
         """What a function of the project returns to one call."""
         scope = self.program.scopes[index]
         given, literals = self._arguments(call, scope, bound, frame)
-        key = index, frozenset(given.items()), frozenset(literals.items())
-        inner = self._frames.setdefault(key, Frame(given, literals, frame.depth + 1))
+        called = self._functions_given(call, scope, bound, frame)
+        key = index, frozenset(given.items()), frozenset(literals.items()), frozenset(called.items())
+        inner = self._frames.setdefault(key, Frame(given, literals, frame.depth + 1, called=called))
         if inner.depth > CALLS:
             return Unclear(call.node)
         found: list[Value] = []
@@ -1019,10 +1034,59 @@ class Samples:
                 found.append(self._under(_tests(self.context, node, scope.node), value, inner))
         return kinds.join(found, call.node) if found else Kind.SAME
 
+    def _functions_given(self, call: Call, scope: Scope, bound: bool, frame: Frame) -> dict[int, Values]:
+        """What a call gives those parameters of a function that are called in it, or handed on."""
+        if len(self.program.callers.get(scope.index, ())) < 2 or is_spread(call.node):
+            return {}
+        taken = scope.takes(bound)
+        chosen = {it: (value, OPEN) for it, value in taken.defaults}
+        chosen |= {it: (value, frame) for it, value in bind(call.node, taken).given}
+        names = self._handed_on(scope)
+        found = {id(it): self._functions(*given) for it, given in chosen.items() if it.arg in names}
+        return {it: values for it, values in found.items() if values}
+
+    def _handed_on(self, scope: Scope) -> frozenset[str]:
+        """The names that a function calls, or gives to what it calls."""
+        if scope.index not in self._handing:
+            calls = [it for it in self.program.body(scope) if isinstance(it, ast.Call)]
+            parts = (part for it in calls for part in (it.func, *handed(it)))
+            self._handing[scope.index] = frozenset(it.id for it in parts if isinstance(it, ast.Name))
+        return self._handing[scope.index]
+
+    def _functions(self, node: ast.expr, frame: Frame, depth: int = 0) -> Values:
+        """What an expression may be, where that is all known to be called: of a parameter, what one call gives it."""
+        made = self.program.definitions(node) if isinstance(node, ast.Name) and depth < NAMES else ()
+        (definition,) = made if len(made) == 1 else (None,)
+        if id(definition) in frame.called:
+            return frame.called[id(definition)]
+        if self.only is not None and isinstance(definition, ast.arg) and id(definition) not in frame.given:
+            scope, found = self.program.scope(definition), []
+            for call, bound in self._callers(scope):
+                value = signature.given(call.node, scope.takes(bound), definition)
+                if (
+                    is_spread(call.node)
+                    or value is None
+                    or not (one := self._functions(value, OPEN, depth + 1))
+                ):
+                    return frozenset()
+                found += one
+            return self.program.ordered(found)
+        values = self.program.values(node)
+        return values if all(isinstance(it, Func | Bound | Inst | Made) for it in values) else frozenset()
+
     # Calls
 
-    def _call(self, node: ast.Call, frame: Frame) -> Value:
+    def _called(self, node: ast.Call, frame: Frame) -> Call | None:
+        """A call, of what it may call in one call of the function that it stands in."""
         call = self.program.call(node)
+        if call is None or len(call.callees) < 2:
+            return call
+        functions = self._functions(node.func, frame)
+        callees = [it for it in call.callees if it in functions]
+        return replace(call, callees=self.program.ordered(callees)) if callees else call
+
+    def _call(self, node: ast.Call, frame: Frame) -> Value:
+        call = self._called(node, frame)
         if call is None:
             return Unclear(node)
         names, function = call.names, node.func

@@ -12,6 +12,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
+from pathlib import Path
 
 from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.tensors import HANDS_ON
@@ -52,20 +53,23 @@ class Trial:
     assumptions: tuple[Assumption, ...]
 
 
-def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial | Forwards | None:
+def trial(
+    context: Context, loops: list[BatchLoop], backward: ast.Call, only: Path | None = None
+) -> Trial | Forwards | None:
     """What has to hold for the loss of a backward pass to be a mean over the samples; None where that is refuted.
 
     Where it is refuted by a place that is not the first which is not known, what follows it up to that place.
+    ``only``: the program that it is asked for.
     """
     loss = context.loss(backward)
     numbers = scalars(context, loss)
-    gathered = _supposing(_SupposingGathered(context, loops), numbers)
+    gathered = _supposing(_SupposingGathered(context, loops), numbers, only)
     if _is_refuted(gathered.of(loss)):
         return gathered
     found: dict[int, Assumption] = {}
     taken: dict[int, Value] = {}
     for _ in range(MOST + 1):
-        samples = _samples(context, loops, taken)
+        samples = _samples(context, loops, taken, only)
         value = samples.of(loss)
         if value in FINE and (found or value is not Kind.WHOLE):
             return Trial(samples, tuple(found.values()))
@@ -85,22 +89,24 @@ def trial(context: Context, loops: list[BatchLoop], backward: ast.Call) -> Trial
             break
         taken[id(place)] = wanted[0]
         found[id(place)] = context.assumption(place, wanted[1])
-    if _is_weighed(context, numbers):
+    if _is_weighed(context, numbers & gathered.followed):
         return None
-    if (refuting := _refuting(context, loss, numbers)) is not None:
+    if (refuting := _refuting(context, loss, numbers, only)) is not None:
         return refuting
     shown = _shown(loss)
     whole = context.assumption(loss, f"the loss `{shown}` is a mean over the samples of the batch")
-    samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)})
+    samples = _samples(context, loops, {id(part): Kind.MEAN for part in _uses(context, loss)}, only)
     return Trial(samples, (whole,)) if samples.of(loss) is Kind.MEAN else None
 
 
-def _refuting(context: Context, loss: ast.expr, numbers: frozenset[int]) -> _Supposing | None:
+def _refuting(
+    context: Context, loss: ast.expr, numbers: frozenset[int], only: Path | None
+) -> _Supposing | None:
     """What shows that a loss is no mean over the samples, whatever is not known of it; no rows are gathered for it."""
-    samples = _supposing(_Supposing(context), numbers)
+    samples = _supposing(_Supposing(context), numbers, only)
     value = samples.of(loss)
     if value is Kind.TOTAL:  # what it is divided by may be the number of the samples
-        other = _supposing(_Supposing(context), numbers, Kind.COUNT)
+        other = _supposing(_Supposing(context), numbers, only, Kind.COUNT)
         return samples if other.of(loss) is not Kind.MEAN else None
     return samples if _is_refuted(value) else None
 
@@ -175,8 +181,10 @@ class _SupposingGathered(_Supposing, Gathering):
     """The same, where the rows of all processes are gathered for what mixes them."""
 
 
-def _supposing(samples: _Supposing, numbers: frozenset[int], alike: Kind = Kind.SAME) -> _Supposing:
-    samples.numbers, samples.alike = numbers, alike
+def _supposing(
+    samples: _Supposing, numbers: frozenset[int], only: Path | None, alike: Kind = Kind.SAME
+) -> _Supposing:
+    samples.numbers, samples.only, samples.alike = numbers, only, alike
     return samples
 
 
@@ -187,8 +195,11 @@ def _is_weighed(context: Context, numbers: frozenset[int]) -> bool:
     return any(losses.reduction(context, it)[1] is not None for it in known)
 
 
-def _samples(context: Context, loops: list[BatchLoop], taken: dict[int, Value]) -> Gathering:
+def _samples(
+    context: Context, loops: list[BatchLoop], taken: dict[int, Value], only: Path | None
+) -> Gathering:
     samples = Gathering(context, loops)
+    samples.only = only
     samples.taken = {**context.taken, **taken}
     return samples
 

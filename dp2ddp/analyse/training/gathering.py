@@ -42,7 +42,7 @@ class Gathering(Forwards):
 
     def _call(self, node: ast.Call, frame: Frame) -> Value:
         value = super()._call(node, frame)
-        call = self.program.call(node)
+        call = self._called(node, frame)
         if call is None or not self._needs_all(call, value) or not self._is_at_home(node):
             return value
         if id(node) in self._feeding:

@@ -87,7 +87,10 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
             problem = replace(
                 problem, forbids=SHARDED_ONLY, assumes=assumes, gist="the loss needs the whole batch"
             )
-            if not isinstance(trial, assuming.Trial) or not context.assumes:
+            if not isinstance(trial, assuming.Trial):
+                found += _apart(context, loops, node, problem)
+                continue
+            if not context.assumes:
                 found.append(Loss(**context.place(node), problem=problem))
                 continue
             context.taken.update(trial.samples.taken)
@@ -110,6 +113,31 @@ def judge(context: Context, loops: list[BatchLoop]) -> Judged:
         whole=frozenset(whole),
         fed=frozenset(fed | samples.followed),
     )
+
+
+def _apart(context: Context, loops: list[BatchLoop], backward: ast.Call, refuted: Problem) -> Iterator[Loss]:
+    """A loss that is refuted, and what it is in those programs that give its function what does not refute it."""
+    place = context.place(backward)
+    left = place["scripts"]
+    for program in sorted(left) if len(left) > 1 else ():
+        samples = Forwards(context)
+        samples.only = program
+        average, problem = _average(context, samples, backward)
+        assumed = False
+        if not average and problem is not None:
+            trial = assuming.trial(context, loops, backward, program)
+            if not isinstance(trial, assuming.Trial) or trial.samples.gathered or trial.samples.scaled:
+                continue  # what is gathered is written where the others run it, too
+            problem = replace(problem, forbids=SHARDED_ONLY, assumes=trial.assumptions, gist=refuted.gist)
+            if assumed := context.assumes:
+                context.taken.update(trial.samples.taken)
+                average = _average(context, trial.samples, backward)[0]
+        yield Loss(
+            **{**place, "scripts": frozenset([program])}, average=average, problem=problem, assumed=assumed
+        )
+        left -= {program}
+    if left or not place["scripts"]:
+        yield Loss(**{**place, "scripts": left}, problem=refuted)
 
 
 def _scaled(context: Context, call: ast.Call, labels: ast.expr | None) -> Scaled:
