@@ -74,6 +74,20 @@ class Idle:
 
 
 @dataclass(frozen=True)
+class Beside:
+    """A program that imports changed ``files`` and is not converted.
+
+    ``trains``: a model that DataParallel wraps. ``wraps``: by a line that is converted, so that one process goes on
+    with one GPU.
+    """
+
+    path: Path
+    files: tuple[Path, ...]
+    trains: bool = False
+    wraps: bool = False
+
+
+@dataclass(frozen=True)
 class Conversion:
     """The result of one run. ``errors`` say why those of ``scripts`` are not converted that are not.
 
@@ -89,7 +103,7 @@ class Conversion:
     files: tuple[Path, ...] = ()
     asked: tuple[Path, ...] = ()
     runtime: Path | None = None
-    beside: tuple[Path, ...] = ()
+    beside: tuple[Beside, ...] = ()
 
     @property
     def errors(self) -> tuple[Finding, ...]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp.analyse import Linked, analyse, link, wraps
+from dp2ddp.beside import programs_beside
 from dp2ddp.carry import Assumed, Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.deep import deeply
@@ -36,7 +37,6 @@ from dp2ddp.source import (
     dotted,
     installed,
     load,
-    programs_beside,
     read,
 )
 from dp2ddp.tiers import decide

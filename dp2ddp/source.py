@@ -925,21 +925,6 @@ def _below(folder: Path, known: Set[Path], fits: Callable[[bytes], bool]) -> Ite
                 yield file
 
 
-def _does_something(file: SourceFile) -> bool:
-    """Whether a file is more than a module that others import."""
-    return "__main__" in file.text or any(
-        isinstance(it, ast.For | ast.While) or isinstance(getattr(it, "value", None), ast.Call)
-        for it in file.tree.body
-        if not isinstance(it, ast.Assign | ast.AnnAssign)
-    )
-
-
-def programs_beside(project: Project, changed: Iterable[Path]) -> tuple[Path, ...]:
-    """The programs in the folders of a project, beside those asked for, that import any of the ``changed`` files."""
-    wanted = frozenset(changed) - set(project.asked)
-    return tuple(it.path for it in importers_beside(project, wanted) if _does_something(it))
-
-
 def importers_beside(project: Project, wanted: frozenset[Path]) -> tuple[SourceFile, ...]:
     """The files in the folders of a project, beside those that are read, that import any of the ``wanted`` ones."""
     words = {(it.parent.name if it.stem == "__init__" else it.stem).encode() for it in wanted}

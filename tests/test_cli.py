@@ -260,9 +260,39 @@ def test_programs_that_import_what_is_changed_are_named() -> None:
             "other.py": "print('no lib')\n",
         }
     )
-    said = "first.py, second.py import changed files, which now import dp2ddp; to train on several GPUs, convert them, too"
+    said = "first.py, second.py also use lib/data.py, which now imports dp2ddp"
     assert said in run("convert", "train.py", "--check").stderr.decode().splitlines()
-    assert "import changed" not in run("convert", ".", "--check").stderr.decode()
+    assert " also use" not in run("convert", ".", "--check").stderr.decode()
+
+
+def test_programs_that_wrap_by_a_changed_line_are_told_to_use_one_gpu() -> None:
+    """They start no ranks: what evaluated on all GPUs does so on one, and what trained can be converted."""
+    build = "from model import build\n\nmodel = build()\n"
+    trained = TRAIN.replace("nn.DataParallel(nn.Linear(8, 2)).cuda()", "build()").replace(".cuda()", "")
+    trained = trained.replace("import torch\n", "import torch\nfrom model import build\n", 1)
+    evaluated = (
+        f"import torch\n{build}\nwith torch.no_grad():\n    print(tuple(model(torch.zeros(4, 8)).shape))\n"
+    )
+    write(
+        {
+            "model.py": "from torch import nn\n\n\ndef build():\n    return nn.DataParallel(nn.Linear(8, 2))\n",
+            "train.py": trained,
+            "other.py": trained,
+            "test.py": evaluated,
+            "show.py": "import model\n\nprint(model.__name__)\n",
+            "again.py": "from train import main\n\nmain()\n",
+        }
+    )
+    lines = run("convert", "train.py", "--inplace").stderr.decode().splitlines()
+    assert [it for it in lines if "also use" in it] == [
+        "again.py also uses model.py, train.py, which now import dp2ddp",
+        "other.py also uses model.py, which now imports dp2ddp; it uses one GPU then; to train on several GPUs, convert it, too",
+        "show.py also uses model.py, which now imports dp2ddp",
+        "test.py also uses model.py, which now imports dp2ddp; it uses one GPU then",
+    ]
+    for script in ("test.py", "other.py"):
+        done = subprocess.run([sys.executable, script], capture_output=True, timeout=120)
+        assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.parametrize("form", ["function", "method"])

@@ -45,7 +45,7 @@ def _run(outcome: Outcome) -> Mapping[str, Any]:
             }
             for change in conversion.changes
         ],
-        "beside": [place(path) for path in conversion.beside],
+        "beside": [place(it.path) for it in conversion.beside],
         "statistics": [
             {"rule": it.rule, "name": outcome.name(it.rule), "found": it.found, "left": it.left}
             for it in counts(conversion.findings)

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from dp2ddp.changes import Conversion, Idle, Script
+from dp2ddp.changes import Beside, Conversion, Idle, Script
 from dp2ddp.plan import Finding, Severity
 from dp2ddp.source import STDIN, Location, Unreadable
 
@@ -68,19 +68,32 @@ def report(
         if vendored is not None:
             names.append(f"{shown(vendored)} (dp2ddp's runtime{'' if written else ', not in the diff'})")
         lines.append(f"{'wrote' if written else 'would write'}: {', '.join(names)}")
-    if conversion.beside:
-        lines.append(_beside(conversion.beside))
+    lines += _beside(conversion.beside)
     lines += measured
     lines += _outcome(conversion, written, moved, command, verify)
     return "".join(f"{line}\n" for line in lines)
 
 
-def _beside(programs: Sequence[Path]) -> str:
-    names = [shown(path) for path in programs[:_NAMED]]
-    more = f" and {len(programs) - _NAMED} more" if len(programs) > _NAMED else ""
-    what, them = ("imports", "it") if len(programs) == 1 else ("import", "them")
-    then = f"to train on several GPUs, convert {them}, too"
-    return f"{', '.join(names)}{more} {what} changed files, which now import dp2ddp; {then}"
+def _beside(programs: Sequence[Beside]) -> list[str]:
+    """The programs that use changed files, those together that use the same and of which the same comes."""
+    groups: dict[tuple[tuple[Path, ...], bool, bool], list[Path]] = {}
+    for it in programs:
+        groups.setdefault((it.files, it.trains, it.wraps), []).append(it.path)
+    return [_used(paths, *group) for group, paths in groups.items()]
+
+
+def _used(paths: Sequence[Path], files: Sequence[Path], trains: bool, wraps: bool) -> str:
+    one = len(paths) == 1
+    uses, it, them = ("uses", "it", "it") if one else ("use", "they", "them")
+    then = f"; {it} {uses} one GPU then" * wraps
+    then += f"; to train on several GPUs, convert {them}, too" * trains
+    imports = "imports" if len(files) == 1 else "import"
+    return f"{_names(paths)} also {uses} {_names(files)}, which now {imports} dp2ddp{then}"
+
+
+def _names(paths: Sequence[Path]) -> str:
+    more = f" and {len(paths) - _NAMED} more" if len(paths) > _NAMED else ""
+    return f"{', '.join(map(shown, paths[:_NAMED]))}{more}"
 
 
 def statistics(findings: Iterable[Finding], names: Mapping[str, str]) -> str:
