@@ -187,6 +187,8 @@ def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] 
     )
     stand = (*facts.obstacles, *_misplaced(context))
     left = tuple(it for it in stand if not branches.is_left(context, it))
+    beside = checkpoints.beside(whole, facts.states) if whole is not context else ()
+    facts = replace(facts, states=(*facts.states, *beside))
     reading = readers.find(whole, linked.project, facts.states)
     return replace(facts, obstacles=(*left, *reading), beside=frozenset(context.beside))
 

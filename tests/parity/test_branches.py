@@ -446,3 +446,73 @@ def test_a_program_that_is_not_converted_shares_the_file_that_wraps(tmp_path: Pa
         assert done.returncode == 0, done.stderr.decode()
         found.append([(folder / f"found{rank}.txt").read_text() for rank in range(2)])
     assert found[0] == found[1]
+
+
+RESUMES = """\
+import argparse
+
+import torch
+import torch.distributed as dist
+from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--distributed", action="store_true")
+parser.add_argument("--resume", default="")
+args = parser.parse_args()
+
+
+def load(net, path):
+    net.load_state_dict(torch.load(path))
+
+
+def main():
+    model = nn.Linear(8, 2)
+    if args.distributed:
+        dist.init_process_group("gloo")
+        model = nn.parallel.DistributedDataParallel(model)
+        if args.resume:
+            LOAD
+            print("resumed", model.module.bias.tolist())
+    else:
+        model = nn.DataParallel(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    data = TensorDataset(torch.randn(64, 8), torch.randint(2, (64,)))
+    for x, y in DataLoader(data, batch_size=16):
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(model(x), y).backward()
+        optimizer.step()
+    if not args.distributed or dist.get_rank() == 0:
+        torch.save(model.state_dict(), "model.pt")
+
+
+if __name__ == "__main__":
+    main()
+"""
+
+
+@pytest.mark.parametrize(
+    "load",
+    [
+        "model.load_state_dict(torch.load(args.resume))",
+        "print(model.load_state_dict(torch.load(args.resume), strict=False))",
+        "load(model, args.resume)",
+    ],
+)
+def test_what_the_distributed_branch_alone_loads_are_bare_checkpoints_and_old_ones(
+    lab: Lab, tmp_path: Path, load: str
+) -> None:
+    (change,) = convert(Project.of({PATH: RESUMES.replace("LOAD", load)})).changes
+    saved = lab.run(write(lab, "after", change.after), processes=2).ok().folder / "model.pt"
+    state = torch.load(saved)
+    assert set(state) == {"weight", "bias"}
+    torch.save({f"module.{name}": value for name, value in state.items()}, tmp_path / "old.pt")
+    (tmp_path / "train.py").write_text(change.after)
+    for path in (saved, tmp_path / "old.pt"):
+        command = [sys.executable, "train.py", "--distributed", "--resume", str(path)]
+        ranks = {"RANK": "0", "WORLD_SIZE": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(free_port())}
+        env = {**environment(), "PYTHONPATH": str(REPOSITORY), **ranks}
+        done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True, timeout=120)
+        assert done.returncode == 0, done.stderr
+        assert f"resumed {state['bias'].float().tolist()}" in done.stdout
+        assert set(torch.load(tmp_path / "model.pt")) == {"weight", "bias"}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Container, Iterator
+from collections.abc import Container, Iterable, Iterator
 
 from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
 from dp2ddp.analyse.api.layers import LAYER_HOMES, NAMED
-from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, WRAP
+from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, OTHER_WRAPS, WRAP
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
@@ -55,6 +55,27 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
     for node in _alone(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
     return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
+
+
+def beside(context: Context, known: Iterable[StateDict]) -> Iterator[StateDict]:
+    """Where the distributed branch beside loads what the program saves, in either branch, into its own wrapped model.
+
+    ``context``: the program with that branch. ``known``: what is loaded beside it, too.
+    """
+    told = {it.operand for it in known}
+    for call in context.program.calls:
+        function = call.node.func
+        if getattr(function, "attr", "") != "load_state_dict" or not call.node.args:
+            continue
+        model = function.value  # type: ignore[attr-defined]
+        values, programs = context.program.values(model), context.run_by(call.node)
+        own = frozenset(it for it in values if isinstance(it, Made) and it.name in OTHER_WRAPS)
+        if not own or not programs or programs & context.prefixing or context.program.anchor(model) in told:
+            continue
+        if _from_file(context, call.node.args[0]):
+            alone = own == values and not _is_used_beside(context, model)
+            yield _state(context, "save" if alone else _either(context, values), model)
+            yield from (fact for _, fact in _load(context, call.node.args[0]) if fact.operand not in told)
 
 
 def read(context: Context) -> Iterator[tuple[ast.AST, StateDict]]:
