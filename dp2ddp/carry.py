@@ -9,8 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from dp2ddp import legacy
-from dp2ddp.analyse import analyse, link
+from dp2ddp.analyse import link
 from dp2ddp.changes import Change
+from dp2ddp.decided import decided
 from dp2ddp.defects import INTERNAL, defect
 from dp2ddp.format import format_like
 from dp2ddp.ignores import heeded
@@ -19,7 +20,6 @@ from dp2ddp.plan import AddImport, DropImport, Edit, Enclose, Finding, Mark, Pla
 from dp2ddp.rewrite import RewriteError, rewrite
 from dp2ddp.rules import check
 from dp2ddp.source import Location, Project, SourceFile, Span
-from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, needed
 
 _OPEN = re.compile(r"^[ \t]*# dp2ddp: (?P<code>DDP\d{3}) error: (?P<message>[^\r\n]*)", re.MULTILINE)
@@ -219,7 +219,7 @@ def _confirm(changes: Iterable[Change], request: Request, groups: Sequence[Trans
     left = Counter(_kind(it) for it in request.plan.findings if id(it) not in ours)
     try:
         linked = link(request.project.with_texts(texts))
-        facts = decide(analyse(linked), exact=request.exact and bool(left))
+        facts = decided(linked, exact=request.exact and bool(left))
         findings = needed(heeded(check(facts).findings, linked.project).findings, facts)
     except Exception as error:
         raise _Refused(min(texts), None, defect(error)) from error

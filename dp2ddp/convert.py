@@ -14,10 +14,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from dp2ddp.analyse import Linked, analyse, link, wraps
+from dp2ddp.analyse import link, wraps
 from dp2ddp.beside import programs_beside
 from dp2ddp.carry import Assumed, Carried, Request, carry, marked, open_marks
 from dp2ddp.changes import Change, Conversion, Idle, Script
+from dp2ddp.decided import decided
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
 from dp2ddp.facts import Facts, Loader, Proof, Tier, Unused, Wrap
@@ -39,7 +40,6 @@ from dp2ddp.source import (
     load,
     read,
 )
-from dp2ddp.tiers import decide
 from dp2ddp.transactions import Transaction, divided, needed, placed
 from dp2ddp.vendored import Misplaced, moved
 
@@ -186,7 +186,7 @@ def _planned(project: Project, form: _Form) -> tuple[Project, Facts, Plan, list[
 
 def _plan(project: Project, form: _Form) -> tuple[Project, Facts, Plan]:
     linked = link(project)
-    facts = _decided(linked, form)
+    facts = decided(linked, exact=form.exact, sharded=form.sharded)
     kept = heeded(check(facts).findings, linked.project)
     reached = {path for script in facts.scripts for path in script.reaches}
     unused = (it for it in kept.unused if it.location.path in reached)
@@ -206,24 +206,6 @@ def _dealt_by(loader: Loader) -> str:
     if loader.own is not None:
         return f"uses ddp.local_batch, as {loader.shard}"
     return f"uses ddp.shard instead of DistributedSampler: {loader.shard}"
-
-
-def _decided(linked: Linked, form: _Form) -> Facts:
-    """What is known of the programs, with their forms.
-
-    Batches that a program makes itself are looked at as a loader's where that comes to sharding it, or may.
-    """
-    unsharded: frozenset[Path] = frozenset()
-    while True:
-        facts = decide(analyse(linked, unsharded=unsharded), exact=form.exact)
-        if form.sharded and any(script.assumptions for script in facts.scripts):
-            known = analyse(linked, assume=True, unsharded=unsharded)
-            facts = decide(known, exact=form.exact, assume=True)
-        whole = {it.program for it in facts.scripts if it.tier is not Tier.SHARDED and not it.assumptions}
-        own = frozenset[Path]().union(*(it.scripts for it in facts.loaders if it.own))
-        if not whole & own:
-            return facts
-        unsharded |= whole & own
 
 
 def _assumed(facts: Facts) -> Iterable[Assumed]:

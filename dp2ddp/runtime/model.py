@@ -66,19 +66,24 @@ _BROADCAST_BYTES = 250 * 1024 * 1024  # as torch has it
 
 
 def _memory(tensor: torch.Tensor) -> torch.Tensor:
-    """What a broadcast writes of a tensor: each number once, in one dimension where that is possible.
+    """What a broadcast writes of a tensor: in one dimension where that is possible, with a version counter of its own.
 
     torch's can't write into a tensor alone in a bucket whose strides are not the usual ones, as those of
-    ``pe.unsqueeze(0).transpose(0, 1)``, nor into one that repeats numbers (``expand``). What is returned has a version
-    counter of its own.
+    ``pe.unsqueeze(0).transpose(0, 1)``.
     """
     data = tensor.data
-    if data.layout is not torch.strided or torch.nn.parameter.is_lazy(tensor):
-        return data
-    for dim, (size, stride) in enumerate(zip(data.shape, data.stride(), strict=True)):
-        if not stride and size > 1:
-            data = data.narrow(dim, 0, 1)
-    return data.view(-1) if data.is_contiguous() else data
+    plain = data.layout is torch.strided and not torch.nn.parameter.is_lazy(tensor)
+    return data.view(-1) if plain and data.is_contiguous() else data
+
+
+def _write_out(module: torch.nn.Module) -> None:
+    """Give buffers that repeat numbers (``expand``) memory for each: nothing can be broadcast into them."""
+    for buffer in module.buffers():
+        if buffer.layout is torch.strided and not torch.nn.parameter.is_lazy(buffer):
+            if any(
+                not stride and size > 1 for size, stride in zip(buffer.shape, buffer.stride(), strict=True)
+            ):
+                buffer.data = buffer.data.contiguous()
 
 
 class DistributedDataParallel(torch_ddp.DistributedDataParallel):
@@ -315,6 +320,7 @@ class DistributedDataParallel(torch_ddp.DistributedDataParallel):
         index = cuda_index(self.module)
         if new and not self._alone:
             watch.agree()
+            _write_out(self.module)
         trains = any(parameter.requires_grad for parameter in self.module.parameters())
         if not self._alone and trains and (new or not self._reduces):
             self._start_reducing(index)

@@ -1112,7 +1112,9 @@ class Samples:
         if names <= COPIES_TO_ARRAY and names and self._value(node.args[0], frame) is Kind.ROWS:
             return Kind.ROWS
         if names == {"collections.namedtuple.__call__"}:
-            parts = [kinds.element(it, node) if isinstance(it, Every) else it for it in self._all(given, frame)]
+            parts = [
+                kinds.element(it, node) if isinstance(it, Every) else it for it in self._all(given, frame)
+            ]
             return Every(kinds.join(parts, node))
         if outside and all(name.startswith("builtins.") for name in names):
             return self._builtin(call, frame)

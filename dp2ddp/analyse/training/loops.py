@@ -151,7 +151,10 @@ def _pulled_in(context: Context, node: ast.AST) -> Iterator[ast.AST]:
                     seen.add(id(around))
                     yield around
                 break
-            if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda) and id(around) not in seen:
+            if (
+                isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda)
+                and id(around) not in seen
+            ):
                 seen.add(id(around))
                 scope = context.program.by_node[id(around)].index
                 waiting += filter(context.runs_in_training, context.callers.get(scope, ()))

@@ -162,7 +162,9 @@ class _Tracing:
     loop: ast.AST
     runs: frozenset[int]
     _known: dict[int, Sites] = field(default_factory=dict)
-    _filled: list[str] = field(default_factory=list)  # how many rows new tensors have that no numbers are drawn for
+    _filled: list[str] = field(
+        default_factory=list
+    )  # how many rows new tensors have that no numbers are drawn for
     _drawn: set[str] = field(default_factory=set)  # and what numbers are drawn by
     _open: set[int] = field(default_factory=set)
     _circles: set[int] = field(default_factory=set)  # what is made from itself
@@ -271,7 +273,9 @@ class _Tracing:
     def _varies(self, node: ast.AST) -> bool:
         """Whether an expression may be another one in the next round."""
         program = self.context.program
-        made = (it for part in ast.walk(node) if isinstance(part, ast.Name) for it in program.definitions(part))
+        made = (
+            it for part in ast.walk(node) if isinstance(part, ast.Name) for it in program.definitions(part)
+        )
         return any(id(it) in self.runs or isinstance(it, ast.arg) and self._is_entered(it) for it in made)
 
     def _is_entered(self, parameter: ast.arg) -> bool:
@@ -356,7 +360,9 @@ class _Tracing:
                     value = value.elts[left.pop(0)]  # type: ignore[arg-type]
                 found = self._of(value)  # type: ignore[arg-type]
                 if left and [*found] == [id(value)] and isinstance(value, ast.Call):
-                    return self._site(value, made=self._results(self._entered(self.context.program.call(value))))
+                    return self._site(
+                        value, made=self._results(self._entered(self.context.program.call(value)))
+                    )
                 return found
             case How.AUGMENTED:
                 return self._of(source.value)
@@ -427,7 +433,9 @@ class _Tracing:
         """Whether an expression is a tuple, list or dict that is written out somewhere."""
         if isinstance(node, ast.Tuple | ast.List | ast.Dict):
             return True
-        if isinstance(node, ast.Name) and any(map(self._is_of_loader, self.context.program.definitions(node))):
+        if isinstance(node, ast.Name) and any(
+            map(self._is_of_loader, self.context.program.definitions(node))
+        ):
             return True
         call = self.context.program.call(node) if isinstance(node, ast.Call) else None
         inner = self._results(self._entered(call)) if call is not None else assigned(self.context, node)
@@ -436,7 +444,9 @@ class _Tracing:
     def _is_of_loader(self, definition: ast.AST) -> bool:
         """Whether a name gets what a DataLoader hands out."""
         source = self.context.program.source(definition)
-        return source.how is How.ELEMENT and source.value is not None and self._draws_from_loader(source.value)
+        return (
+            source.how is How.ELEMENT and source.value is not None and self._draws_from_loader(source.value)
+        )
 
     def _results(self, scopes: list[Scope]) -> list[ast.expr]:
         """What functions return."""
