@@ -166,9 +166,12 @@ WHOLE_BATCH = {
     ),
     "no loader": case(
         "DDP503",
-        17,
+        18,
         "no loop",
-        ("    for inputs, targets in loader:", "    for inputs, targets in [data[:16], data[16:25]]:"),
+        (
+            "    for inputs, targets in loader:",
+            "    for batch in [data[:16], data[16:25]]:\n        inputs, targets = batch",
+        ),
     ),
     "batches handed out by a class": case(
         "DDP503",
@@ -195,7 +198,7 @@ class Ahead:
         ),
         (
             "    for inputs, targets in loader:",
-            "    for step, (inputs, targets) in enumerate(Ahead(loader)):",
+            "    for step, batch in enumerate(Ahead(loader)):\n        inputs, targets = batch",
         ),
     ),
     "a wrap in a loop": case("DDP102", 10, "loop", (WRAP, "for _ in range(1):\n    " + WRAP)),

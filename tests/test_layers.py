@@ -127,7 +127,7 @@ ANALYSIS = {  # the folders of analyse: each knows the ones that stand before it
     "processes": {"api", "context", "program", "wrappers"},
     "dataflow": {"api", "context", "processes", "program"},
     "wrapping": {"api", "context", "processes", "program", "wrappers"},
-    "training": {"api", "context", "dataflow", "processes", "program", "wrapping"},
+    "training": {"api", "context", "dataflow", "processes", "program", "wrappers", "wrapping"},
     "evaluation": {"api", "context", "dataflow", "processes", "program", "training"},
     "rank_variance": {"api", "context", "dataflow", "evaluation", "processes", "program", "training"},
     "apex": {"api", "context", "program"},

@@ -162,6 +162,10 @@ FILLS = frozenset(
     for name in ("zeros", "ones", "full", "rand", "randn", "randint", "empty", "eye", "arange")
 )
 VARIABLE = "torch.autograd.Variable"
+# Whose functions return tensors and arrays, or tuples of them.
+ARRAY_HOMES = ("torch.", "numpy.")
+# What makes nothing of a batch where it is given nothing of one.
+NO_BATCH_HOMES = ("torch.nn.", "torch.device", "torch.cuda.")
 # What makes an array of a list, with a row for each of its entries.
 COPIES_TO_ARRAY = frozenset({"numpy.array", "numpy.asarray", "numpy.ascontiguousarray", "numpy.stack"})
 # Where those that are given numbers before stand the sizes: from the first, or from the last.

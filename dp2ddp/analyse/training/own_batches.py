@@ -17,7 +17,7 @@ from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANG
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
 from dp2ddp.analyse.api.randomness import DRAWS, DRAWS_ONE, DRAWS_SEVERAL, HOW_MANY
-from dp2ddp.analyse.api.tensors import DESCRIBES, FILLS, ZEROS
+from dp2ddp.analyse.api.tensors import ARRAY_HOMES, DESCRIBES, FILLS, NO_BATCH_HOMES, ZEROS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
@@ -310,7 +310,7 @@ class _Tracing:
                 names = call.names if call is not None else frozenset()
                 if names == {"builtins.next"}:
                     return not self._draws_from_loader(node.args[0])
-                if names and all(it.startswith(("torch.", "numpy.")) for it in names):
+                if names and all(it.startswith(ARRAY_HOMES) for it in names):
                     return False
                 inner = self._results(self._entered(call))
                 if not inner and not names and isinstance(node.func, ast.Attribute):
@@ -539,7 +539,7 @@ class _Tracing:
                 return {}
             self._filled.append(ast.unparse(first))
             return self._site(node)
-        if names <= ZEROS or all(it.startswith(("torch.nn.", "torch.device", "torch.cuda.")) for it in names):
+        if names <= ZEROS or all(it.startswith(NO_BATCH_HOMES) for it in names):
             return {}
         if self._varies(node):
             raise Unknown
