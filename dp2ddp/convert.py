@@ -204,8 +204,8 @@ def _plan(project: Project, form: _Form) -> tuple[Project, Facts, Plan]:
 def _dealt_by(loader: Loader) -> str:
     """How the runtime divides a loader's batches, and why."""
     if loader.own is not None:
-        return f"uses ddp.local_batch, as {loader.shard}"
-    return f"uses ddp.shard instead of DistributedSampler: {loader.shard}"
+        return f"ddp.local_batch, as {loader.shard}"
+    return f"ddp.shard instead of DistributedSampler: {loader.shard}"
 
 
 def _assumed(facts: Facts) -> Iterable[Assumed]:

@@ -245,9 +245,167 @@ for step in range(6):
     STEP
     print(loss.item())
 """,
+    "evaluated by hand, and stopped early": """
+class Batches:
+    def __init__(self, data, labels, size):
+        self.data, self.labels, self.size = data, labels, size
+
+    def __iter__(self):
+        for start in range(0, len(self.data), self.size):
+            yield self.data[start : start + self.size], self.labels[start : start + self.size]
+
+    def __len__(self):
+        return -(-len(self.data) // self.size)
+
+
+def evaluate(model, batches):
+    model.eval()
+    total, found, wanted = 0.0, np.array([], dtype=int), np.array([], dtype=int)
+    with torch.no_grad():
+        for x, y in batches:
+            out = model(x)
+            total += F.cross_entropy(out, y).item()
+            found = np.append(found, out.argmax(1).numpy())
+            wanted = np.append(wanted, y.numpy())
+    return (found == wanted).mean(), total / len(batches)
+
+
+def train(model, batches, held_out):
+    step, best, since, done = 0, float("inf"), 0, False
+    for epoch in range(4):
+        for i, (x, y) in enumerate(batches):
+            model.train()
+            loss = F.cross_entropy(model(x), y)
+            STEP
+            if step % 3 == 0:
+                right, dev_loss = evaluate(model, held_out)
+                if dev_loss < best - 0.004:
+                    best, since = dev_loss, step
+                print(step, loss.item(), right, dev_loss, best)
+            step += 1
+            if step - since > 6:
+                done = True
+                break
+        if done:
+            break
+    print("steps", step)
+
+
+train(net, Batches(X[:40], Y[:40], 7), Batches(X[40:], Y[40:], 4))
+""",
+    "prefetcher": """
+loader = torch.utils.data.DataLoader(torch.utils.data.TensorDataset(X, Y), batch_size=7, shuffle=True)
+
+
+class Prefetcher:
+    def __init__(self, source):
+        self.source = iter(source)
+        self.scale = torch.tensor([1.0]).view(1, 1)
+        self.preload()
+
+    def preload(self):
+        try:
+            self.x, self.y = next(self.source)
+        except StopIteration:
+            self.x = None
+            self.y = None
+            return
+        self.x = self.x.float().mul_(self.scale)
+
+    def next(self):
+        x = self.x
+        y = self.y
+        self.preload()
+        return x, y
+
+
+for epoch in range(2):
+    prefetcher = Prefetcher(loader)
+    x, y = prefetcher.next()
+    total = 0.0
+    while x is not None:
+        loss = criterion(net(x), y)
+        STEP
+        total += loss.item() * x.size(0)
+        x, y = prefetcher.next()
+    print(epoch, total)
+""",
+    "a class round a loader": """
+class Pairs(torch.utils.data.Dataset):
+    def __len__(self):
+        return 26
+
+    def __getitem__(self, i):
+        return {"A": X[i], "B": X[-1 - i], "name": str(i)}
+
+
+class Loader:
+    def __init__(self, most):
+        self.most = most
+        self.inner = torch.utils.data.DataLoader(Pairs(), batch_size=7, shuffle=True)
+
+    def __len__(self):
+        return min(len(self.inner.dataset), self.most)
+
+    def __iter__(self):
+        for i, data in enumerate(self.inner):
+            if i * 7 >= self.most:
+                break
+            yield data
+
+
+class Trainer:
+    def __init__(self, forwards):
+        self.forwards = forwards
+
+    def set_input(self, data):
+        forwards = self.forwards == "A to B"
+        self.one = data["A" if forwards else "B"]
+        self.other = data["B" if forwards else "A"]
+        self.names = data["name"]
+
+    def step(self):
+        joined = torch.cat((self.one[:, :3], self.other[:, 3:]), 1)
+        loss = F.mse_loss(net(self.one), net(joined).detach())
+        STEP
+        self.loss = loss
+
+
+trainer, batches = Trainer("B to A"), Loader(21)
+for epoch in range(2):
+    for i, data in enumerate(batches):
+        trainer.set_input(data)
+        trainer.step()
+        if i % 2 == 0:
+            print(epoch, i, trainer.loss.item())
+""",
+    "samples of a list": """
+samples = [(X[i].tolist(), Y[i].item()) for i in range(50)]
+for step in range(6):
+    picked = random.sample(samples, 8)
+    x = torch.FloatTensor([it[0] for it in picked])
+    y = torch.LongTensor([it[1] for it in picked])
+    loss = criterion(net(x), y)
+    STEP
+    print(step, loss.item())
+""",
 }
 
 BEWARE = {
+    "views of a batch": """
+teacher = nn.DataParallel(nn.Linear(6, 3))
+for start in range(0, 48, 8):
+    x, y = X[start : start + 8], Y[start : start + 8]
+    teacher.eval()
+    seen, shown = [], 0.0
+    with torch.no_grad():
+        for view in (x, -x):
+            seen.append(teacher(view))
+            shown += teacher(view).sum().item()
+    loss = criterion(net(x), y) + F.mse_loss(net(x), seen[0] - seen[1])
+    STEP
+    print(loss.item(), shown)
+""",
     "every pair of a batch": """
 for start in range(0, 48, 8):
     out = F.normalize(net(X[start : start + 8]))

@@ -273,11 +273,15 @@ def tier(script: Script) -> str:
     if not script.reasons:
         hows = dict.fromkeys(how for _, how in script.dealt)
         dealt = "; ".join(
-            f"{places(script.path, [place for place, it in script.dealt if it == how])} {how}" for how in hows
+            _divided(script.path, [at for at, it in script.dealt if it == how], how) for how in hows
         )
         by = f", by {_count(len(script.assumptions), 'assumption')}" * script.is_assumed
         return f"{script.tier}{by}: each rank loads its part of every batch" + f" ({dealt})" * bool(dealt)
     return f"{script.tier}, because of {places(script.path, script.reasons)}: every rank gets the whole batch"
+
+
+def _divided(path: Path, found: Sequence[Location], how: str) -> str:
+    return f"{places(path, found)} use{'s' * (len(found) == 1)} {how}"
 
 
 def _assumptions(script: Script, gone: bool) -> list[str]:

@@ -350,15 +350,11 @@ class Samples:
                 return kinds.tensor(drawn, part.iter)
             if any(self._is_data(test, frame) for test in part.ifs):
                 return Unclear(node)
-        value = self._value(element, frame)
         one = node.generators[0] if len(node.generators) == 1 else None  # type: ignore[attr-defined]
-        if value is Kind.EACH and one is not None and not one.ifs and self._goes_over_rows(one.iter, frame):
-            return Kind.ROWS  # an entry for each sample
-        return Every(value)
-
-    def _goes_over_rows(self, source: ast.expr, frame: Frame) -> bool:
-        """Whether a loop takes one sample after the other, and not their numbers."""
-        return self._value(source, frame) is Kind.ROWS
+        if one is not None and not one.ifs and _is_part(element, one.target):
+            if self._value(one.iter, frame) is Kind.ROWS:
+                return Kind.ROWS  # an entry for each sample
+        return Every(self._value(element, frame))
 
     def _is_option(self, node: ast.AST) -> bool:
         """An option of the program."""
@@ -1966,3 +1962,13 @@ def _tests(context: Context, statement: ast.stmt, use: ast.AST) -> list[ast.expr
         for around in context.program.ancestors(statement)
         if isinstance(around, ast.If | ast.While) and id(around) not in inside
     ]
+
+
+def _is_part(node: ast.expr, target: ast.expr) -> bool:
+    """Whether an expression is a part of what a loop takes, by constant names and numbers: ``it.x``, ``it[0]``."""
+    while isinstance(node, ast.Attribute) or (
+        isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant)
+    ):
+        node = node.value
+    names = {it.id for it in ast.walk(target) if isinstance(it, ast.Name)}
+    return isinstance(node, ast.Name) and node.id in names

@@ -56,7 +56,7 @@ def collect(context: Context, loops: list[BatchLoop], effects: tuple[Effect, ...
     """Every evaluation loop of a program that trains, and what it leaves; or why it must stay whole."""
     around = Surroundings(context, loops, effects)
     for loop in loops:
-        if isinstance(loop.node, ast.For) and not loop.trains and around.runs_model(loop):
+        if isinstance(loop.node, ast.For) and loop.loaders and not loop.trains and around.runs_model(loop):
             if any(is_dealt(context, node) for node in ast.walk(loop.node.iter)):
                 continue
             yield _evaluation(around, loop)

@@ -192,6 +192,12 @@ class _Following:
         return frozenset(found)
 
     @cached_property
+    def _repeated(self) -> frozenset[int]:
+        """What stands in evaluation loops that all ranks go through whole, as no loader hands out their batches."""
+        loops = (it for it in self.loops if not it.trains and not it.loaders)
+        return frozenset(id(node) for loop in loops for node in self.program.descendants(loop.node))
+
+    @cached_property
     def _drawing(self) -> dict[int, BatchLoop]:
         return {id(loop.node): loop for loop in self.loops}
 
@@ -463,7 +469,7 @@ class _Following:
             return 0
         given = [self._how(it, frame, found) for it in handed(node)]
         if self.context.is_wrapped(call.callees):
-            trains = frame.trains or id(node) in self._inside
+            trains = (frame.trains or id(node) in self._inside) and id(node) not in self._repeated
             return MEASURED if trains or _any(given) & NUMBER else 0
         if "builtins.len" in names:
             own = self._own(node.args[0], ("__len__",), frame) if node.args else 0

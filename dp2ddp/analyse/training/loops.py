@@ -29,11 +29,14 @@ from dp2ddp.analyse.dataflow.forwards import modes_before
 from dp2ddp.analyse.dataflow.losses import is_any_loss
 from dp2ddp.analyse.processes.conditions import assigned, counts_gpus, is_call_of
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.updates import updated
 from dp2ddp.analyse.program.values import Inst, Made, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, EpochLoop, Loader, Number, Obstacle, Problem
 from dp2ddp.plan import Anchor
 
+# Names that are followed to what they are made of.
+DEPTH = 8
 # What is given a loader, and keeps it or asks for it: any other function from outside may draw from it.
 HOLDING = (*ASKING, *HOLDS)
 
@@ -82,7 +85,55 @@ def batch_loops(context: Context) -> list[BatchLoop]:
                         frozenset(passing),
                     )
                 )
-    return [*found, *_pulling(context)]
+    found += _pulling(context)
+    return [*found, *_evaluating_own(context, [it for it in found if it.trains])]
+
+
+def _evaluating_own(context: Context, training: list[BatchLoop]) -> Iterator[BatchLoop]:
+    """Loops that run a wrapped model, after ``model.eval()``, on batches that no loader hands out.
+
+    They are no part of the batches that are trained on: nothing of a round of a training loop is what they go over.
+    """
+    program = context.program
+    backwards = {id(node) for node in context.backwards}
+    rounds = frozenset[int]().union(*(it.runs for it in training))
+    for loop in list(program.nodes.values()):
+        if not isinstance(loop, ast.For) or not context.runs_in_training(loop):
+            continue
+        modes = {model: mode for call, model, mode in modes_before(program, loop) if not call.args}
+        if "eval" not in modes.values() or context.made(context.iterated(program.values(loop.iter)), LOADER):
+            continue
+        forwards = [
+            it
+            for part in loop.body
+            for it in ast.walk(part)
+            if isinstance(it, ast.Call) and context.is_wrapped(program.values(it.func))
+        ]
+        runs = context.runs(loop)
+        evaluates = forwards and all(modes.get(ast.unparse(it.func)) == "eval" for it in forwards)
+        if evaluates and not runs & backwards and not _is_of_round(context, loop.iter, rounds):
+            yield BatchLoop(loop, loop.iter, frozenset(), False, frozenset(runs), (), frozenset())
+
+
+def _is_of_round(context: Context, node: ast.expr, rounds: frozenset[int], depth: int = 0) -> bool:
+    """Whether an expression may be made of what a round of a training loop takes or makes."""
+    program = context.program
+    if depth > DEPTH:
+        return True
+    for part in ast.walk(node):
+        for made in program.definitions(part) if isinstance(part, ast.Name | ast.Attribute) else ():
+            if isinstance(made, ast.arg):
+                scope = program.scope(made)
+                if scope.owner is not None and made in scope.signature.places[:1]:
+                    continue
+                given = program.given(made)
+                if not given or any(_is_of_round(context, it, rounds, depth + 1) for it in given):
+                    return True
+            elif id(made) in rounds:
+                source = program.source(made)
+                if source.how is not How.ASSIGNED or _is_of_round(context, source.value, rounds, depth + 1):  # type: ignore[arg-type]
+                    return True
+    return False
 
 
 def _pulling(context: Context) -> Iterator[BatchLoop]:

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field, replace
 
 from dp2ddp.analyse import wrappers
+from dp2ddp.analyse.api import operations
 from dp2ddp.analyse.api.iteration import COUNTERS, HANDS_OUT, NEXT_METHODS, RANGES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
@@ -520,9 +521,10 @@ class _Tracing:
         """What a call makes of no batch: a number, numbers for a batch, or a batch."""
         names, node = call.names, call.node
         if not names:
-            if self._varies(node):
+            method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+            if self._varies(node) and operations.method(method) is None:
                 raise Unknown
-            return {}
+            return {}  # of tensors that are none of a batch
         if names == {"builtins.next"}:
             return self._pulled(node)
         if all(it in PASSES_NUMBER_ON or it.startswith((*NUMBER_HOMES, "builtins.")) for it in names):

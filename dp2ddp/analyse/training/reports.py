@@ -108,7 +108,11 @@ def find(
     finder.search()
     inside = frozenset[int]().union(*(loop.runs for loop in loops if loop.trains))
     combined = tuple(
-        replace(it, size=it.kind == "sum" and finder.is_size(it.node), in_loop=id(it.node) in inside)
+        replace(
+            it,
+            size=it.kind == "sum" and finder.is_size(it.node),
+            in_loop=id(it.node) in inside and not (it.kind == "sum" and _added_to(context, it.node)),
+        )
         for it in finder.combined.values()
     )
     totals = tuple(finder.totals)
@@ -929,6 +933,16 @@ def obstacles(context: Context, reports: Reports) -> Iterator[Obstacle]:
         )
 
 
+def _added_to(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What is added to a name, batch after batch, where it may be read before the loop has ended."""
+    found = []
+    for definition in context.program.definitions(node) if isinstance(node, ast.Name) else ():
+        change = updated(context.program.statement(definition))
+        if change is not None and isinstance(change.op, ast.Add) and change.target is definition:
+            found.append(change.value)
+    return found
+
+
 def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> Iterator[Number]:
     """What becomes of each: in its place, or under a name where it is used twice or by the main process alone."""
     program = context.program
@@ -938,6 +952,11 @@ def numbers(context: Context, reports: Reports, effects: tuple[Effect, ...]) -> 
         )
         for value in totals.added:
             yield Number(**context.place(value), kind="added", what=ast.unparse(value))
+    running = {
+        id(part): part for it in reports.combined if it.kind == "sum" for part in _added_to(context, it.node)
+    }
+    for value in running.values():
+        yield Number(**context.place(value), kind="added", what=ast.unparse(value))
     groups: dict[object, list[Combined]] = defaultdict(list)
     for it in sorted(reports.combined, key=lambda it: program.order[id(it.node)]):
         groups[_same(context, it)].append(it)
