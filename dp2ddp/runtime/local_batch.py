@@ -50,8 +50,8 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
 
     Args:
         batch: a tensor or array with the samples in dimension 0; a tuple, dict or list of these, as a DataLoader hands
-            out, all with as many samples; or a list with a sample in each place. Lists and tuples in another one may
-            be either. Numbers, strings and None are handed on, and None alone.
+            out, all with as many samples; or a list of anything else with a sample in each place. Lists and tuples in
+            another one may be either. Numbers, strings and None are handed on, and None alone.
         weighed: whether parts weigh by their numbers of samples, as in ``shard``.
         if_wrapped: for a model that is wrapped under a condition only, as in ``shard``.
 
@@ -76,7 +76,8 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     world = ranks.get_world_size()
     own = dealing.chunk(total, ranks.get_rank(), world)
     parts.handed(site, parts.Part(own.stop - own.start, total, weighed), training=True)
-    return _cut(batch, total, own if own.stop > own.start else dealing.chunk(total, 0, world))
+    taken = own if own.stop > own.start else dealing.chunk(total, 0, world)
+    return _cut(batch, total, taken) if _is_structure(batch) else batch[taken]
 
 
 def _site(frame: Any) -> _Site:
@@ -85,7 +86,10 @@ def _site(frame: Any) -> _Site:
 
 def _total(batch: Any) -> int:
     """How many samples a batch has."""
-    found = _within(batch) if _is_structure(batch) else _sizes(batch)
+    found = _within(batch) if _is_structure(batch) else {len(batch)} if _is_sized(batch) else set()
+    if isinstance(batch, list) and len(batch) > 3 and all(map(_is_array, batch)):
+        if len({_shown(it) for it in batch}) == 1:  # views of a batch, or samples
+            found = set()
     if len(found) == 1 and (total := max(found)) > 0:
         return total
     raise ValueError(
@@ -97,7 +101,7 @@ def _total(batch: Any) -> int:
 def _is_structure(batch: Any) -> bool:
     """Whether a batch is one of several tensors or the like; else it has a sample in each place."""
     if isinstance(batch, list):
-        return all(map(_is_array, batch)) and (len(batch) < 4 or len({_shown(it) for it in batch}) > 1)
+        return all(map(_is_array, batch))
     return isinstance(batch, tuple | Mapping)
 
 

@@ -1,0 +1,76 @@
+"""``local_batch``: this rank's part of what the program made, whatever it is kept in."""
+
+import pytest
+from jobs import write
+
+PARTS = """
+from collections import namedtuple
+import numpy as np
+ddp.init()
+rank, world = ddp.get_rank(), ddp.get_world_size()
+torch.nn.Linear(1, 1)
+Pair = namedtuple("Pair", ("x", "y"))
+x, y, names = torch.arange(14.0).view(7, 2), np.arange(7), [str(i) for i in range(7)]
+places = torch.arange(7).chunk(world)[rank].tolist()
+
+def same(one, other):
+    if isinstance(one, torch.Tensor):
+        return torch.equal(one, other)
+    if isinstance(one, np.ndarray):
+        return (one == other).all() and len(one) == len(other)
+    if isinstance(one, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    if isinstance(one, (list, tuple)):
+        return type(one) is type(other) and len(one) == len(other) and all(map(same, one, other))
+    return one == other
+
+own = x[places], y[places], [names[i] for i in places]
+for batch, part in (
+    (x, own[0]),
+    (y, own[1]),
+    (names, own[2]),
+    ((x, y), own[:2]),
+    ([x, y], [*own[:2]]),
+    ({"x": x, "names": names, "size": 7, "none": None}, {"x": own[0], "names": own[2], "size": 7, "none": None}),
+    (Pair(x, (y, names)), Pair(own[0], own[1:])),
+    ((x, tuple(names), "train", 3), (own[0], tuple(own[2]), "train", 3)),
+    (zip(*[(i, 2 * i) for i in range(7)]), (tuple(places), tuple(2 * i for i in places))),
+    ([(torch.zeros(3), i) for i in range(7)], [(torch.zeros(3), i) for i in places]),
+    ((x, [torch.full((2,), i) for i in range(7)]), (own[0], [torch.full((2,), i) for i in places])),
+    ((None, None), (None, None)),
+    (None, None),
+):
+    assert same(ddp.local_batch(batch), part), (batch, part)
+
+images = [torch.zeros(3, 4, 4)] * 7
+for unclear in ((x, torch.zeros(3)), images, (1, "a"), ([torch.zeros(2)] * 2, torch.zeros(2)), torch.zeros(()), 3):
+    try:
+        ddp.local_batch(unclear)
+    except ValueError as error:
+        assert "can't tell how many samples" in str(error) and "train.py" in str(error), error
+    else:
+        raise AssertionError(unclear)
+assert ddp.local_batch(torch.arange(1)).tolist() == [0]  # for the ranks without samples, too
+"""
+
+OTHERS = """
+ddp.init()
+for step in range(20):
+    ddp.local_batch(torch.full((4,), step + (step > 2) * ddp.get_rank()))
+"""
+
+
+@pytest.mark.parametrize("processes", [2, 3])
+def test_each_rank_gets_its_part(lab, tmp_path, processes):
+    lab.run(write(tmp_path, PARTS), processes=processes, recorded=False, timeout=60).ok()
+
+
+def test_ranks_that_have_made_different_batches_are_told(lab, tmp_path):
+    result = lab.run(write(tmp_path, OTHERS), processes=2, recorded=False, timeout=60)
+    assert result.code == 1
+    assert "the ranks have made different batches at train.py:7" in result.errors
+
+
+def test_in_a_plain_process_a_batch_stays_as_it_is(lab, tmp_path):
+    text = "batch = [1, 2]\nassert ddp.local_batch(batch) is batch\nassert list(map(ddp.local_batch, [batch])) == [batch]\n"
+    lab.run(write(tmp_path, text), processes=1, recorded=False, timeout=60).ok()
