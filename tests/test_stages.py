@@ -226,6 +226,145 @@ def test_a_barrier_above_a_block_settles_nothing_in_it(
     lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
 
 
+FOLDS = """\
+import json
+import os
+
+from late import late
+
+
+def read(path):
+    with open(path) as file:
+        return json.load(file)
+
+
+def write(value, path):
+    late()
+    with open(path, "w") as file:
+        json.dump(value, file)
+
+
+def folds(count):
+    names = []
+    for number in range(count):
+        names.append(f"fold{number}.json")
+        write({"number": number}, names[-1])
+    return names
+
+
+def each_fold(count):
+    for number in range(count):
+        write({"number": number}, f"fold{number}.json")
+        yield f"fold{number}.json"
+
+
+def has_written(path):
+    write({"number": 0}, path)
+    return True
+
+
+"""
+# What a statement writes before it begins, in its last round, or where it was tried, and then reads.
+ROUNDS = {
+    "a function that calls itself": """\
+def run(path):
+    config = read(path)
+    if "folds" in config:
+        for name in folds(config["folds"]):
+            run(name)
+    else:
+        print(config["number"])
+
+
+def use(args):
+    write({"folds": 3}, "config.json")
+    run("config.json")
+""",
+    "a function that calls itself before it writes": """\
+def run(path, depth, number):
+    assert read(path) == number
+    for _ in range(2 * depth):
+        number = run(path, depth - 1, number)
+    write(number + 1, path)
+    return number + 1
+
+
+def use(args):
+    write(0, "count.json")
+    print(run("count.json", 1, 0))
+""",
+    "a loop over what is written": """\
+def use(args):
+    for name in folds(2):
+        print(read(name))
+""",
+    "a loop over what is written in between": """\
+def use(args):
+    for name in each_fold(2):
+        print(read(name))
+""",
+    "a loop over a list of what is written": """\
+def use(args):
+    for name, _ in [(name, write(1, name)) for name in ("one.json", "two.json")]:
+        print(read(name))
+""",
+    "a function that reads first and writes last": """\
+def step():
+    count = read("count.json")
+    write(count + 1, "count.json")
+    return count
+
+
+def use(args):
+    write(0, "count.json")
+    for number in range(3):
+        assert step() == number
+""",
+    "a condition that writes": """\
+def use(args):
+    if has_written("one.json"):
+        print(read("one.json"))
+""",
+    "a loop as long as it writes": """\
+def use(args):
+    count = 0
+    while has_written("one.json") and count < 2:
+        print(read("one.json"))
+        count += 1
+""",
+    "where it was tried": """\
+def use(args):
+    try:
+        write(1, "one.json")
+    finally:
+        print(read("one.json"))
+    try:
+        write(2, "two.json")
+    except OSError:
+        pass
+    else:
+        print(read("two.json"))
+""",
+    "after the last round": """\
+def use(args):
+    for number in range(2):
+        write(number, "one.json")
+    else:
+        print(read("one.json"))
+""",
+}
+
+
+@pytest.mark.parametrize(
+    ("name", "processes"), [*((name, 2) for name in ROUNDS), ("a function that calls itself", 3)]
+)
+def test_all_wait_for_what_a_statement_writes_first(
+    lab: Lab, tmp_path: Path, name: str, processes: int
+) -> None:
+    script = converted(tmp_path, files("pass", FOLDS + ROUNDS[name]))
+    lab.run(script, processes=processes, folder=tmp_path, recorded=False).ok()
+
+
 def test_all_wait_once_for_what_they_read_twice(tmp_path: Path) -> None:
     stage = STAGE + "\n\ndef again(args):\n    use(args)\n"
     texts = files(SAVE, stage)

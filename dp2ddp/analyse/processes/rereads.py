@@ -153,6 +153,7 @@ def _rereads(context: Context, acts: tuple[Effect, ...]) -> tuple[Reread, ...]:
             writes |= {key for key, written in saved.items() if _is_reread(call, file, saving[key], written)}
         if key in handed_on:
             writes |= {key for key, access in beside.items() if access.folders & file.spelled}
+        writes.discard(key)
         places = list(_places(context, call.node, writes, set()))
         if key in looking:
             more = {key for key, written in beside.items() if _may_read(context, access, written)}
@@ -400,13 +401,22 @@ def _places(
         parent = program.parent(inside)
         index = block.index(inside)
         before, met = _since_meeting(context, block[:index], meetings)
-        if not met and isinstance(parent, LOOPS):
-            before += _since_meeting(context, block[index + 1 :], meetings)[0]
+        if not met and isinstance(parent, LOOPS):  # of the round before: what follows, and what this then did
+            before += _since_meeting(context, block[index:], meetings)[0]
         if any(context.runs(other) & others for other in before):
             yield branch
             return
         if met:
             return
+        if any(context.runs(other) & others for other in _done_before(parent, block)):
+            yield branch
+            return
+        for header in _headers(parent):
+            if context.runs(header) & others:
+                after = list(_after_writing(context, header, others, set()))
+                if after or isinstance(parent, LOOPS):
+                    yield from after or [branch]
+                    return
         if isinstance(parent, ast.FunctionDef | ast.AsyncFunctionDef):
             scope = program.by_node[id(parent)].index
             if (scope, conditions) not in seen:
@@ -437,6 +447,56 @@ def _written_within(
                 place = next(_following(context, program.nodes[key], set()), None)
                 if place is not None and program.scope(place) is not program.scope(statement):
                     yield place
+
+
+def _done_before(parent: ast.AST | None, block: list[ast.stmt]) -> list[ast.stmt]:
+    """The statements of a compound one that are done when one of its blocks begins."""
+    match parent:
+        case ast.Try() if block is parent.orelse:
+            return parent.body
+        case ast.Try() if block is parent.finalbody:
+            return [*parent.body, *parent.orelse, *(it for some in parent.handlers for it in some.body)]
+        case ast.For() | ast.AsyncFor() | ast.While() if block is parent.orelse:
+            return parent.body
+    return []
+
+
+def _headers(parent: ast.AST | None) -> list[ast.expr]:
+    """What a compound statement computes before its blocks begin."""
+    match parent:
+        case ast.For() | ast.AsyncFor():
+            return [parent.iter]
+        case ast.If() | ast.While():
+            return [parent.test]
+        case ast.Match():
+            return [parent.subject]
+        case ast.With() | ast.AsyncWith():
+            return [it.context_expr for it in parent.items]
+    return []
+
+
+def _after_writing(context: Context, node: ast.AST, others: set[int], seen: set[int]) -> Iterator[ast.stmt]:
+    """The statements before which all wait in the functions that a header calls: ``for fold in write_folds():``."""
+    program = context.program
+    for call in program.descendants(node):
+        for index in sorted(program.called_scopes(call)) if isinstance(call, ast.Call) else ():
+            scope = program.scopes[index]
+            writing = [number for number, it in enumerate(scope.body) if context.runs(it) & others]
+            if index in seen or not writing or not _is_plain(scope.node):
+                continue
+            seen.add(index)
+            if writing[-1] + 1 < len(scope.body):
+                yield scope.body[writing[-1] + 1]
+            elif isinstance(scope.body[-1], ast.Expr | ast.Return | ast.Assign):
+                yield from _after_writing(context, scope.body[-1], others, seen)
+
+
+def _is_plain(function: ast.AST) -> bool:
+    """Whether a function has ended when its call has: not a lambda, which has no statements, nor a generator."""
+    yields = (ast.Yield, ast.YieldFrom)
+    return isinstance(function, ast.FunctionDef) and not any(
+        isinstance(it, yields) for it in ast.walk(function)
+    )
 
 
 def _is_option(context: Context, test: ast.expr) -> bool:
