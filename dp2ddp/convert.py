@@ -21,7 +21,7 @@ from dp2ddp.changes import Change, Conversion, Idle, Script
 from dp2ddp.decided import decided
 from dp2ddp.deep import deeply
 from dp2ddp.defects import DEFECT, INTERNAL, defect
-from dp2ddp.facts import Facts, Loader, Proof, Tier, Unused, Wrap
+from dp2ddp.facts import ANY_TIER, Facts, Loader, Proof, Tier, Unused, Wrap
 from dp2ddp.facts import Script as Start
 from dp2ddp.ignored import Pattern
 from dp2ddp.ignores import heeded
@@ -300,9 +300,10 @@ def _idle(project: Project, facts: Facts, scripts: Iterable[Script]) -> Iterable
     """The files asked for that no script to be converted uses."""
     used = facts.beside.union(*(script.reaches for script in scripts))
     wrapping = {it.path for it in (*facts.wraps, *facts.obstacles) if isinstance(it, Wrap | Unused)}
+    stopped = {it.path for it in facts.obstacles if isinstance(it, Unused) and it.problem.forbids == ANY_TIER}
     for path in project.asked:
         file = project.files.get(path)
-        if file and path not in used and (file.tree.body or path.name != "__init__.py"):
+        if file and path not in used | stopped and (file.tree.body or path.name != "__init__.py"):
             if project.has_runtime(file):
                 if not any(open_marks(file.text)):
                     yield Idle(path, "already converted")

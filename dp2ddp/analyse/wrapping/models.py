@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import sys
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import takewhile
 
 from dp2ddp.analyse.api.containers import LIST_ADDS
+from dp2ddp.analyse.api.files import KNOWN_HOMES
 from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.inspection import ASKS_FOR_WRAP
 from dp2ddp.analyse.api.layers import BESIDE_OPTIMIZERS, HOLDS_PARAMETERS, MODULE_NAMES, WRAP_NAMES
@@ -31,7 +34,19 @@ from dp2ddp.analyse.processes.conditions import (
 from dp2ddp.analyse.processes.devices import is_current, is_gpu
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.signature import is_spread
-from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Func, Inst, Made, Mod, Values, full_name
+from dp2ddp.analyse.program.values import (
+    Bound,
+    Cls,
+    Const,
+    Ext,
+    Func,
+    Inst,
+    Made,
+    Mod,
+    Value,
+    Values,
+    full_name,
+)
 from dp2ddp.analyse.wrapping import functional, parallel
 from dp2ddp.facts import ANY_TIER, CURRENT, NO_TIER, SHARDED_ONLY, Condition, Obstacle, Problem, Unused, Wrap
 from dp2ddp.plan import Anchor
@@ -98,8 +113,10 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     # Where a program is converted already, a wrap that is left serves a script that only predicts.
     started = any(call.names & STARTED for call in program.calls)
     every = (*context.wraps, *context.idle_wraps)
-    for call in every if context.backwards and not started else ():
-        if not context.runs_in_training(call.node):
+    for call in every if not started else ():
+        if not context.backwards:
+            yield from _untrained(context, call)
+        elif not context.runs_in_training(call.node):
             if not _is_of_call(context, call):
                 yield from _unused(context, call)
             elif _may_run(context, call):
@@ -162,11 +179,52 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     others = context.scripts or context.beside
     if others and runs:
         return
+    if runs and not others and (found := list(_untrained(context, call))):
+        yield from found
+        return
     noted = bool(others) or runs
     message = "this DataParallel is not converted: no training script that was given runs it"
     help = "" if runs else "if another script runs it, convert that one"
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
+
+
+def _untrained(context: Context, call: Call) -> Iterator[Unused]:
+    """A wrap in a program without a backward pass, which something unknown trains, or may train."""
+    program = context.program
+    runs = set().union(*(it for it in map(context.program_runs, program.files) if id(call.node) in it))
+    inside = [it for it in program.calls if id(it.node) in runs]
+    trains = next((it for it in inside if _steps(context, it)), None)
+    found = trains or next((it for it in inside if _is_given(context, it, partial(_is_made_by, call))), None)
+    if found is not None:
+        at = program.location(found.node)
+        what = f"`{ast.unparse(found.node.func)}()` ({at.path.name}:{at.span.line})"
+        does = "trains" if trains is not None else "may train"
+        message = f"this DataParallel is not converted: no backward pass was found, but {what} {does}"
+        help = "call `loss.backward()` and `optimizer.step()` in the program's own training loop"
+        problem = Problem(message, help, ANY_TIER if trains is not None else NO_TIER, works=trains is None)
+        yield Unused(**context.place(call.node), problem=problem)
+
+
+def _steps(context: Context, call: Call) -> bool:
+    """Whether a call makes an optimizer's step, or may: something from outside is given the optimizer in a loop."""
+    program, func = context.program, call.node.func
+    if isinstance(func, ast.Attribute) and func.attr == "step":
+        return any(map(context.optimizes, program.values(func.value)))
+    in_loop = any(isinstance(it, LOOPS) for it in program.ancestors(call.node))
+    return in_loop and _is_given(context, call, context.optimizes)
+
+
+def _is_given(context: Context, call: Call, is_it: Callable[[Value], bool]) -> bool:
+    """Whether something from outside, of which nothing is known, is given a value of a kind."""
+    homes = {it.partition(".")[0] for it in call.names}
+    if context.program.entered(call.node) or homes & (sys.stdlib_module_names | KNOWN_HOMES):
+        return False
+    return any(is_it(value) for it in handed(call.node) for value in context.program.values(it))
+
+
+def _is_made_by(call: Call, value: Value) -> bool:
+    return isinstance(value, Made) and value.site == id(call.node)
 
 
 def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
