@@ -1052,6 +1052,84 @@ def test_a_backward_pass_by_a_function_or_with_a_weight(
     assert len(set(printed)) == 1, printed
 
 
+OWN_SCALER = """\
+class Scaler:
+    def __call__(self, loss, optimizer, parameters=None, **others):
+        self.backward(loss)
+        optimizer.step()
+
+    def backward(self, loss):
+        loss.backward()
+
+
+scale = Scaler()
+"""
+
+
+@pytest.mark.parametrize(
+    ("made", "passes"),
+    {
+        "by one call": (
+            "from timm.utils import NativeScaler\nscale = NativeScaler()\n",
+            "scale(loss, optimizer, clip_grad=0.5, parameters=model.parameters())",
+        ),
+        "by name": (
+            "import timm.utils\nscale = timm.utils.NativeScaler()\n",
+            "scale(optimizer=optimizer, loss=loss)",
+        ),
+        "of an object's": (
+            "from timm.utils import NativeScaler\nclass Held:\n    scale = NativeScaler()\nheld = Held()\n",
+            "held.scale(loss, optimizer)",
+        ),
+        "of a derived class": (
+            "from timm.utils import NativeScaler\nclass Scaler(NativeScaler):\n    pass\nscale = Scaler()\n",
+            "scale(loss, optimizer)",
+        ),
+        "of a class of its own": (OWN_SCALER, "scale(loss, optimizer)"),
+        "by a method": (
+            "from accelerate import Accelerator\naccelerator = Accelerator()\n",
+            "accelerator.backward(loss)\n        optimizer.step()",
+        ),
+    }.values(),
+)
+def test_what_is_given_a_loss_makes_its_backward_pass(
+    lab: Lab, tmp_path: Path, made: str, passes: str
+) -> None:
+    steps = STEPS.replace("loss.backward()\n        optimizer.step()", passes)
+    text = HEAD + made + MODEL + steps + END
+    assert passes in steps
+    (change,) = converted(tmp_path, text).changes
+    assert "ddp.DistributedDataParallel(" in change.after and passes in change.after
+    (tmp_path / "before.py").write_text(text)
+    printed = [
+        lab.run(tmp_path / name, processes=processes, recorded=False).ok().printed
+        for name, processes in (("before.py", 1), ("train.py", 2), ("train.py", 3))
+    ]
+    assert len(set(printed)) == 1, printed
+
+
+@pytest.mark.parametrize(
+    ("made", "passes", "severity"),
+    {
+        "a call": ("from things import Stepper\nsteps = Stepper()\n", "steps(loss, optimizer)", "error"),
+        "gradients by hand": (
+            "",
+            "for p, g in zip(model.parameters(), torch.autograd.grad(loss, [*model.parameters()])):\n"
+            "            p.grad = g\n        optimizer.step()",
+            "error",
+        ),
+        "a learner": ("from things import Learner\n", "pass\nLearner(loader, model).fit(3)", "note"),
+        "nothing": ("", "pass", ""),
+    }.values(),
+)
+def test_a_model_that_something_unknown_trains_is_told_of(made: str, passes: str, severity: str) -> None:
+    steps = STEPS.replace("loss.backward()\n        optimizer.step()\n        step += 1", passes)
+    done = convert(Project.of({Path("/example/train.py"): HEAD + made + MODEL + steps + END}))
+    assert [it.severity.value for it in done.findings] == [severity] * bool(severity)
+    assert all("no backward pass was found" in it.message and it.help for it in done.findings)
+    assert not done.changes and bool(done.idle) == (severity != "error")
+
+
 @pytest.mark.parametrize(
     ("given", "kept"),
     {

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from dp2ddp.analyse.api.downloads import OPENS_URL, STORES
 from dp2ddp.analyse.api.files import EXISTENCE
 from dp2ddp.analyse.api.iteration import HANDS_OUT, ITERATION, OWN_ITERATION
-from dp2ddp.analyse.api.layers import BACKWARDS, LAYER_HOMES
+from dp2ddp.analyse.api.layers import BACKWARD_STEPS, BACKWARDS, LAYER_HOMES
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import FUNCTION, STEP_FUNCTIONS, WRAP
 from dp2ddp.analyse.api.processes import RUNTIME_NAMES
@@ -215,31 +215,57 @@ class Context:
 
     @cached_property
     def backwards(self) -> list[ast.Call]:
-        """Every ``loss.backward()``, and ``optimizer.backward(loss)``."""
-        return [
-            call.node
-            for call in self.program.calls
-            if isinstance(call.node.func, ast.Attribute) and call.node.func.attr == "backward"
-        ]
+        """Every ``loss.backward()``, ``optimizer.backward(loss)``, and call of what takes a loss to do that."""
+        found = [call for call in self.program.calls if self.method(call.node) == "backward"]
+        passes = {id(call.node) for call in found}
+        return [call.node for call in found if not self._runs_own(call) & passes]
+
+    def _runs_own(self, call: Call) -> frozenset[int]:
+        """What a call of a method of the project's own runs: ``self.backward(loss)``, which calls the loss's."""
+        is_own = any(isinstance(it, Func | Bound) for it in call.callees)
+        return self._runs_in(self.program.entered(call.node)) if is_own else frozenset()
+
+    def method(self, node: ast.Call) -> str:
+        """The name of the method that is called: of a call that is a backward pass by another name, ``backward``."""
+        call = self.program.call(node)
+        if call is not None and self.takers(call):
+            return "backward"
+        return node.func.attr if isinstance(node.func, ast.Attribute) else ""
+
+    def takers(self, call: Call) -> frozenset[str]:
+        """What a call is of that takes a loss and makes its backward pass: by name, or as a class derived from it."""
+        names = call.names
+        if not self.program.entered(call.node):
+            bases = (
+                base for it in call.callees if isinstance(it, Inst) for base in self.program.bases(it.cls)
+            )
+            names |= {f"{full_name(base)}.__call__" for base in bases}
+        return names & BACKWARDS.keys()
 
     def loss(self, backward: ast.Call) -> ast.expr:
         """The loss that a backward pass starts from; of several, the collection."""
         call = self.program.call(backward)
-        names = call.names & BACKWARDS.keys() if call is not None else ()
+        names = self.takers(call) if call is not None else ()
         for name in names:
             match given := call.argument(BACKWARDS[name][0], 0):  # type: ignore[union-attr]
                 case ast.List(elts=[alone]) | ast.Tuple(elts=[alone]):
                     return alone
                 case ast.expr():
                     return given
-        owner = backward.func.value  # type: ignore[attr-defined]
+        if not isinstance(backward.func, ast.Attribute):
+            return backward
+        owner = backward.func.value
         optimizes = any(self.optimizes(value) for value in self.program.values(owner))
         return backward.args[0] if optimizes and len(backward.args) == 1 else owner
 
     @cached_property
     def steps(self) -> list[ast.Call]:
-        """Every call of a method ``step``: of optimizers, schedulers, scalers."""
-        return [it.node for it in self.program.calls if getattr(it.node.func, "attr", "") == "step"]
+        """Every call of a method ``step``: of optimizers, schedulers, scalers; and of what makes that step, too."""
+        return [
+            it.node
+            for it in self.program.calls
+            if getattr(it.node.func, "attr", "") == "step" or self.takers(it) & BACKWARD_STEPS
+        ]
 
     @cached_property
     def closures(self) -> set[int]:

@@ -102,10 +102,28 @@ GRAD = "torch.autograd.grad"
 AUTOGRAD_FUNCTION = "torch.autograd.Function"
 # What computes gradients beside ``backward()``.
 GRADIENTS = (GRAD, "torch.autograd.backward")
+# What makes the optimizer's step after the backward pass, in one call.
+BACKWARD_STEPS = frozenset("""
+    timm.utils.NativeScaler.__call__ timm.utils.cuda.NativeScaler.__call__
+    timm.utils.ApexScaler.__call__ timm.utils.cuda.ApexScaler.__call__
+    """.split())
+_LOSS_FIRST = (
+    *BACKWARD_STEPS,
+    *"""
+    accelerate.Accelerator.backward accelerate.accelerator.Accelerator.backward deepspeed.initialize.[].backward
+    apex.fp16_utils.FP16_Optimizer.backward apex.fp16_utils.fp16_optimizer.FP16_Optimizer.backward
+    """.split(),
+)
+_TENSOR_FIRST = """
+    lightning.Fabric.backward lightning.fabric.Fabric.backward lightning.fabric.fabric.Fabric.backward
+    lightning_fabric.Fabric.backward lightning_fabric.fabric.Fabric.backward
+    """.split()
 # Functions that a loss is given to: the argument, which comes first, and what its gradient is multiplied with, second.
 BACKWARDS = {
     "torch.autograd.backward": ("tensors", "grad_tensors"),
     "torch.Tensor.backward": ("self", "gradient"),
+    **dict.fromkeys(_LOSS_FIRST, ("loss", "")),
+    **dict.fromkeys(_TENSOR_FIRST, ("tensor", "")),
 }
 # What has gradients computed where they were not; what has none computed, by the end of its name.
 ENABLES_GRADIENTS = frozenset("""

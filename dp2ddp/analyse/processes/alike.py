@@ -153,8 +153,7 @@ def works(context: Context, node: ast.AST) -> bool:
     call = context.program.call(node)
     if call is None:
         return False
-    method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-    return method in STEPS_OF_TRAINING or context.is_wrapped(call.callees) or draws(call)
+    return context.method(node) in STEPS_OF_TRAINING or context.is_wrapped(call.callees) or draws(call)
 
 
 # Exceptions

@@ -240,15 +240,14 @@ class _Steering:
                 return bool(self.context.made(self.context.iterated(self.program.values(source)), LOADER))
             case ast.Assign() | ast.AugAssign():
                 return is_rate(self.context, node)
-            case ast.Call(func=function):
+            case ast.Call():
                 call = self.program.call(node)
                 if call is None:
                     return False
                 kept = any("state_dict" in ast.unparse(it) or self._is_model(it) for it in node.args)
                 if call.names & COPIES_OBJECT and kept:
                     return True
-                trains = isinstance(function, ast.Attribute) and function.attr in TRAINS
-                return trains or self.context.is_wrapped(call.callees)
+                return self.context.method(node) in TRAINS or self.context.is_wrapped(call.callees)
         return False
 
     def _is_model(self, node: ast.expr) -> bool:

@@ -225,8 +225,7 @@ class _Following:
         call = self.program.call(node)
         if call is None:
             return False
-        method = getattr(call.node.func, "attr", "")
-        if method in CHANGES_TRAINING:
+        if self.context.method(call.node) in CHANGES_TRAINING:
             return not self.program.called_scopes(node)
         if call.names & (SAVES | ENDS) or _clips(call) or _makes(call):
             return True
@@ -871,10 +870,9 @@ class _Following:
         if call is None or not self._is_outside(call) and call.callees or self.reporters.has(node):
             return
         around = self.program.parent(node)
-        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
         if (
             not isinstance(around, ast.Expr | ast.Lambda)
-            or method in TRAINS
+            or self.context.method(node) in TRAINS
             or self.context.is_wrapped(call.callees)
         ):
             return

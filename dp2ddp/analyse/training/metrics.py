@@ -158,8 +158,9 @@ def given_to(context: Context, call: ast.Call, given: ast.expr) -> dict[str, Any
 def _weight(context: Context, backward: ast.Call, loss: ast.expr) -> ast.expr | None:
     """What the gradient of a loss is multiplied with: ``loss.backward(weight)``."""
     call = context.program.call(backward)
-    for name in call.names & BACKWARDS.keys() if call is not None else ():
-        return call.argument(BACKWARDS[name][1], 1)  # type: ignore[union-attr]
+    for name in context.takers(call) if call is not None else ():
+        weight = BACKWARDS[name][1]
+        return call.argument(weight, 1) if weight else None  # type: ignore[union-attr]
     return None if call is None or loss in backward.args else call.argument("gradient", 0)
 
 
@@ -366,7 +367,7 @@ def deciding(context: Context, node: ast.AST) -> list[ast.expr]:
         leaves = any(
             isinstance(inner, ast.Break | ast.Continue | ast.Return | ast.Raise)
             or is_rate(context, inner)
-            or (isinstance(inner, ast.Call) and _method(inner) in TRAINS_OR_KEEPS)
+            or (isinstance(inner, ast.Call) and context.method(inner) in TRAINS_OR_KEEPS)
             for part in node.body
             for inner in context.program.descendants(part)
         )

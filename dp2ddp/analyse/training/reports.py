@@ -334,6 +334,7 @@ class _Finder(Gathering):
         return (
             bool(outside)
             and isinstance(call.node.func, ast.Attribute)  # type: ignore[union-attr]
+            and self.context.method(call.node) != "backward"  # type: ignore[union-attr]
             and not any(name.startswith(KEEPS_NOTHING) for name in call.names)  # type: ignore[union-attr]
             and self._trains(node)
             and not self._reporters.has(node)
