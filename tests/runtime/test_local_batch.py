@@ -68,7 +68,7 @@ def test_each_rank_gets_its_part(lab, tmp_path, processes):
 def test_ranks_that_have_made_different_batches_are_told(lab, tmp_path):
     result = lab.run(write(tmp_path, OTHERS), processes=2, recorded=False, timeout=60)
     assert result.code == 1
-    assert "the ranks have made different batches at train.py:7" in result.errors
+    assert "the ranks have made different batches at train.py:8" in result.errors
 
 
 def test_in_a_plain_process_a_batch_stays_as_it_is(lab, tmp_path):
