@@ -340,6 +340,160 @@ def test_a_wrapped_model_that_is_saved_bare_is_said(tmp_path: Path, saves: str, 
     assert loads is None or re.search(r"read.py:2: .*remove `.module`", said), said
 
 
+PUTS = {
+    "entries": """\
+    own = model.state_dict()
+    for k, v in checkpoint["state_dict"].items():
+        if k in own and own[k].size() == v.size():
+            own[k] = v
+    model.load_state_dict(own)
+""",
+    "a name": """\
+    state = checkpoint["state_dict"]
+    own = model.state_dict()
+    for name, param in state.items():
+        if name not in own:
+            continue
+        own[name].copy_(param)
+""",
+    "asked directly": """\
+    found = {k: v for k, v in checkpoint["state_dict"].items() if k in model.state_dict()}
+    model.load_state_dict(found, strict=False)
+""",
+    "a list of keys": """\
+    keys = list(model.state_dict().keys())
+    found = {k: v for k, v in checkpoint["state_dict"].items() if k in keys}
+    model.load_state_dict(found, strict=False)
+""",
+    "sets of keys": """\
+    own = model.state_dict()
+    state = checkpoint["state_dict"]
+    for k in set(own) & set(state):
+        own[k] = state[k]
+    model.load_state_dict(own)
+""",
+    "over the own keys": """\
+    own = model.state_dict()
+    state = checkpoint["state_dict"]
+    for k in own:
+        if k in state:
+            own[k] = state[k]
+    model.load_state_dict(own)
+""",
+    "with a default": """\
+    own = model.state_dict()
+    for k in own.keys():
+        own[k] = checkpoint["state_dict"].get(k, own[k])
+    model.load_state_dict(own)
+""",
+    "every key": """\
+    own = model.state_dict()
+    new = {k: checkpoint["state_dict"][k] for k in own}
+    model.load_state_dict(new)
+""",
+    "an update": """\
+    own = model.state_dict()
+    own.update(checkpoint["state_dict"])
+    model.load_state_dict(own)
+""",
+    "in a function": """\
+    found = fitting(checkpoint["state_dict"], model.state_dict())
+    model.load_state_dict(found, strict=False)
+""",
+    "in a function by names": """\
+    state = checkpoint["state_dict"]
+    own = model.state_dict()
+    model.load_state_dict(fitted(state, own))
+""",
+    "loaded there": """\
+    own = model.state_dict()
+    for k, v in torch.load(path)["state_dict"].items():
+        if k in own:
+            own[k] = v
+    model.load_state_dict(own)
+""",
+    "an entry or all": """\
+    own = model.state_dict()
+    for k, v in checkpoint.get("state_dict", checkpoint).items():
+        if k in own:
+            own[k] = v
+    model.load_state_dict(own)
+""",
+    "filter": """\
+    own = model.state_dict()
+    found = dict(filter(lambda it: it[0] in own, checkpoint["state_dict"].items()))
+    own.update(found)
+    model.load_state_dict(own)
+""",
+    "tried": """\
+    own = model.state_dict()
+    for k, v in checkpoint["state_dict"].items():
+        try:
+            own[k].copy_(v)
+        except KeyError:
+            pass
+""",
+    "names of parameters": """\
+    for name, p in model.named_parameters():
+        if name in checkpoint["state_dict"]:
+            p.data.copy_(checkpoint["state_dict"][name])
+""",
+    "a copy": """\
+    own = dict(model.state_dict())
+    for k, v in checkpoint["state_dict"].items():
+        if k in own:
+            own[k] = v
+    model.load_state_dict(own)
+""",
+}
+PUTTING = """
+def fitting(loaded, own):
+    return {k: v for k, v in loaded.items() if k in own and v.shape == own[k].shape}
+
+
+def fitted(loaded, own):
+    for k, v in loaded.items():
+        if k in own:
+            own[k] = v
+    return own
+
+
+model = nn.DataParallel(nn.Linear(8, 2))
+for path in ("old.pt", "new.pt"):
+    for put in PUTS:
+        for p in model.parameters():
+            p.data.zero_()
+        put(model, torch.load(path), path)
+        print(path, put.__name__, [p.sum().item() for p in model.parameters()])
+"""
+
+
+@pytest.mark.parametrize("sharded", [True, False])
+def test_what_is_put_into_a_wrapped_model_by_its_keys_comes_from_bare_checkpoints_too(
+    lab: Lab, tmp_path: Path, sharded: bool
+) -> None:
+    """In a function that a checkpoint is handed to, however it looks at the keys; in both forms."""
+    names = [f"put{number}" for number in range(len(PUTS))]
+    puts = [
+        f"def {name}(model, checkpoint, path):\n{text}"
+        for name, text in zip(names, PUTS.values(), strict=True)
+    ]
+    program = HEAD + "\n\n".join(puts) + PUTTING.replace("PUTS", f"({', '.join(names)})")
+    steps = STEPS if sharded else STEPS.replace("criterion(model(x), y)", "criterion(model(x), y).sqrt()")
+    done = converted(
+        tmp_path, program + steps + "torch.save({'state_dict': model.state_dict()}, 'last.pt')\n"
+    )
+    assert done.scripts[0].tier == ("sharded" if sharded else "whole batch")
+    for name, prefix in (("old.pt", "module."), ("new.pt", "")):
+        state = {f"{prefix}weight": torch.ones(2, 8), f"{prefix}bias": torch.ones(2)}
+        torch.save({"state_dict": state}, tmp_path / name)
+    ran = lab.run(tmp_path / "train.py", processes=2, recorded=False, folder=tmp_path).ok()
+    assert ran.printed.splitlines() == [
+        f"{name} {put} [16.0, 2.0]" for name in ("old.pt", "new.pt") for put in names
+    ]
+    assert sorted(torch.load(tmp_path / "last.pt")["state_dict"]) == ["bias", "weight"]
+
+
 READERS = {
     "train.py": HEAD
     + "from net import Net\nmodel = nn.DataParallel(Net())\n"

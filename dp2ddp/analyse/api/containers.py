@@ -42,6 +42,10 @@ DICT_CONTENTS = DICT_LOOKUPS | {"keys", "copy"}
 KEY_VIEWS = frozenset({"items", "keys"})
 # Methods of dicts by which keys are read or written.
 KEY_METHODS = KEY_VIEWS | {"update", "pop", "get"}
+# Functions that take the keys out of a dict, or copy it.
+TAKES_KEYS = frozenset(f"builtins.{name}" for name in "dict enumerate list set sorted tuple zip".split()) | {
+    "collections.OrderedDict"
+}
 # Methods that take one element out.
 TAKES_OUT = frozenset({"pop", "popleft", "popitem"})
 # Methods of strings and dicts that settings are asked by.

@@ -6,17 +6,18 @@ import ast
 import re
 from collections.abc import Container, Iterable, Iterator
 
-from dp2ddp.analyse.api.containers import KEY_METHODS, KEY_VIEWS
+from dp2ddp.analyse.api.containers import DICT_CHANGES, KEY_METHODS, KEY_VIEWS, KEYED, ONE_ELEMENT, TAKES_KEYS
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
 from dp2ddp.analyse.api.layers import LAYER_HOMES, NAMED
 from dp2ddp.analyse.api.parallel import APEX_WRAP, DDP_WRAPS, OTHER_WRAPS, WRAP
-from dp2ddp.analyse.context import Context
+from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.processes.branches import is_shared
 from dp2ddp.analyse.processes.conditions import assigned, comes_from_file, origin
 from dp2ddp.analyse.processes.entry import given
 from dp2ddp.analyse.processes.writes import is_of_writer
 from dp2ddp.analyse.program.calls import Call, handed
+from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.signature import bind
 from dp2ddp.analyse.program.values import Bound, Cls, Const, Ext, Inst, Made, Value, Values, full_name
 from dp2ddp.facts import NO_TIER, SHARDED_ONLY, Effect, Obstacle, StateDict, Wrap
@@ -26,6 +27,12 @@ from dp2ddp.source import importers_beside
 # What holds its parts as they are, and what hands on what it is given.
 DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp)
 HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
+# What hands out the parts of a model by the keys of its checkpoints.
+KEYED_LIKE_FILES = NAMED | {"state_dict"}
+# How parts are taken out of a checkpoint, and a copy of it.
+TAKEN_OUT = KEYED | {"[]", "copy"}
+# What may be a state dict.
+STATES = (ast.Name, ast.Attribute, ast.Subscript, ast.Call)
 
 
 def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ...]) -> tuple[StateDict, ...]:
@@ -285,39 +292,81 @@ def _changed(context: Context, call: ast.Call) -> bool:
 def _compared(context: Context, call: Call) -> list[ast.expr] | None:
     """The states from files whose keys are looked at beside those of a call of ``state_dict()``.
 
-    Each where it gets its name. None if that can't be told, or if the code knows the prefix.
+    In its function, and in those that it is handed to. Each where it gets its name. None if that can't be told, or if
+    the code knows the prefix.
     """
-    if not _changed(context, call.node):
+    looks = _looked_at(context).get(id(call.node), [])
+    if not looks and not _changed(context, call.node):
         return []
-    nodes = list(context.program.body(call.scope))
-    names = [
-        node for node in nodes if isinstance(node, ast.Name | ast.Attribute) and _is_looked_at(context, node)
-    ]
-    loaded = [node for node in names if _from_file(context, node)]
-    spelled = any(isinstance(it, ast.Constant) and "module." in str(it.value) for it in nodes)
-    sources = [source for node in loaded for source in _where_named(context, node)]
-    if loaded and (spelled or not sources):
-        return None
-    return list(dict.fromkeys(sources))
+    scopes = {it.index: it for it in (call.scope, *(map(context.program.scope, looks)))}
+    loaded = [it for scope in scopes.values() for it in _loaded_in(context, scope)]
+    spelled = any(_spells_prefix(it) for scope in scopes.values() for it in context.program.body(scope))
+    named = [_where_named(context, node) for node in loaded]
+    return None if loaded and (spelled or not all(named)) else _distinct(named)
 
 
-def _is_looked_at(context: Context, node: ast.Name | ast.Attribute) -> bool:
-    """``state.items()``, ``key in state``, ``for key in state``, ``own.update(state)``."""
+def _spells_prefix(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and "module." in str(node.value)
+
+
+def _distinct(nodes: Iterable[list[ast.expr]]) -> list[ast.expr]:
+    return list({id(it): it for them in nodes for it in them}.values())
+
+
+@once
+def _looked_at(context: Context) -> dict[int, list[ast.expr]]:
+    """Where the keys are looked at that calls of ``state_dict()`` and the like make: by the identities of the calls."""
+    found: dict[int, list[ast.expr]] = {}
+    for node in context.program.nodes.values():
+        if isinstance(node, STATES) and _is_looked_at(context, node):
+            for value in context.program.values(node):
+                if isinstance(value, Made) and value.name.rpartition(".")[2] in KEYED_LIKE_FILES:
+                    found.setdefault(value.site, []).append(node)
+    return found
+
+
+def _loaded_in(context: Context, scope: Scope) -> list[ast.expr]:
+    """Where a function looks at the keys of states from files."""
+    nodes = (it for it in context.program.body(scope) if isinstance(it, STATES))
+    return [it for it in nodes if _is_looked_at(context, it) and _from_file(context, it)]
+
+
+def _is_looked_at(context: Context, node: ast.expr) -> bool:
+    """``state.items()``, ``key in state``, ``for key in state``, ``state[key]``, ``set(state)``, ``x.update(state)``."""
     parent = context.program.parent(node)
     match parent:
         case ast.Attribute(attr=method) if method in KEY_METHODS:
-            return True
+            around = context.program.parent(parent)
+            spelled = (
+                isinstance(around, ast.Call) and around.args and isinstance(around.args[0], ast.Constant)
+            )
+            return method not in ONE_ELEMENT or not spelled
         case ast.Compare(ops=[ast.In() | ast.NotIn()], comparators=[other]):
             return other is node
         case ast.For() | ast.comprehension():
             return parent.iter is node
+        case ast.Subscript(slice=key):
+            return parent.value is node and not isinstance(key, ast.Constant)
         case ast.Call(func=ast.Attribute(attr="update")):
             return node in parent.args
+        case ast.Call():
+            call = context.program.call(parent)
+            return node in parent.args and call is not None and bool(call.names & TAKES_KEYS)
     return False
 
 
 def _where_named(context: Context, node: ast.expr) -> list[ast.expr]:
-    """The expressions that a name for a state from a file stands for; a call's argument, where it is a parameter."""
+    """The expressions that a name for a state from a file stands for; a call's argument, where it is a parameter.
+
+    What has no name is read where it stands, and is not found if it is changed there.
+    """
+    if isinstance(node, ast.Subscript | ast.Call):
+        match context.program.parent(node):
+            case ast.Attribute(attr=method) if method in DICT_CHANGES:
+                return []
+            case ast.Subscript(ctx=ast.Store() | ast.Del()):
+                return []
+        return [node]
     if not isinstance(node, ast.Name):
         return []
     arguments = [it for it in given(context, node) if _from_file(context, it)]
@@ -347,17 +396,59 @@ def _is_asked_by_names(context: Context, call: Call) -> bool:
 
 
 def _is_parameter_s_name(context: Context, name: ast.Name) -> bool:
-    """``for name, parameter in model.named_parameters()``, where the model is wrapped."""
+    """``for name, parameter in model.named_parameters()``, where the model is wrapped, and names keep the prefix."""
+    return any(not _compared_by_names(context, it) for it in _naming(context, name))
+
+
+def _naming(context: Context, name: ast.expr) -> Iterator[Call]:
+    """The calls of wrapped models that a name of a part is from."""
     for definition in context.program.definitions(name):
         for around in context.program.ancestors(definition):
             if isinstance(around, ast.For | ast.comprehension):
-                function = getattr(around.iter, "func", None)
-                named = isinstance(function, ast.Attribute) and function.attr in NAMED
-                if named and context.is_wrapped(context.program.values(function.value)):  # type: ignore[union-attr]
-                    return True
+                call = context.program.call(around.iter) if isinstance(around.iter, ast.Call) else None
+                if call is not None and _names_wrapped(context, call):
+                    yield call
             if isinstance(around, ast.FunctionDef | ast.AsyncFunctionDef):
                 break
-    return False
+
+
+def _names_wrapped(context: Context, call: Call) -> bool:
+    """``model.named_parameters()``, where the model is wrapped."""
+    function = call.node.func
+    named = isinstance(function, ast.Attribute) and function.attr in NAMED
+    return named and context.is_wrapped(context.program.values(function.value))  # type: ignore[union-attr]
+
+
+@once
+def _compared_by_names(context: Context, call: Call) -> list[ast.expr] | None:
+    """As ``_compared``, for ``model.named_parameters()``: one by one, or as a dict."""
+    program = context.program
+    looks = [it for it in _looked_at(context).get(id(call.node), ()) if _is_by_key(context, it)]
+    loaded = _loaded_in(context, call.scope)
+    if not looks:
+        loaded = [
+            it
+            for it in loaded
+            if any(by is call for key in _keys(context, it) for by in _naming(context, key))
+        ]
+    spelled = any(_spells_prefix(it) for it in program.body(call.scope))
+    named = [_where_named(context, node) for node in loaded]
+    return None if loaded and (spelled or not all(named)) else _distinct(named)
+
+
+def _is_by_key(context: Context, node: ast.expr) -> bool:
+    """``key in parameters``, ``parameters[key]``."""
+    return isinstance(context.program.parent(node), ast.Compare | ast.Subscript)
+
+
+def _keys(context: Context, state: ast.expr) -> Iterator[ast.expr]:
+    """What a state is asked for: ``key in state``, ``state[key]``, ``state.get(key)``."""
+    program = context.program
+    match parent := program.parent(state):
+        case ast.Compare(left=key) | ast.Subscript(slice=key):
+            yield key
+        case ast.Attribute() if isinstance(around := program.parent(parent), ast.Call):
+            yield from around.args[:1]
 
 
 def _beside(context: Context, call: Call) -> list[Call]:
@@ -389,6 +480,11 @@ def _states(
             if compared or any(_is_stored(context, it, stored) for it in _beside(context, call)):
                 yield function.value, _bare(context, function.value, perhaps)
             for loaded in compared or ():
+                yield from _load(context, loaded)
+    elif isinstance(function, ast.Attribute) and _names_wrapped(context, call):
+        if compared := _compared_by_names(context, call):
+            yield function.value, _bare(context, function.value, perhaps)
+            for loaded in compared:
                 yield from _load(context, loaded)
     elif isinstance(function, ast.Attribute) and function.attr == "load_state_dict" and call.node.args:
         values = program.values(function.value)
@@ -447,12 +543,15 @@ def _load(context: Context, given: ast.expr) -> Iterator[tuple[ast.AST, StateDic
 
 def _from_file(context: Context, given: ast.expr) -> bool:
     """Whether a state dict comes from torch.load, directly or out of a checkpoint."""
-    return any(_root(value) == "torch.load" for value in context.program.values(given))
+    return any(_is_of_file(origin(value)) for value in context.program.values(given))
 
 
-def _root(value: object) -> str:
-    made = origin(value)
-    return made.name if made is not None else ""
+def _is_of_file(made: Made | None) -> bool:
+    """Whether something is what ``torch.load`` returns, or taken out of it: ``torch.load(path).get("model")``."""
+    if made is None:
+        return False
+    way = made.name.removeprefix("torch.load").split(".")[1:]
+    return made.name.startswith("torch.load") and TAKEN_OUT.issuperset(way)
 
 
 def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
@@ -534,17 +633,16 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
                 "save `model.module`, or its state_dict()",
                 NO_TIER,
             )
-        if (
-            isinstance(function, ast.Attribute)
-            and function.attr == "state_dict"
-            and context.runs_in_training(call.node)
-        ):
-            if context.is_wrapped(context.program.values(function.value)):
-                if _compared(context, call) is None:
+        if isinstance(function, ast.Attribute) and function.attr in KEYED_LIKE_FILES:
+            if context.runs_in_training(call.node) and context.is_wrapped(
+                context.program.values(function.value)
+            ):
+                compared = _compared if function.attr == "state_dict" else _compared_by_names
+                if compared(context, call) is None:
                     yield context.obstacle(
                         call.node,
                         f"keys of `{ast.unparse(call.node)}` begin with `module.`, those of new checkpoints don't",
-                        "compare model.module.state_dict() with ddp.strip_module_prefix(checkpoint)",
+                        f"compare model.module.{function.attr}() with ddp.strip_module_prefix(checkpoint)",
                         NO_TIER,
                     )
         if not isinstance(function, ast.Attribute) or not context.runs_in_training(call.node):
