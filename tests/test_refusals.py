@@ -161,7 +161,32 @@ OTHERWISE = {
         "`self.norm.data`",
     ),
 }
+CRITERION = """
+class Criterion(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.rows = torch.zeros(1)
+
+    def forward(self, outputs, targets):
+        self.rows.data = outputs.detach().amax(1)
+        outputs.data = outputs.data - outputs.data.mean()
+        return nn.functional.cross_entropy(outputs, targets)
+
+
+criterion = Criterion()"""
+LOOSE = OPTIMIZER + '\ntorch.save(STATE, "w.pt")\nmodel.load_state_dict(torch.load("w.pt"), strict=False)'
+OTHERWISE["bare keys for a wrapped model"] = (
+    OPTIMIZER,
+    LOOSE.replace("STATE", "model.module.state_dict()"),
+    "none was loaded",
+)
 AS_BEFORE = {
+    "keys of a wrapped model's own": (OPTIMIZER, LOOSE.replace("STATE", "model.state_dict()")),
+    "data of what a criterion is given": (
+        "criterion = nn.CrossEntropyLoss()",
+        CRITERION,
+    ),
+    "data of an argument": (MODEL, WRITING.replace("WRITE", "x.data = x.data * 2")),
     "keys that are looked for": (
         OPTIMIZER,
         COPY + "copy.load_state_dict(model.module.state_dict(), strict=False)",

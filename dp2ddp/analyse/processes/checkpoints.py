@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Container, Iterable, Iterator
+from pathlib import Path
 
 from dp2ddp.analyse.api.containers import DICT_CHANGES, KEY_METHODS, KEY_VIEWS, KEYED, ONE_ELEMENT, TAKES_KEYS
 from dp2ddp.analyse.api.files import PICKLES
@@ -332,7 +333,7 @@ def _loaded_in(context: Context, scope: Scope) -> list[ast.expr]:
 
 
 def _is_looked_at(context: Context, node: ast.expr) -> bool:
-    """``state.items()``, ``key in state``, ``for key in state``, ``state[key]``, ``set(state)``, ``x.update(state)``."""
+    """``state.items()``, ``key in state``, ``for key in state``, ``state[key]``, ``set(state)``, ``x.update(it)``."""
     parent = context.program.parent(node)
     match parent:
         case ast.Attribute(attr=method) if method in KEY_METHODS:
@@ -607,6 +608,7 @@ def obstacles(context: Context) -> Iterator[Obstacle]:
     backwards = {id(node) for node in context.backwards}
     yield from _loaded(context, backwards)
     yield from _loaded_anyhow(context)
+    yield from _found_now(context)
     kept = {path for it in context.prefixing for path in context.program.project.reaches(it)}
     for node in spelled(context) if context.scripts else ():
         if context.program.file(node).path not in kept:
@@ -706,6 +708,43 @@ def _loaded_anyhow(context: Context) -> Iterator[Obstacle]:
                 "nothing to do if they should be loaded; else remove this line",
                 NO_TIER,
             )
+
+
+def _found_now(context: Context) -> Iterator[Obstacle]:
+    """``wrapped.load_state_dict(torch.load(path), strict=False)`` of bare keys: none was found, and all are now.
+
+    Where all that a program saves of a wrapped model are the bare one's keys.
+    """
+    program = context.program
+    wrapped, bare = _saved_states(context)
+    for call in program.calls:
+        function, state, strict = call.node.func, call.argument("state_dict", 0), call.argument("strict", 1)
+        if getattr(function, "attr", "") != "load_state_dict" or state is None or strict is None:
+            continue
+        loose = Const(False) in program.values(strict) and _from_file(context, state)
+        runs = context.run_by(call.node)
+        if loose and runs & bare and not runs & wrapped and context.is_wrapped(program.values(function.value)):  # type: ignore[attr-defined]
+            yield context.obstacle(
+                call.node,
+                "keys of checkpoints saved here lack `module.`: with `strict=False` none was loaded, and all are now",
+                "nothing to do if they should be loaded; else remove this line",
+                NO_TIER,
+            )
+
+
+def _saved_states(context: Context) -> tuple[set[Path], set[Path]]:
+    """The programs that save the state of a wrapped model by its own keys, and by those of the bare one."""
+    stored, wrapped, bare = _stored(context), set(), set()
+    for call in context.program.calls:
+        function = call.node.func
+        if isinstance(function, ast.Attribute) and function.attr == "state_dict" and id(call.node) in stored:
+            runs = context.run_by(call.node)
+            inner = function.value
+            if isinstance(inner, ast.Attribute) and inner.attr == "module":
+                bare |= runs if context.is_wrapped(context.program.values(inner.value)) else set()
+            elif all(context.is_wrapped(frozenset([it])) for it in context.program.values(inner)):
+                wrapped |= runs
+    return wrapped, bare
 
 
 def _restored(context: Context) -> Iterator[ast.expr]:
