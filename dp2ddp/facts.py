@@ -460,8 +460,8 @@ class StateDict(Fact):
     "other" (the same, and it may be one that is not wrapped and has a ``module`` of its own), "load" (``at`` is the
     state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare one is meant), "pickle"
     (the same, in what is pickled), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts
-    ``module.`` off a key by its length), "class" (``at`` names DataParallel in a type check), "type" (the same, of the
-    very type), "restored" (``at`` is a model from a file in the place of the wrapped one that was saved).
+    ``module.`` off a key), "first" (``at`` cuts a key's first part off, whatever it is), "class" (``at`` names
+    DataParallel in a type check), "type" (the same, of the very type), "restored" (``at`` is a model from a file in the place of the wrapped one that was saved).
     """
 
     kind: str

@@ -524,6 +524,66 @@ def test_readers_of_its_checkpoints_are_named(tmp_path: Path) -> None:
     assert named == {("test.py", 6), ("predict.py", 8), ("show.py", 3)}
 
 
+CUTS = {
+    "joined": '".".join(k.split(".")[1:])',
+    "split": 'k.split(".", 1)[1]',
+    "split at it": 'k.split("module.")[1]',
+    "partition": 'k.partition(".")[2]',
+    "found": 'k[k.find(".") + 1 :]',
+    "its length": "k[len(prefix) :]",
+}
+CUT_AS_IT_IS = {
+    "replaced": 'k.replace("module.", "")',
+    "characters": 'k.lstrip("module.")',
+    "a pattern": 're.sub("^module.", "", k)',
+    "its end": 'k.split("module.")[-1]',
+}
+
+
+def cutting(lines: Mapping[str, str]) -> str:
+    """What reads a checkpoint in several spellings."""
+    head = "import re\nimport torch\nfrom net import Net\n\nprefix = 'module.'\nmodel = Net()\n"
+    head += "state = {'net': torch.load('m.pt')}\ntorch.save(state, 'in.pt')\nstate = torch.load('in.pt')\n"
+    return (
+        head
+        + "".join(
+            f"model.load_state_dict({{{cut}: v for k, v in list(state['net'].items())}})\n"
+            for cut in lines.values()
+        )
+        + "parts = {}\nfor k in state['net']:\n    words = k.split('.')\n    parts['.'.join(words[-2:])] = 0\nprint('read')\n"
+    )
+
+
+def test_readers_that_cut_the_prefix_otherwise_are_named_and_changed(lab: Lab, tmp_path: Path) -> None:
+    """Not those whose cut leaves other keys as they are."""
+    program = {name: READERS[name] for name in ("train.py", "net.py")}
+    files = {f"{number}.py": cutting({"": cut}) for number, cut in enumerate(CUTS.values())}
+    done = converted(tmp_path / "beside", program | files | {"as_it_is.py": cutting(CUT_AS_IT_IS)})
+    named = {
+        it.location.path.name for it in done.findings if "this expects keys with `module.`" in it.message
+    }
+    assert named == set(files)
+    files = {"read.py": cutting(CUTS | CUT_AS_IT_IS)}
+    converted(tmp_path / "with", program | files, "train.py", "read.py")
+    after = (tmp_path / "with" / "read.py").read_text()
+    assert after.count('k.removeprefix("module.")') == len(CUTS)
+    folder = tmp_path / "with"
+    lab.run(folder / "train.py", processes=2, recorded=False, folder=folder).ok()
+    assert lab.run(folder / "read.py", recorded=False, folder=folder).ok().printed == "read\n"
+
+
+def test_a_part_that_is_cut_off_other_keys_stays(tmp_path: Path) -> None:
+    """Of what is not from a file, and of what a program reads that saves no wrapped model's state."""
+    cut = 'k.split(".", 1)[1]'
+    first = f"names = {{{cut}: v for k, v in {{'a.b': 1}}.items()}}\n"
+    save = "torch.save(model.state_dict(), 'm.pt')\n"
+    done = converted(tmp_path / "one", HEAD + MODEL + first + STEPS + save)
+    assert cut in done.changes[0].after
+    read = f"old = {{{cut}: v for k, v in torch.load('old.pt').items()}}\n"
+    done = converted(tmp_path / "two", HEAD + MODEL + read + STEPS + save.replace("model.", "model.module."))
+    assert cut in done.changes[0].after
+
+
 BOTH = {
     "all or none": "if 'module' in next(iter(state)):\n    state = {k[7:]: v for k, v in state.items()}\n",
     "by a choice": "state = {k[7:] if k.startswith('module.') else k: v for k, v in state.items()}\n",

@@ -2,7 +2,7 @@
 
 The bare model is saved, ``model.module.state_dict()``, so that a checkpoint loads into a model that is not wrapped.
 Loading accepts both: ``ddp.strip_module_prefix`` removes the prefix of old checkpoints, and leaves new ones alone. Code
-that cut the prefix by its length (``key[7:]``) now removes it only where it is present.
+that cut the prefix off (``key[7:]``, ``key.split(".", 1)[1]``) now removes it only where it is present.
 """
 
 from collections.abc import Iterator
@@ -48,6 +48,10 @@ MESSAGES = {
         "this strips `module.`, which keys of new checkpoints don't have",
         "now only where it is there",
     ),
+    "first": (
+        "this cuts off each key's first part, `module.`, which keys of new checkpoints don't have",
+        "now only `module.`",
+    ),
 }
 
 
@@ -76,5 +80,5 @@ def _edits(state: StateDict, tiers: frozenset[Tier]) -> Iterator[Edit]:
             yield runtime_import(state.path, state.ddp)
         case "forward":
             yield Replace(state.at, "{x}", holes)
-        case "prefix":
+        case "prefix" | "first":
             yield Replace(state.at, '{x}.removeprefix("module.")', holes)

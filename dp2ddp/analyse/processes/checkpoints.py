@@ -30,6 +30,10 @@ DISPLAYS = (ast.Dict, ast.List, ast.Tuple, ast.DictComp, ast.ListComp, ast.IfExp
 HANDING_ON = (*DISPLAYS, ast.Call, ast.keyword, ast.Assign, ast.Return)
 # What hands out the parts of a model by the keys of its checkpoints.
 KEYED_LIKE_FILES = NAMED | {"state_dict"}
+# The facts that say that a checkpoint is written from now on without what a wrap adds.
+SAVED = {"save", "either", "other", "pickle"}
+# What a wrap puts before every key.
+PREFIX = "module."
 # How parts are taken out of a checkpoint, and a copy of it.
 TAKEN_OUT = KEYED | {"[]", "copy"}
 # What may be a state dict.
@@ -62,7 +66,10 @@ def collect(context: Context, effects: tuple[Effect, ...], wraps: tuple[Wrap, ..
         found.setdefault(id(node), _state(context, "restored", node))
     for node in _alone(context, effects):
         found.setdefault(id(node), _bare(context, node, perhaps, "model"))
-    return tuple(sorted(found.values(), key=lambda state: (state.path, state.at.span)))
+    # What was cut off is known to be the wrap's prefix only where programs save with it, and no longer do.
+    saved = any(it.kind in SAVED for it in found.values())
+    states = (it for it in found.values() if saved or it.kind != "first")
+    return tuple(sorted(states, key=lambda state: (state.path, state.at.span)))
 
 
 def beside(context: Context, known: Iterable[StateDict]) -> Iterator[StateDict]:
@@ -134,8 +141,9 @@ def _used(context: Context, stored: set[int], perhaps: set[int]) -> Iterator[tup
     for call in context.program.calls:
         yield from _states(context, call, stored, perhaps)
     for node in context.program.nodes.values():
-        if isinstance(node, ast.Subscript) and _cuts_prefix(context, node):
-            yield node, _state(context, "prefix", node.value, whole=node)
+        if isinstance(node, ast.Subscript | ast.Call) and (cut := _cut(context, node)) is not None:
+            key, kind = cut
+            yield node, _state(context, kind, key, whole=node)
 
 
 def _state(
@@ -307,7 +315,7 @@ def _compared(context: Context, call: Call) -> list[ast.expr] | None:
 
 
 def _spells_prefix(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and "module." in str(node.value)
+    return isinstance(node, ast.Constant) and PREFIX in str(node.value)
 
 
 def _distinct(nodes: Iterable[list[ast.expr]]) -> list[ast.expr]:
@@ -555,29 +563,92 @@ def _is_of_file(made: Made | None) -> bool:
     return made.name.startswith("torch.load") and TAKEN_OUT.issuperset(way)
 
 
-def _cuts_prefix(context: Context, node: ast.Subscript) -> bool:
-    """``key[7:]``, where the key is one of a state dict's."""
+def _cut(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
+    """The key of a state dict whose prefix an expression cuts off, however that is spelled.
+
+    With the kind of fact: "prefix", or "first" where the first part is cut off, whatever it is.
+    """
+    key, is_first = None, True
     match node:
         case ast.Subscript(
-            value=ast.Name(id=name),
-            slice=ast.Slice(
-                lower=ast.Constant(value=7)
-                | ast.Call(func=ast.Name(id="len"), args=[ast.Constant(value="module.")]),
-                upper=None,
-                step=None,
-            ),
-            ctx=ast.Load(),
+            value=ast.Name() as key, slice=ast.Slice(lower=first, upper=None, step=None), ctx=ast.Load()
         ):
-            pass
-        case _:
-            return False
-    for definition in context.program.definitions(node.value):
+            is_first = not _is_prefix_s_length(context, first)
+            if is_first and not _is_behind_dot(first, key):
+                return None
+        case ast.Subscript(
+            value=ast.Call(
+                func=ast.Attribute(value=ast.Name() as key, attr=method),
+                args=[ast.Constant(value=separator), *_],
+            ) as call,
+            slice=ast.Constant(value=place),
+        ):
+            # k.split(".", 1)[1], k.partition(".")[2], k.split("module.")[1]
+            wanted = {"split": 1, "partition": 2}.get(method)
+            once_only = method != "split" or len(call.args) == 2 or separator == PREFIX
+            if separator not in (".", PREFIX) or place != wanted or not once_only:
+                return None
+            is_first = separator == "."
+        case ast.Call(
+            func=ast.Attribute(value=ast.Constant(value="."), attr="join"),
+            args=[
+                ast.Subscript(
+                    value=parts, slice=ast.Slice(lower=ast.Constant(value=1), upper=None, step=None)
+                )
+            ],
+        ):
+            key = _split(context, parts)
+    if not isinstance(key, ast.Name):
+        return None
+    return (key, "first" if is_first else "prefix") if _is_key(context, key, is_first) else None
+
+
+def _is_prefix_s_length(context: Context, number: ast.expr | None) -> bool:
+    """``7``, ``len("module.")``, ``len(prefix)``."""
+    match number:
+        case ast.Constant(value=7):
+            return True
+        case ast.Call(func=ast.Name(id="len"), args=[text]):
+            return context.program.values(text) == {Const(PREFIX)}
+    return False
+
+
+def _is_behind_dot(number: ast.expr | None, key: ast.Name) -> bool:
+    """``key.find(".") + 1``."""
+    match number:
+        case ast.BinOp(
+            left=ast.Call(
+                func=ast.Attribute(value=ast.Name(id=name), attr="find" | "index"),
+                args=[ast.Constant(value=".")],
+            ),
+            op=ast.Add(),
+            right=ast.Constant(value=1),
+        ):
+            return name == key.id
+    return False
+
+
+def _split(context: Context, parts: ast.expr) -> ast.expr | None:
+    """The name that is split at its dots: ``key.split(".")``, or what stands for that."""
+    sources = assigned(context, parts) if isinstance(parts, ast.Name) else [parts]
+    match sources:
+        case [ast.Call(func=ast.Attribute(value=key, attr="split"), args=[ast.Constant(value=".")])]:
+            return key
+    return None
+
+
+def _is_key(context: Context, name: ast.Name, of_file: bool) -> bool:
+    """Whether a name is a key of a state dict; ``of_file``: of one that is known to be from a file."""
+    for definition in context.program.definitions(name):
         for around in context.program.ancestors(definition):
             source = around.iter if isinstance(around, ast.For | ast.comprehension) else None
+            while isinstance(source, ast.Call) and isinstance(source.func, ast.Name) and source.args:
+                source = source.args[0]  # list(state.keys()), sorted(state)
             if isinstance(source, ast.Call) and isinstance(source.func, ast.Attribute):
-                return source.func.attr in KEY_VIEWS
-            if isinstance(source, ast.Name):
-                return bool(name)
+                views = source.func.attr in KEY_VIEWS
+                return views and (not of_file or _from_file(context, source.func.value))
+            if isinstance(source, ast.Name | ast.Attribute | ast.Subscript):
+                return _from_file(context, source) if of_file else isinstance(source, ast.Name)
     return False
 
 

@@ -17,9 +17,6 @@ from dp2ddp.facts import NO_TIER, Obstacle, Problem, StateDict
 from dp2ddp.plan import Anchor
 from dp2ddp.source import Project
 
-# The facts that say that a checkpoint is written from now on without what a wrap adds.
-SAVED = {"save", "either", "other", "pickle"}
-
 
 def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> Iterator[Obstacle]:
     """A note for the first place of every such file, where programs of its folder save models that are wrapped.
@@ -28,7 +25,7 @@ def find(training: Context, project: Project, states: tuple[StateDict, ...]) -> 
     """
     pickling = frozenset(path for it in checkpoints.pickled(training) for path in training.run_by(it))
     yield from _unwrapping(project, training, pickling)
-    saving = {path for state in states if state.kind in SAVED for path in state.scripts}
+    saving = {path for state in states if state.kind in checkpoints.SAVED for path in state.scripts}
     beside = {
         path: file for path, file in project.beside.items() if _folder(project, path, saving | pickling)
     }
@@ -86,7 +83,9 @@ def _places(context: Context) -> Iterator[tuple[Anchor, bool]]:
     """
     own = {context.program.file(node).path for node in context.backwards} & set(_saving(context))
     read = [
-        (node, it.at) for node, it in checkpoints.read(context) if it.kind in ("prefix", "save", "either")
+        (node, it.at)
+        for node, it in checkpoints.read(context)
+        if it.kind in ("prefix", "first", "save", "either")
     ]
     found = [(node, place) for node, place in read if not _reads_both(context, node)]
     found += ((node, context.program.anchor(node)) for node in checkpoints.spelled(context))
