@@ -461,7 +461,8 @@ class StateDict(Fact):
     state dict given to ``load_state_dict``), "model" (``at`` is a wrapped model where the bare one is meant), "pickle"
     (the same, in what is pickled), "forward" (``at`` is the ``model.forward`` of a call), "prefix" (``at`` cuts
     ``module.`` off a key), "first" (``at`` cuts a key's first part off, whatever it is), "class" (``at`` names
-    DataParallel in a type check), "type" (the same, of the very type), "restored" (``at`` is a model from a file in the place of the wrapped one that was saved).
+    DataParallel in a type check), "type" (the same, of the very type), "restored" (``at`` is a model from a file in the
+    place of the wrapped one that was saved).
     """
 
     kind: str
