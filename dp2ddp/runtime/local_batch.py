@@ -80,6 +80,11 @@ def local_batch(batch: Any, weighed: bool = True, if_wrapped: bool = False) -> A
     return _cut(batch, total, taken) if _is_structure(batch) else batch[taken]
 
 
+def is_used() -> bool:
+    """Whether the program has taken parts of batches."""
+    return bool(_sites)
+
+
 def _site(frame: Any) -> _Site:
     return _sites.setdefault((frame.f_code, frame.f_lasti), _Site())
 

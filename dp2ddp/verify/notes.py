@@ -134,6 +134,8 @@ class Notes:
 
     rank: int
     passes: list[Pass] = field(default_factory=list)
+    cuts: bool = False
+    """Whether the program takes parts of batches by ``local_batch``."""
     optimizers: list[Optimizer] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
     losses: list[float] = field(default_factory=list)
@@ -252,7 +254,8 @@ class _Reader:
     def end(self, number: int) -> None:
         self.notes.passes[number].ended = True
 
-    def loss(self, value: float | None, looks: dict[str, Any], samples: list[int]) -> None:
+    def loss(self, value: float | None, looks: dict[str, Any], samples: list[int], cuts: bool) -> None:
+        self.notes.cuts |= cuts
         self._losses.append(value)
         self._looks.append(looks)
         self._sources.append(Source(self._new, self._earlier, samples))
@@ -319,10 +322,11 @@ class _Reader:
 def global_batches(ranks: Sequence[Notes], key: str) -> list[list[Any] | None]:
     """The batches of a pass as the whole job saw them: the ranks' parts put together.
 
-    Where every rank draws whole batches and the wrapper cuts them, they are those of rank 0.
+    Where every rank draws whole batches and the wrapper cuts them, or ``local_batch``, they are those of rank 0.
     """
     parts = parts_of(ranks, key)
-    if any(notes.gathers for notes in ranks):
+    cut = any(notes.cuts for notes in ranks) and all(part == parts[0] for part in parts)
+    if cut or any(notes.gathers for notes in ranks):
         return parts[0]
     return [
         None if any(part is None for part in column) else list(chain.from_iterable(column))
