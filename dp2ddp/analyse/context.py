@@ -536,10 +536,12 @@ class Context:
 
     def sources(self, value: Value) -> list[ast.expr]:
         """What a value hands out the elements of, one by one: ``enumerate(x)``, ``zip(x, y)``, ``[it for it in x]``,
-        ``Timed(x)``.
+        ``Timed(x)``, ``bar(x)`` of a function that returns one of these.
         """
         if isinstance(value, Made) and value.name in HANDS_OUT:
             call = self.program.call(self.program.node(value.site))
+            if call is not None and value.name not in call.names:  # made in a function that the call is of
+                return self.program.handed_on(call)
             several = value.name == "builtins.zip"
             return [] if call is None else call.node.args if several else call.node.args[:1]
         if isinstance(value, Made) and value.name.endswith(".__iter__"):

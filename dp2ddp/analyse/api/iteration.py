@@ -20,6 +20,8 @@ HANDS_OUT_ALL = frozenset({"builtins.enumerate", "builtins.iter", "tqdm.tqdm", "
 HANDS_OUT = HANDS_OUT_ALL | frozenset("""
     itertools.islice itertools.cycle builtins.list builtins.tuple builtins.sorted builtins.reversed builtins.zip
     """.split())
+# The same of their first argument alone.
+HANDS_FIRST_OUT = HANDS_OUT - {"builtins.zip"}
 # What of elements has nothing to do with their order.
 ORDERLESS = frozenset("""
     builtins.sorted builtins.len builtins.set builtins.sum builtins.max builtins.min

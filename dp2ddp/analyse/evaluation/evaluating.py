@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from dp2ddp.analyse.api.containers import CHANGES
-from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT
+from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT, NUMBERS_OR_PAIRS
 from dp2ddp.analyse.api.layers import FORWARD_HOOKS, PURE_FUNCTIONS, STATELESS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import WRAP
@@ -31,7 +31,7 @@ from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
 from dp2ddp.analyse.program.updates import updated
-from dp2ddp.analyse.program.values import Inst, Made, Values
+from dp2ddp.analyse.program.values import Inst, Made, Values, full_name
 from dp2ddp.analyse.training.gathering import Gathering
 from dp2ddp.analyse.training.loops import BatchLoop
 from dp2ddp.facts import Effect
@@ -213,10 +213,20 @@ class EvaluationLoop:
                 around = bars[id(around)]
                 continue
             call = self.program.call(around)
-            if call is None or not call.names or not call.names <= HANDS_OUT_ALL:
+            through = self._through(call) if call is not None else []
+            if len(through) != 1:
                 raise Whole(self.node, f"`{ast.unparse(self.node.iter)}` may change the batches")
-            around = call.node.args[0]
+            (around,) = through
         return draws[0]
+
+    def _through(self, call: Call) -> list[ast.expr]:
+        """What a call hands all elements of out, in order, or hands on as it is."""
+        if call.names:
+            return call.node.args[:1] if call.names <= HANDS_OUT_ALL else []
+        values = self.program.values(call.node)
+        all_out = HANDS_OUT_ALL - NUMBERS_OR_PAIRS
+        whole = all(full_name(it) in all_out or self.context.is_loader(it) for it in values)
+        return self.program.handed_on(call) if whole else []
 
     def _bar(self, name: ast.Name) -> ast.expr | None:
         """What a loop's header gives a name right before it, for the loop alone: ``bar = tqdm(loader)``."""

@@ -12,6 +12,7 @@ from dp2ddp.analyse.program.calls import Arguments
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.commands import Commands
 from dp2ddp.analyse.program.containers import Containers
+from dp2ddp.analyse.program.handing import HandingOn
 from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.scopes import Scope, Tree
 from dp2ddp.analyse.program.special import Special
@@ -27,6 +28,7 @@ class Calling:
     store: Store
     classes: Classes
     containers: Containers
+    handing: HandingOn
     members: Members
     commands: Commands
     special: Special
@@ -34,8 +36,15 @@ class Calling:
     """The functions that run in place of one: those that its decorators make."""
     _put_in_place: set[tuple[int, Value]] = field(default_factory=set)
 
-    def invoke(self, func: Func, owner: Value | None, given: Arguments, seen: bool = True) -> Values:
-        """Pass arguments to the function's parameters; its return values come back."""
+    def invoke(
+        self,
+        func: Func,
+        owner: Value | None,
+        given: Arguments,
+        seen: bool = True,
+        site: ast.Call | None = None,
+    ) -> Values:
+        """Pass arguments to the function's parameters; its return values come back: by ``site``, those of this call."""
         inner = self.tree.scopes[func.scope]
         if not seen:
             self.store.unseen.add(func.scope)
@@ -71,6 +80,11 @@ class Calling:
             if taken.others is not None and (colls := {it for it in values if isinstance(it, Coll)}):
                 self.store.define(inner, taken.others.arg, taken.others, colls)
         self.store.read(~func.scope)
+        if site is not None:
+            passed = {parameter.arg: values for parameter, (_, values) in bindings.given}
+            own = self.handing.returned(inner, passed, site)
+            if own is not None:
+                return own
         return frozenset(self.store.returns[func.scope])
 
     def _surplus(
@@ -86,11 +100,12 @@ class Calling:
         self, callee: Value, given: Arguments, site: ast.AST, seen: bool = True, depth: int = 0
     ) -> Values:
         """Call something of the project; what it returns comes back. ``seen``: by a call with these arguments."""
+        own = site if seen and isinstance(site, ast.Call) else None
         match callee:
             case Func():
-                return self.invoke(callee, None, given, seen)
+                return self.invoke(callee, None, given, seen, own)
             case Bound():
-                return self.invoke(callee.func, callee.owner, given, seen)
+                return self.invoke(callee.func, callee.owner, given, seen, own)
             case Cls():
                 made = Inst(callee, id(site))
                 for name in CONSTRUCTING:

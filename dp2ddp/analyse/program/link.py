@@ -17,6 +17,7 @@ from dp2ddp.analyse.program.attributes import Attributes
 from dp2ddp.analyse.program.by_text import ByText
 from dp2ddp.analyse.program.callers import Callers
 from dp2ddp.analyse.program.calling import Calling
+from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.commands import Commands
 from dp2ddp.analyse.program.containers import Containers
@@ -24,6 +25,7 @@ from dp2ddp.analyse.program.definitions import Reaching
 from dp2ddp.analyse.program.dispatch import Dispatch
 from dp2ddp.analyse.program.entering import Entering
 from dp2ddp.analyse.program.fitting import Fitting
+from dp2ddp.analyse.program.handing import HandingOn
 from dp2ddp.analyse.program.interpreter import Interpreter
 from dp2ddp.analyse.program.members import Members
 from dp2ddp.analyse.program.names import Lookup
@@ -47,8 +49,11 @@ class Linker:
         self.members = members = Members(tree, store, classes, reaching)
         self.outside = outside = Outside()
         self.containers = containers = Containers(tree, store, classes, outside)
+        self.handing = handing = HandingOn(tree, store, classes)
         commands = Commands(tree, store)
-        self.calling = calling = Calling(tree, store, classes, containers, members, commands, special)
+        self.calling = calling = Calling(
+            tree, store, classes, containers, handing, members, commands, special
+        )
         self.attributes = attributes = Attributes(
             project, store, classes, names, members, containers, outside, calling, commands, special
         )
@@ -122,6 +127,10 @@ class Program:
             linker.attributes.getters_of,
         )
         self.entries, self.contents = linker.containers.entries, linker.containers.contents
+
+    def handed_on(self, call: Call) -> list[ast.expr]:
+        """What a call gives functions of the project that they return, or something that goes through it."""
+        return self._linker.handing.handed(call.callees, call.node)
 
     def source(self, definition: ast.AST) -> Source:
         """What a definition takes its value from."""

@@ -243,8 +243,12 @@ def _draws(context: Context, source: ast.expr, passing: set[int], depth: int = 0
     if not behind:
         return [source]
     written = isinstance(source, ast.Call | ast.ListComp)
-    sources = behind if written else assigned(context, source)
-    if depth > 6 or not sources or (written and len(values) > 1):
+    sources = list(dict.fromkeys(behind)) if written else assigned(context, source)
+    call = context.program.call(source) if written else None
+    own = call is not None and bool(
+        context.program.handed_on(call)
+    )  # it may hand on what it is given as it is, too
+    if depth > 6 or not sources or (written and len(values) > 1 and not own):
         return None
     if isinstance(source, ast.Call):
         passing.add(id(source))
@@ -878,9 +882,10 @@ def _counter(context: Context, loop: ast.stmt) -> ast.Name | None:
             if "builtins.enumerate" in call.names:
                 first = target.elts[0] if isinstance(target, ast.Tuple) and target.elts else None
                 return first if isinstance(first, ast.Name) else None
-            if not call.names & HANDS_OUT or not call.node.args:
+            through = call.node.args[:1] if call.names & HANDS_OUT else context.program.handed_on(call)
+            if len(through) != 1:
                 return None
-            source = call.node.args[0]
+            source = through[0]
         if isinstance(source, ast.Name) and isinstance(target, ast.Name):
             held = context.program.values(source)
             if held and all(full_name(value) in COUNTERS | HANDS_OUT for value in held):
