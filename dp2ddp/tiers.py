@@ -6,6 +6,7 @@ loader, get the same: there is one such line, and it can say one thing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -206,7 +207,9 @@ def _cure(facts: Facts, fact: Fact, problem: Problem, briefly: bool = False) -> 
         if not refuted:
             return DONE
         place = _place(refuted[0].cause, fact.cause)
-        return f"to shard: first {_help(refuted[0].problem, briefly)}{place}"  # type: ignore[arg-type]
+        cure = _help(refuted[0].problem, briefly)  # type: ignore[arg-type]
+        first = "" if re.search(r"\bfirst\b", cure) else "first "  # some say by themselves what comes first
+        return f"to shard: {first}{cure}{place}"
     return f"to shard: {begin} --sharded if {holds}"
 
 

@@ -152,5 +152,18 @@ HOLDS = (
     "logging.",
     "types.",
 )
+# What works on paths, files, texts and processes: a loader it is given, where what it is given is not known, is none.
+DRAWS_NOTHING = (
+    *(
+        f"{it}."
+        for it in "os posixpath ntpath shutil pathlib glob fnmatch tempfile io sys platform socket".split()
+    ),
+    *(f"{it}." for it in "json pickle marshal yaml csv re string argparse configparser hashlib".split()),
+    *(
+        f"{it}."
+        for it in "time datetime calendar warnings traceback subprocess threading signal uuid gc".split()
+    ),
+    *("builtins.str", "builtins.repr", "builtins.format", "builtins.open", "torch.save", "torch.load"),
+)
 # What copies an object.
 COPIES_OBJECT = frozenset({"copy.deepcopy", "copy.copy"})

@@ -436,7 +436,8 @@ class _Following:
         known = self.fields.get(node.attr, {})
         if not owners:
             return _any(known.values()) if node.attr not in TRAINED_ATTRIBUTES else 0
-        how = known.get(None, 0) | self._held(self.program.values(node))
+        named = all(isinstance(it, Ext) for it in owners)  # `torch.utils.data`: no object that is not known
+        how = (0 if named else known.get(None, 0)) | self._held(self.program.values(node))
         for owner in owners if known or self.shared else ():
             family = self.program.bases(owner.cls) if isinstance(owner, Inst) else []
             how |= _any(known.get(it, 0) for it in (owner, *family))

@@ -12,7 +12,7 @@ from dp2ddp.analyse.api.handing import ASKING
 from dp2ddp.analyse.api.iteration import COUNTERS, DRAWS_BATCHES, HANDS_OUT
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import is_runtime
-from dp2ddp.analyse.api.purity import HOLDS
+from dp2ddp.analyse.api.purity import DRAWS_NOTHING, HOLDS
 from dp2ddp.analyse.api.python import DICTIONARIES, IMPORTING
 from dp2ddp.analyse.api.tensors import (
     BY_ROW,
@@ -38,7 +38,7 @@ from dp2ddp.plan import Anchor
 # Names that are followed to what they are made of.
 DEPTH = 8
 # What is given a loader, and keeps it or asks for it: any other function from outside may draw from it.
-HOLDING = (*ASKING, *HOLDS)
+HOLDING = (*ASKING, *HOLDS, *DRAWS_NOTHING)
 
 
 @dataclass(frozen=True)

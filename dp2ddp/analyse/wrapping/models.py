@@ -185,6 +185,11 @@ def _unused(context: Context, call: Call) -> Iterator[Unused]:
     noted = bool(others) or runs
     message = "this DataParallel is not converted: no training script that was given runs it"
     help = "" if runs else "if another script runs it, convert that one"
+    if not runs and (uncalled := _uncalled(context, call)):
+        message, help = (
+            f"this DataParallel is not converted: `{uncalled}()` is never called",
+            f"call `{uncalled}()`",
+        )
     problem = Problem(message, help, NO_TIER if noted else ANY_TIER, works=noted)
     yield Unused(**context.place(call.node), problem=problem)
 
@@ -225,6 +230,29 @@ def _is_given(context: Context, call: Call, is_it: Callable[[Value], bool]) -> b
 
 def _is_made_by(call: Call, value: Value) -> bool:
     return isinstance(value, Made) and value.site == id(call.node)
+
+
+def _uncalled(context: Context, call: Call) -> str:
+    """The function at the root of a wrap that nothing calls, in a file that is a program by what it is called."""
+    scope, seen = context.program.scope(call.node), set[int]()
+    while scope.index not in seen:
+        seen.add(scope.index)
+        callers = context.callers.get(scope.index, ())
+        if not callers:
+            node = scope.node
+            plain = isinstance(node, ast.FunctionDef) and node.name == "main" and not node.decorator_list
+            names = (it.id for it in context.program.nodes.values() if isinstance(it, ast.Name))
+            known = plain and scope.parent is not None and scope.parent.is_module and "main" not in names
+            imported = (
+                it.name
+                for file in context.program.files
+                for node in ast.walk(file.tree)
+                if isinstance(node, ast.ImportFrom)
+                for it in node.names
+            )
+            return "main" if known and "main" not in imported else ""
+        scope = context.program.scope(callers[0])
+    return ""
 
 
 def _handed_over(context: Context, call: Call) -> Iterator[Obstacle]:
