@@ -10,7 +10,7 @@ import functools
 import math
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from itertools import pairwise
+from itertools import pairwise, takewhile
 from typing import Any
 
 from dp2ddp.verify import contents
@@ -212,8 +212,9 @@ def _draws_its_own(after: Sequence[Notes], key: str) -> bool:
 
 
 def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:
-    """The parameters before the first step."""
+    """The parameters before the first step of each optimizer: a later one begins with what others have stepped."""
     for number, one in enumerate(before.optimizers):
+        at, allowed, moved = _begun(before, number, tolerance)
         for notes in after:
             if number >= len(notes.optimizers):
                 continue
@@ -222,14 +223,28 @@ def starts(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Itera
                 detail = f"rank {notes.rank} trains {len(other.sizes)} tensors, the original {len(one.sizes)}"
                 yield Difference(0, "start", detail, "optimizer")
                 return
-            far = _farthest(one.digests, other.digests, one.sizes, tolerance.parameters)
+            far = _farthest(one.digests, other.digests, one.sizes, allowed, moved)
             if far is not None:
                 place, apart = far
                 detail = f"rank {notes.rank} starts with different parameters ({apart:.2g} apart)"
                 theirs = [it.optimizers[number].digests for it in after if number < len(it.optimizers)]
-                differ = _differ(theirs, one.sizes, tolerance.parameters)
-                yield Difference(0, "start", detail, "replica" if differ else "start", one.names[place])
+                differ = _differ(theirs, one.sizes, allowed)
+                yield Difference(at, "start", detail, "replica" if differ else "start", one.names[place])
                 return
+
+
+def _begun(before: Notes, number: int, tolerance: Tolerance) -> tuple[int, float, Callable[[int], float]]:
+    """The step that an optimizer begins with, 0 for the first of all; how far its parameters may be apart there."""
+    earlier = list(takewhile(lambda step: step.optimizer != number, before.steps))
+    adaptive = any(before.optimizers[step.optimizer].adaptive for step in earlier)
+    allowed = tolerance.stepped(adaptive, sum(max(step.rates, default=0.0) for step in earlier))
+    measured: dict[str, float] = {}
+    for step in earlier:
+        for place, name in enumerate(before.optimizers[step.optimizer].names):
+            measured[name] = max(measured.get(name, 0.0), tolerance.moved.parameter(step.number, place))
+    names = before.optimizers[number].names
+    at = earlier[-1].number + 1 if earlier else 0
+    return at, allowed, lambda place: measured.get(names[place], 0.0)
 
 
 def steps(before: Notes, after: Sequence[Notes], tolerance: Tolerance) -> Iterator[Difference]:

@@ -205,9 +205,14 @@ def _places(mine: list[str], theirs: list[str]) -> Iterator[tuple[int, int]]:
     if one == other:
         yield from zip(range(len(one)), range(len(one)), strict=True)
     elif max(len(one), len(other)) <= _LONGEST:
-        for block in difflib.SequenceMatcher(None, one, other, autojunk=False).get_matching_blocks():
-            for place in range(block.size):
-                yield block.a + place, block.b + place
+        # First by their whole numbers too, which say of most lines which one it is: what only one printed is left out.
+        whole = [[printed.counted(line) for line in lines] for lines in (mine, theirs)]
+        place = at = 0
+        for block in difflib.SequenceMatcher(None, *whole, autojunk=False).get_matching_blocks():
+            if one[place : block.a] == other[at : block.b]:
+                yield from zip(range(place, block.a), range(at, block.b), strict=True)
+            yield from ((block.a + it, block.b + it) for it in range(block.size))
+            place, at = block.a + block.size, block.b + block.size
 
 
 def _first_other(

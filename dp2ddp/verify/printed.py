@@ -74,6 +74,12 @@ def masked(line: str) -> str:
     return _NUMBER.sub("#", _TIME.sub("T", line))
 
 
+def counted(line: str) -> str:
+    """A line without its times and numbers, but for whole ones: those that count, also as ``[1: 4/5]`` does."""
+    line = _TIME.sub(lambda found: found[0] if re.fullmatch(r"\d+: \d+", found[0]) else "T", line)
+    return _NUMBER.sub(lambda found: found[0] if found[0].isdigit() else "#", line)
+
+
 def numbers(line: str) -> list[Number]:
     """The numbers of a line that are no times."""
     line = _TIME.sub("T", line)
