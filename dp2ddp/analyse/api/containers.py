@@ -50,6 +50,8 @@ TAKES_KEYS = frozenset(f"builtins.{name}" for name in "dict enumerate list set s
 TAKES_OUT = frozenset({"pop", "popleft", "popitem"})
 # Methods of strings and dicts that settings are asked by.
 SETTING_METHODS = frozenset({"split", "startswith", "endswith", "lower", "upper", "strip", "get"})
+# Where methods of strings that take them apart have what is behind the separator.
+BEHIND_SEPARATOR = {"split": 1, "partition": 2}
 # Methods of strings, lists, dicts and sets: ``args.gpus.split(",")``.
 PLAIN_METHODS = frozenset(
     name for kind in (str, list, dict, set) for name in dir(kind) if not name.startswith("_")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 # What marks a method that is called where an attribute is asked for.
 PROPERTY_MARKS = ("property", "cached_property", "setter", "getter", "deleter")
+# What marks a method that is given no object, or the class in its place.
+STATIC_MARKS = frozenset({"staticmethod", "classmethod"})
 # Decorators that keep a function nowhere.
 KEEPS_NO_FUNCTION = (
     *(
-        "staticmethod",
-        "classmethod",
         "abstractmethod",
         "overload",
         "wraps",
@@ -16,5 +16,6 @@ KEEPS_NO_FUNCTION = (
         "lru_cache",
         "cache",
     ),
+    *STATIC_MARKS,
     *(*PROPERTY_MARKS, "no_grad", "inference_mode", "enable_grad", "autocast", "jit", "njit", "script"),
 )

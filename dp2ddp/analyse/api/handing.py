@@ -10,6 +10,7 @@ SAME_OBJECT = frozenset("""
 COPIES = {
     "copy.copy",
     "copy.deepcopy",
+    "dp2ddp.runtime.local_batch",
     "dp2ddp.runtime.share",
     "dp2ddp.runtime.shard",
     "dp2ddp.runtime.shard_batches",

@@ -7,7 +7,15 @@ import re
 from collections.abc import Container, Iterable, Iterator
 from pathlib import Path
 
-from dp2ddp.analyse.api.containers import DICT_CHANGES, KEY_METHODS, KEY_VIEWS, KEYED, ONE_ELEMENT, TAKES_KEYS
+from dp2ddp.analyse.api.containers import (
+    BEHIND_SEPARATOR,
+    DICT_CHANGES,
+    KEY_METHODS,
+    KEY_VIEWS,
+    KEYED,
+    ONE_ELEMENT,
+    TAKES_KEYS,
+)
 from dp2ddp.analyse.api.files import PICKLES
 from dp2ddp.analyse.api.inspection import ASKS_CLASS
 from dp2ddp.analyse.api.layers import LAYER_HOMES, NAMED
@@ -584,7 +592,7 @@ def _cut(context: Context, node: ast.AST) -> tuple[ast.expr, str] | None:
             slice=ast.Constant(value=place),
         ):
             # k.split(".", 1)[1], k.partition(".")[2], k.split("module.")[1]
-            wanted = {"split": 1, "partition": 2}.get(method)
+            wanted = BEHIND_SEPARATOR.get(method)
             once_only = method != "split" or len(call.args) == 2 or separator == PREFIX
             if separator not in (".", PREFIX) or place != wanted or not once_only:
                 return None

@@ -10,6 +10,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from dp2ddp.analyse.api.decorators import STATIC_MARKS
 from dp2ddp.analyse.api.iteration import HANDS_FIRST_OUT, HANDS_OUT_ALL
 from dp2ddp.analyse.program.classes import Classes
 from dp2ddp.analyse.program.scopes import Scope, Tree
@@ -17,7 +18,6 @@ from dp2ddp.analyse.program.signature import Signature, bind
 from dp2ddp.analyse.program.store import Store
 from dp2ddp.analyse.program.values import NOTHING, Bound, Ext, Func, Made, Value, Values
 
-_STATIC = frozenset({"staticmethod", "classmethod"})
 _DEEPEST = 5
 
 
@@ -74,7 +74,7 @@ class HandingOn:
             node, results = scope.node, self.tree.results(scope)
             plain = isinstance(node, ast.Lambda) or (
                 isinstance(node, ast.FunctionDef)
-                and all(isinstance(it, ast.Name) and it.id in _STATIC for it in node.decorator_list)
+                and all(isinstance(it, ast.Name) and it.id in STATIC_MARKS for it in node.decorator_list)
             )
             values = [it.value for it in results if it.value is not None]
             if plain and all(isinstance(it, ast.Return) for it in results):
