@@ -657,10 +657,10 @@ trainer.run("train")
 """
 
 
-def runs(lab: Lab, text: str, processes: int, exact: bool = True) -> tuple[Run, Run]:
+def runs(lab: Lab, text: str, processes: int, exact: bool = True, form: str = "sharded") -> tuple[Run, Run]:
     conversion = convert(Project.of({PATH: text}), exact=exact)
     assert not conversion.errors and not [it for it in conversion.findings if it.is_left], conversion.findings
-    assert conversion.scripts[0].tier.startswith("sharded")
+    assert conversion.scripts[0].tier.startswith(form)
     before, after = lab.place("before") / "train.py", lab.place("after") / "train.py"
     before.write_text(text)
     after.write_text(conversion.changes[0].after)
@@ -788,6 +788,78 @@ def test_what_is_counted_sample_by_sample_is_of_all(lab: Lab, name: str) -> None
     text = COUNTS + COUNTED[name] + "print(counts.tolist())\n"
     assert convert(Project.of({PATH: text})).scripts[0].tier == "sharded"
     before, after = runs(lab, text, 2)
+    assert after.printed == before.printed != ""
+
+
+MARKED = "    for i in range(inputs.size(0)):\n        if inputs[i, 0] > 0:\n            WHAT[i] = 3\n"
+WRITES = """
+def mark(rows):
+    rows[rows == 1] = 3
+
+
+def share(guesses, targets):
+    guesses[guesses == 1] = 0
+    return (guesses[1:] == targets[:-1]).float().mean().item()
+
+
+def spread(outputs, targets):
+    targets[targets == 1] = 0
+    same = (targets[:, None] == targets[None]).float()
+    return ((outputs[:, None] - outputs[None]).pow(2).sum(2) * same).mean()
+
+
+"""
+# What is written into before the loss, between the forward and the loss, and after the step; and the form.
+WRITTEN = {
+    "labels, sample by sample": (MARKED.replace("WHAT", "targets"), "", "", "whole batch"),
+    "labels where a mask is": ("    targets[inputs[:, 0] > 0] = 3\n", "", "", "sharded"),
+    "labels, in a loss of pairs": ("", "    extra = spread(outputs, targets)\n", "", "whole batch"),
+    "guesses, sample by sample": ("", "", MARKED.replace("WHAT", "guesses"), "sharded"),
+    "guesses that are changed": (
+        "",
+        "",
+        MARKED.replace("[i] = 3", "[i] += 1").replace("WHAT", "guesses"),
+        "sharded",
+    ),
+    "guesses where a mask is": ("", "", "    guesses[inputs[:, 0] > 0] = 3\n", "sharded"),
+    "another name's": ("", "", "    same = guesses.view(-1)\n" + MARKED.replace("WHAT", "same"), "sharded"),
+    "rows": (
+        "",
+        "",
+        "    for row, x in zip(guesses, inputs):\n        if x[0] > 0:\n            row.fill_(3)\n",
+        "sharded",
+    ),
+    "in a function": ("", "", "    mark(guesses)\n", "sharded"),
+    "in a function that makes a number": ("", "", "    correct += share(guesses, targets)\n", "whole batch"),
+    "beside a count": (
+        "",
+        "",
+        MARKED.replace("WHAT", "guesses") + "            correct += 1\n",
+        "whole batch",
+    ),
+    "what is kept": ("", "", "    kept.append(guesses)\n" + MARKED.replace("WHAT", "guesses"), "whole batch"),
+    "what is kept then": (
+        "",
+        "",
+        MARKED.replace("WHAT", "guesses") + "    kept.append(guesses)\n",
+        "sharded",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", WRITTEN)
+def test_what_is_written_into_is_what_is_looked_at(lab: Lab, name: str) -> None:
+    """No copy of it, such as all ranks' rows."""
+    first, between, after, form = WRITTEN[name]
+    moved, forward, loss, *rest = STEP.replace("        ", "    ").splitlines(keepends=True)
+    if between:
+        loss = loss.replace("\n", " + extra\n")
+    text = "correct, kept = 0, []\n" + LOOP[4:] + moved + first + forward + between + loss + "".join(rest)
+    text += "    guesses = outputs.detach().argmax(1)\n" + after
+    text += "    correct += (guesses == targets).sum().item()\n"
+    text += "print(f'{loss.item():.6f} {correct:.6f}', sum((it == 3).sum().item() for it in kept))\n"
+    text = SETUP.replace("class Meter", WRITES.lstrip() + "class Meter") + text
+    before, after = runs(lab, text, 2, form=form)
     assert after.printed == before.printed != ""
 
 

@@ -28,6 +28,9 @@ FEEDS = frozenset({"update", "append", "extend", "add", "push"})
 FILLS_FIRST = frozenset(
     f"numpy.{name}" for name in ("add.at", "subtract.at", "maximum.at", "minimum.at", "put", "copyto")
 )
+# Those and all else that changes what it is given first.
+CHANGES_FIRST = FILLS_FIRST | {"random.shuffle", "numpy.random.shuffle"}
+CHANGES_FIRST |= {f"numpy.{name}" for name in ("fill_diagonal", "place", "putmask")}
 # Methods that change the entries of a dict of arguments.
 ENTRY_CHANGES = frozenset({"update", "setdefault", "pop"})
 # Methods that hand one element out.

@@ -52,11 +52,14 @@ KEEPS_TRANSPOSED = frozenset({"eq", "ne", "float", "byte", "long", "cpu", "cuda"
 # What is asked of a gradient that leaves its size aside; methods that hand it on with its sign.
 SIGN_ALONE = frozenset({"sign", "sign_", "zero_", "device", "dtype", "shape"})
 KEEPS_SIGN = frozenset({"detach", "clone", "cpu", "float", "to"})
-# Methods whose result is another look at what they are called of.
+# Methods whose result is another look at what they are called of, or may be.
 VIEWS = frozenset("""
     view view_as reshape permute transpose t unsqueeze squeeze flatten ravel narrow detach contiguous numpy cpu cuda to
-    values items get
+    select split chunk unbind diagonal unfold swapaxes movedim expand expand_as long float double half int bool type
+    type_as values items get detach_ requires_grad_
     """.split())
+# Attributes that are another look at the tensor that they are asked of.
+IS_ITS_DATA = frozenset({"data", "T", "mT", "real", "imag"})
 
 # Masks
 

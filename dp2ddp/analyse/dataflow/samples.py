@@ -39,7 +39,6 @@ from dp2ddp.analyse.api.tensors import (
     KEEPS_PLACES,
     LEAVES_TORCH,
     MAKES_MASKS,
-    NO_NUMBERS_IN_PLACE,
     NUMBER_ARGUMENTS,
     PAIRS_ROWS,
     SHAPES_LIKE,
@@ -54,6 +53,7 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.dimensions import Dimensions
 from dp2ddp.analyse.dataflow.kinds import AVERAGED, BY_SAMPLE, DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.looks import writes
 from dp2ddp.analyse.dataflow.tensors import is_tensor
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program import signature
@@ -843,7 +843,7 @@ class Samples:
             held = node.func.value if isinstance(node, ast.Call) else node.value  # type: ignore[attr-defined]
             if not any(it in definitions for it in self.program.definitions(held)):
                 continue
-            if isinstance(node, ast.Call) and _writes(node.func.attr):  # type: ignore[attr-defined]
+            if isinstance(node, ast.Call) and writes(node.func.attr):  # type: ignore[attr-defined]
                 value = self._written_into(node, name, value, frame)
                 if isinstance(value, Unclear):
                     return value
@@ -951,7 +951,7 @@ class Samples:
             for node in self.program.body(scope):
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
                     adds = node.func.attr in LIST_ADDS and node.args
-                    if adds or _writes(node.func.attr):
+                    if adds or writes(node.func.attr):
                         found.setdefault(ast.unparse(node.func.value), []).append(node)
                 elif isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Store):
                     if isinstance(self.program.parent(node), ast.Assign | ast.AugAssign):
@@ -1801,11 +1801,6 @@ def _stored_in(place: ast.expr) -> ast.expr:
                 held = inner
             case _:
                 return held
-
-
-def _writes(method: str) -> bool:
-    """Whether a method writes into the tensor that it is called of."""
-    return method.endswith("_") and not method.startswith("_") and method not in NO_NUMBERS_IN_PLACE
 
 
 def _asks_for_list(test: ast.expr, name: str) -> bool | None:

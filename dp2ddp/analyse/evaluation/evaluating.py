@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator
 from functools import cached_property
 
 from dp2ddp.analyse.api.containers import CHANGES
-from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, HANDS_PARTS_OUT, NUMBERS_OR_PAIRS
+from dp2ddp.analyse.api.iteration import HANDS_OUT_ALL, NUMBERS_OR_PAIRS
 from dp2ddp.analyse.api.layers import FORWARD_HOOKS, PURE_FUNCTIONS, STATELESS
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.parallel import WRAP
@@ -25,8 +25,8 @@ from dp2ddp.analyse.api.purity import (
     PURE_METHOD_HOMES,
     PURE_METHODS,
 )
-from dp2ddp.analyse.api.tensors import VIEWS
 from dp2ddp.analyse.context import LOOPS, Context, root_name
+from dp2ddp.analyse.dataflow.looks import looks_at
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.scopes import Scope
@@ -651,22 +651,11 @@ def _stored(target: ast.expr) -> set[str]:
 
 def _looks_at(value: ast.expr) -> list[ast.Name]:
     """The names of which a value may be a part, or another look."""
-    match value:
-        case ast.Name():
-            return [value]
-        case ast.Attribute(value=inner) | ast.Subscript(value=inner) | ast.Starred(value=inner):
-            return _looks_at(inner)
-        case ast.Tuple(elts=parts) | ast.List(elts=parts):
-            return [name for part in parts for name in _looks_at(part)]
-        case ast.IfExp(body=one, orelse=other):
-            return _looks_at(one) + _looks_at(other)
-        case ast.Call(func=ast.Name(id=function), args=parts) if function in HANDS_PARTS_OUT:
-            return [name for part in parts for name in _looks_at(part)]
-        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or method.endswith(
-            "_"
-        ):
-            return _looks_at(inner)
-    return []
+    return [
+        name
+        for leaf in looks_at(value)
+        for name in ([leaf] if isinstance(leaf, ast.Name) else _looks_at(leaf.value))  # type: ignore[attr-defined]
+    ]
 
 
 def _is_false(args: list[ast.expr]) -> bool:

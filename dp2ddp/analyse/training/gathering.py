@@ -15,6 +15,7 @@ from dp2ddp.analyse.context import Context, once
 from dp2ddp.analyse.dataflow import kinds, losses
 from dp2ddp.analyse.dataflow.forwards import Forwards
 from dp2ddp.analyse.dataflow.kinds import DEALT, PLAIN, Every, Held, Kind, Unclear, Value
+from dp2ddp.analyse.dataflow.looks import Looks
 from dp2ddp.analyse.dataflow.samples import OPEN, Frame, right_sides
 from dp2ddp.analyse.processes import alike
 from dp2ddp.analyse.program.calls import Call, handed
@@ -37,6 +38,8 @@ class Gathering(Forwards):
         self.asked: dict[int, ast.expr] = {}
         """What conditions round these calls ask of a part, and are to ask of the whole batch: sums and counts."""
         self._loops = loops
+        self._rounds = frozenset(id(loop.node) for loop in loops)
+        self._looks = Looks(context.program)
         self._feeding = feeding(context)
         self._homes: dict[int, bool] = {}
 
@@ -56,7 +59,7 @@ class Gathering(Forwards):
             self.asked |= {id(part): part for part in self._asked(node)}
             return Kind.WHOLE
         rows = self._rows(call, frame)
-        if not rows or not self._is_function(call):
+        if not rows or not self._is_function(call) or any(self.is_written_from(it, node) for it in rows):
             return value
         meetings = list(self._meetings(node, frame))
         if None in meetings:
@@ -88,6 +91,10 @@ class Gathering(Forwards):
                 target = moved  # they count the same where they were
         names = _is_name(call.node.func) and _is_name(target)
         return target if names and all(value in DEALT for value in given) else None
+
+    def is_written_from(self, rows: ast.expr, place: ast.AST) -> bool:
+        """Whether rows may be written into at a place or after it: a copy of them, of all ranks', would not be."""
+        return self._looks.is_written_from(rows, place, self._rounds)
 
     def _is_function(self, call: Call) -> bool:
         """Whether a function of the project computes its result from what it is given, and in every process alike."""
@@ -163,6 +170,7 @@ class Gathering(Forwards):
         rest = [it for it in given if it not in rows and not any(inner is use for inner in ast.walk(it))]
         fine = all(it in given for it in rows) and all(self._value(it, frame) in PLAIN for it in rest)
         alike_ = self._is_alike(call.node, frame) and self._is_function(call)
+        fine = fine and not any(self.is_written_from(it, call.node) for it in rows)
         return (call.node, rows) if fine and alike_ else None
 
     def _beside(self, use: ast.AST) -> Iterator[ast.expr]:

@@ -46,6 +46,7 @@ class Values(Protocol):
     def meets(self, node: ast.expr) -> bool: ...
     def is_settled(self, test: ast.expr) -> bool: ...
     def is_trained(self, node: ast.AST) -> bool: ...
+    def is_written_from(self, rows: ast.expr, place: ast.AST) -> bool: ...
 
 
 def candidates(
@@ -95,12 +96,15 @@ def rows(context: Context, values: Values, statement: ast.stmt) -> list[Rows]:
         for it in found
         if it.before is not None
     )
+    fine = fine and not any(values.is_written_from(it.node, it.before or statement) for it in found)
     return found if fine else []
 
 
 def is_settled(values: Values, statement: ast.stmt) -> bool:
     """Whether what a statement keeps is the same on all ranks."""
     match statement:
+        case ast.For() if _stores_by_sample(values, statement):
+            return True
         case ast.For():
             if not _is_made_of(values.drawn(statement.iter), (*SETTLED, Kind.UNKNOWN)):
                 return False
@@ -116,12 +120,45 @@ def is_settled(values: Values, statement: ast.stmt) -> bool:
             return not (_is_number(value) and isinstance(values.of(value), Unclear))
         case ast.Assign() | ast.AugAssign() | ast.AnnAssign():
             targets = statement.targets if isinstance(statement, ast.Assign) else [statement.target]
+            if all(_is_of_samples(values, it) for it in targets):
+                return True  # what is made of the samples then says `values`
             places = [part for it in targets for part in indices(it)]
             given = [] if statement.value is None else [statement.value]
             return all(_is_settled(values, it) for it in (*given, *places))
         case ast.Expr(value=ast.Call() as call):
             return all(_is_settled(values, it) for it in _taken(values, call))
     return True
+
+
+def _stores_by_sample(values: Values, loop: ast.For) -> bool:
+    """Whether all that a loop does is to store something into rows, whose values say whether that is by sample."""
+    inside = {id(it) for it in ast.walk(loop)}
+    stored = False
+    for node in ast.walk(loop):
+        match node:
+            case ast.For() | ast.If() | ast.Pass() | ast.Continue():
+                pass
+            case ast.Assign(targets=[ast.Name() as name]):
+                scope = values.program.scope(loop)
+                for use in values.program.body(scope):
+                    if isinstance(use, ast.Name) and use.id == name.id and id(use) not in inside:
+                        if name in values.program.definitions(use):
+                            return False
+            case ast.Assign() | ast.AugAssign():
+                targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+                if not all(_is_of_samples(values, it) for it in targets):
+                    return False
+                stored = True
+            case ast.stmt():
+                return False
+    return stored
+
+
+def _is_of_samples(values: Values, target: ast.expr) -> bool:
+    """Whether something is stored into rows, or into one of them."""
+    if not isinstance(target, ast.Subscript):
+        return False
+    return kinds.tensor(values.of(target.value), target) in (*kinds.BY_SAMPLE, Kind.EACH)
 
 
 def _fills_first(program: Program, call: ast.Call) -> bool:

@@ -482,6 +482,8 @@ class _Finder(Gathering):
         rows = [selected] if selected is not None else self._rows(call, OPEN)
         if not rows or (selected is None and not self.program.entered(node)) or not self._is_function(call):
             return False
+        if any(self.is_written_from(it, node) for it in rows):
+            return False
         for row in rows:
             self.combined[id(row)] = Combined("rows", row, call.node if selected is None else None)
         self.whole.add(id(node))
@@ -519,6 +521,8 @@ class _Finder(Gathering):
                 self._settle(around.test)
             inside = around
         average = _average(self._of(node)) if kind == "mean" else ""
+        if kind == "rows" and self.is_written_from(node, self.program.statement(node)):
+            return
         if not self.meets(node) and not self._meets_as_whole(node):
             self._apart.append((kind, node))
             return

@@ -1,0 +1,236 @@
+"""Other looks at one tensor, by whichever name, and the places that write into it.
+
+A copy of it, such as its rows of all ranks, does not change with it.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from dp2ddp.analyse.api.containers import CHANGES, CHANGES_FIRST
+from dp2ddp.analyse.api.iteration import HANDS_PARTS_OUT
+from dp2ddp.analyse.api.tensors import IS_ITS_DATA, NO_NUMBERS_IN_PLACE, VIEWS
+from dp2ddp.analyse.program.link import Program
+from dp2ddp.analyse.program.scopes import Scope
+from dp2ddp.analyse.program.signature import bind
+
+Keys = frozenset[object]
+"""What tells tensors apart: identities of definitions of their names, and ``self.x`` and ``batch[0]`` as written."""
+CALLS = 4
+"""How many functions deep a tensor is followed."""
+
+
+def looks_at(value: ast.expr) -> list[ast.expr]:
+    """The names, attributes and entries of which a value may be a part, or another look."""
+    match value:
+        case ast.Name():
+            return [value]
+        case ast.Attribute(value=inner, attr=name):
+            return looks_at(inner) if name in IS_ITS_DATA else [value]
+        case ast.Subscript(slice=ast.Constant(value=int() | str())):
+            return [value]
+        case ast.Subscript(value=inner) | ast.Starred(value=inner) | ast.NamedExpr(value=inner):
+            return looks_at(inner)
+        case ast.Tuple(elts=parts) | ast.List(elts=parts):
+            return [it for part in parts for it in looks_at(part)]
+        case ast.IfExp(body=one, orelse=other):
+            return looks_at(one) + looks_at(other)
+        case ast.Call(func=ast.Name(id=function), args=parts) if function in HANDS_PARTS_OUT:
+            return [it for part in parts for it in looks_at(part)]
+        case ast.Call(func=ast.Attribute(value=inner, attr=method)) if method in VIEWS or writes(method):
+            return looks_at(inner)
+    return []
+
+
+def writes(method: str) -> bool:
+    """Whether a method writes into the tensor that it is called of."""
+    return method.endswith("_") and not method.startswith("_") and method not in NO_NUMBERS_IN_PLACE
+
+
+class Looks:
+    """Asked of one program."""
+
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self._found: dict[tuple[int, Keys, int], list[ast.AST]] = {}
+
+    def written(self, node: ast.expr) -> list[ast.AST]:
+        """The places that may write into what an expression is, by whichever name its function has for it."""
+        return self._written(self.program.scope(node), self.keys(node), 0)
+
+    def is_written_from(self, node: ast.expr, start: ast.AST, loops: frozenset[int] = frozenset()) -> bool:
+        """Whether what an expression is may be written into at a place or after it.
+
+        ``loops``: those in each round of which it is another tensor.
+        """
+        return any(not self._is_before(place, start, loops) for place in self.written(node))
+
+    def _is_before(self, place: ast.AST, start: ast.AST, loops: frozenset[int]) -> bool:
+        program = self.program
+        if program.scope(place) is not program.scope(start):
+            return False
+        if program.order[id(place)] >= program.order[id(start)] or place in ast.walk(start):
+            return False
+        around = {id(it) for it in program.ancestors(place) if isinstance(it, ast.For | ast.While)}
+        both = [it for it in program.ancestors(start) if id(it) in around]
+        return not both or id(both[0]) in loops
+
+    # What is one tensor
+
+    def keys(self, node: ast.expr) -> Keys:
+        """What tells the tensor that an expression is, or is another look at, from others, with its other names."""
+        found: set[object] = set()
+        waiting = looks_at(node)
+        while waiting:
+            leaf = waiting.pop()
+            for key, behind in self._behind(leaf):
+                if key not in found:
+                    found.add(key)
+                    waiting += behind
+        return frozenset(found)
+
+    def _behind(self, leaf: ast.expr) -> Iterator[tuple[object, list[ast.expr]]]:
+        """What tells a name apart, each with what that is another look at."""
+        if not isinstance(leaf, ast.Name):
+            yield ast.unparse(leaf), []
+            return
+        for made in self.program.definitions(leaf):
+            statement = None if isinstance(made, ast.arg) else self.program.statement(made)
+            value = getattr(statement, "value", None)
+            if isinstance(statement, ast.AugAssign):
+                yield id(made), [statement.target]
+            elif not isinstance(statement, ast.Assign) or not isinstance(value, ast.expr):
+                yield id(made), []
+            elif made in statement.targets:
+                yield id(made), looks_at(value)
+            else:
+                yield id(made), []
+                yield from ((it, []) for it in self._unpacked(statement, made))
+
+    def _unpacked(self, statement: ast.Assign, made: ast.AST) -> Iterator[str]:
+        """``batch[0]``, where ``x, y = batch``."""
+        for target in statement.targets:
+            if isinstance(target, ast.Tuple | ast.List) and made in target.elts:
+                yield f"{ast.unparse(statement.value)}[{target.elts.index(made)}]"  # type: ignore[arg-type]
+
+    def _is_one_of(self, node: ast.expr, keys: Keys) -> bool:
+        """Whether an expression is one of some tensors, a part of it or another look."""
+        for leaf in looks_at(node):
+            part: ast.expr = leaf
+            while True:
+                if isinstance(part, ast.Name):
+                    if any(id(it) in keys for it in self.program.definitions(part)):
+                        return True
+                    break
+                if ast.unparse(part) in keys:
+                    return True
+                if not isinstance(part, ast.Attribute | ast.Subscript):
+                    break
+                part = part.value
+        return False
+
+    def _spread(self, scope: Scope, keys: Keys, depth: int) -> Keys:
+        """With the names that a function gives a part of it, or another look."""
+        found = set(keys)
+        while True:
+            size = len(found)
+            for node in self.program.body(scope):
+                match node:
+                    case ast.Assign(targets=targets, value=value):
+                        pass
+                    case ast.For(target=target, iter=value) | ast.NamedExpr(target=target, value=value):
+                        targets = [target]
+                    case _:
+                        continue
+                now = frozenset(found)
+                if self._is_one_of(value, now) or self._is_handed_back(value, now, depth):
+                    names = [it for target in targets for it in ast.walk(target) if isinstance(it, ast.Name)]
+                    found |= {id(it) for it in names if isinstance(it.ctx, ast.Store)}
+            if len(found) == size:
+                return frozenset(found)
+
+    def _is_handed_back(self, value: ast.expr, keys: Keys, depth: int) -> bool:
+        """Whether a function of the project may return one of some tensors that it is given."""
+        if not isinstance(value, ast.Call):
+            return False
+        for scope, inner in self._inside(value, keys, depth):
+            spread = self._spread(scope, inner, depth + 1)
+            returned = [it.value for it in self.program.results(scope) if it.value is not None]
+            if any(self._is_one_of(it, spread) for it in returned):
+                return True
+        return False
+
+    def _inside(self, node: ast.Call, keys: Keys, depth: int) -> Iterator[tuple[Scope, Keys]]:
+        """The functions of the project that a call gives one of some tensors, each with its parameters for it."""
+        call = self.program.call(node) if depth < CALLS else None
+        for callee in call.callees if call is not None else ():
+            for index, _, bound in self.program.targets(callee, call):  # type: ignore[arg-type]
+                scope = self.program.scopes[index]
+                taken = scope.takes(bound)
+                bindings = bind(node, taken)
+                inner = {id(it) for it, given in bindings.given if self._is_one_of(given, keys)}
+                if any(self._is_one_of(it, keys) for it in bindings.spread):
+                    inner |= {id(it) for it in taken.named}
+                if inner:
+                    yield scope, frozenset(inner)
+
+    def _is_part_of(self, node: ast.expr, keys: Keys) -> bool:
+        """Whether one of some tensors is an entry of an expression, which of them is not known: ``batch[key] = …``."""
+        text = ast.unparse(node)
+        return any(isinstance(it, str) and it.startswith(f"{text}[") for it in keys)
+
+    # What writes into it
+
+    def _written(self, scope: Scope, keys: Keys, depth: int) -> list[ast.AST]:
+        key = scope.index, keys, depth
+        if key not in self._found:
+            self._found[key] = []  # asked for by itself, where functions call one another
+            spread = self._spread(scope, keys, depth)
+            within = [scope, *(it for it in self.program.scopes if self._stands_in(it, scope))]
+            self._found[key] = [
+                node
+                for inner in within
+                for node in self.program.body(inner)
+                if any(self._is_one_of(it, spread) for it in self._changed(node))
+                or (_stores_anywhere(node) and self._is_part_of(node.value, spread))
+                or (isinstance(node, ast.Call) and self._is_written_inside(node, spread, depth))
+            ]
+        return self._found[key]
+
+    def _stands_in(self, scope: Scope, outer: Scope) -> bool:
+        around = scope.parent
+        while around is not None and around is not outer:
+            around = around.parent
+        return around is outer
+
+    def _is_written_inside(self, node: ast.Call, keys: Keys, depth: int) -> bool:
+        return any(self._written(scope, inner, depth + 1) for scope, inner in self._inside(node, keys, depth))
+
+    def _changed(self, node: ast.AST) -> Iterator[ast.expr]:
+        """What a piece of code by itself writes into."""
+        match node:
+            case ast.Subscript(value=held, ctx=ast.Store() | ast.Del()):
+                yield held
+            case ast.AugAssign(target=ast.Name() | ast.Attribute() as target):
+                yield target
+            case ast.Call(func=function, args=given, keywords=keywords):
+                if isinstance(function, ast.Attribute):
+                    if writes(function.attr) or function.attr in CHANGES - {"add"}:
+                        yield function.value
+                yield from (it.value for it in keywords if it.arg == "out")
+                call = self.program.call(node)
+                names = call.names if call is not None else frozenset[str]()
+                in_place = any(it.arg == "inplace" and ast.unparse(it.value) == "True" for it in keywords)
+                named = any(name.startswith("torch.") and writes(name.rpartition(".")[2]) for name in names)
+                if given and (in_place or named or names & CHANGES_FIRST):
+                    yield given[0]
+
+
+def _stores_anywhere(node: ast.AST) -> bool:
+    """``labels[mask] = …``: where is not written."""
+    return (
+        isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Store | ast.Del)
+        and not isinstance(node.slice, ast.Constant)
+    )
