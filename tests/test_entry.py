@@ -387,6 +387,43 @@ FILLING = {
 }
 
 
+LATE = """
+
+class Trainer:
+    def __init__(self, ids):
+        if not isinstance(ids, tuple):
+            ids = (ids,)
+        self.ids = ids
+        self.first = ids[0]
+        self.device = torch.device(f"cuda:{ids[0]}")
+        self.model = nn.Linear(8, 8).to(self.device)
+        self.weights = torch.ones(8).to(self.first)
+
+    def fit(self):
+        with torch.cuda.device(self.ids[0]):
+            self.weights.mul_(2)
+            train(nn.DataParallel(self.model, device_ids=self.ids))
+
+
+args = parse()
+print(args)
+Trainer(tuple(args.gpus)).fit()
+"""
+
+
+def test_a_block_s_gpu_has_no_number_before_the_devices_are_chosen() -> None:
+    """By its number it is the same GPU on every rank, and what says "cuda" in the block is there, too."""
+    text = convert(Project.of({PATH: PROGRAM + LATE})).changes[0].after
+    assert places(text, "ddp.use_devices") == [("self.weights.mul_(2)", "ddp.use_devices(self.ids)")]
+    assert 'self.device = torch.device("cuda")\n' in text
+    assert 'self.first = "cuda"\n' in text
+    assert 'with torch.cuda.device("cuda"):\n' in text
+    chosen = LATE.replace("        if not isinstance(ids, tuple):\n            ids = (ids,)\n", "")
+    text = convert(Project.of({PATH: PROGRAM + chosen})).changes[0].after
+    assert "self.device = ddp.device()\n" in text
+    assert "with torch.cuda.device(ddp.device()):\n" in text
+
+
 @pytest.mark.parametrize("name", ["ids", "args.ids"])
 @pytest.mark.parametrize("filling", FILLING)
 def test_a_list_of_devices_is_complete_where_it_is_read(filling: str, name: str) -> None:

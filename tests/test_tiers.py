@@ -140,8 +140,29 @@ def test_a_device_whose_text_is_compared_has_no_number(compared: str, own: bool)
         ('x = torch.zeros(2, device="cuda:0")', "x = torch.zeros(2, device=ddp.device())"),
         (
             "with torch.cuda.device(1):\n    x = torch.zeros(2).cuda()",
-            "with torch.cuda.device(1):\n    x = torch.zeros(2).to(ddp.device())",
+            "with torch.cuda.device(ddp.device()):\n    x = torch.zeros(2).cuda()",
         ),
+        (
+            "gpus = [int(it) for it in '0,1'.split(',')]\nwith torch.cuda.device(gpus[0]):\n    x = torch.zeros(2)",
+            "gpus = [int(it) for it in '0,1'.split(',')]\nwith torch.cuda.device(ddp.device()):\n    x = torch.zeros(2)",
+        ),
+        (
+            "with torch.cuda.device(1 if len(data) else -1):\n    x = torch.zeros(2)",
+            "with torch.cuda.device(ddp.device() if len(data) else -1):\n    x = torch.zeros(2)",
+        ),
+        ("with torch.cuda.device(-1):\n    x = torch.zeros(2).cuda()", None),
+        ("with torch.cuda.device(None):\n    x = torch.zeros(2).cuda()", None),
+        ("x = model.weight\nwith torch.cuda.device(x.device):\n    x = x.cuda()", None),
+        ("x = model.weight\nwith torch.cuda.device(x.get_device()):\n    x = x.cuda()", None),
+        (
+            "gpu = torch.device('cuda:1')\nwith torch.cuda.device(gpu):\n    x = torch.zeros(2).cuda()",
+            "gpu = ddp.device()\nwith torch.cuda.device(gpu):\n    x = torch.zeros(2).cuda()",
+        ),
+        ("with torch.cuda.device_of(model.weight):\n    x = torch.zeros(2).cuda()", None),
+        ("torch.accelerator.set_device_index(1)\nx = torch.zeros(2).cuda()", "x = torch.zeros(2).cuda()"),
+        ("torch.cuda.synchronize(1)", "torch.cuda.synchronize(ddp.device())"),
+        ("stream = torch.cuda.Stream(device=1)", "stream = torch.cuda.Stream(device=ddp.device())"),
+        ("stream = torch.cuda.Stream(1)", "stream = torch.cuda.Stream(ddp.device())"),
         (
             "import threading\ndef load(x):\n    x.cuda()\nthreading.Thread(target=load, args=(data,)).start()",
             "import threading\ndef load(x):\n    x.to(ddp.device())\nthreading.Thread(target=load, args=(data,)).start()",

@@ -480,3 +480,25 @@ ddp.DistributedDataParallel(torch.nn.Linear(2, 1))
 say(moved)
 """
     assert trained(job(tmp_path, body)) == moved
+
+
+@pytest.mark.parametrize("named", ['"cuda"', "ddp.device()"])
+def test_a_block_with_the_process_s_own_gpu(tmp_path: Path, named: str) -> None:
+    """As converted programs write it: on every rank it is the rank's own, and so is what says "cuda" inside."""
+    body = f"""
+def exchange(number):
+    before = current[-1]
+    current.append(number)
+    return before
+torch.cuda.current_device = lambda: current[-1]
+torch.cuda._exchange_device = torch.cuda._maybe_exchange_device = exchange
+def main():
+    ddp.use_devices([1, 3])
+    ddp.device()
+    with torch.cuda.device({named}):
+        inside = torch.cuda.current_device()
+    assert inside == ddp.device().index == current[-1]
+    place()
+ddp.launch(main)
+"""
+    assert trained(job(tmp_path, body)) == ["0 2 2 1 [1, 3]", "1 2 2 3 [1, 3]"]

@@ -7,7 +7,13 @@ COUNT = "torch.cuda.device_count"
 # What a device is, or makes one.
 DEVICES = frozenset({"torch.device", "torch.accelerator.current_accelerator", "dp2ddp.runtime.device"})
 # What makes a device the process's own.
-BINDS = frozenset({"torch.cuda.set_device", "torch.accelerator.set_device_index"})
+BINDS = frozenset(
+    {"torch.cuda.set_device", "torch.accelerator.set_device_index", "torch.accelerator.set_device_idx"}
+)
+# What makes a GPU the current one while a block runs.
+BLOCKS = frozenset({"torch.cuda.device"})
+# What else is given a GPU first.
+DEVICE_FIRST = frozenset({"torch.cuda.synchronize", "torch.cuda.Stream"})
 # The runtime's choice of devices, and the variable that hides devices.
 CHOSEN = "dp2ddp.runtime.use_devices"
 VISIBLE = "CUDA_VISIBLE_DEVICES"

@@ -6,7 +6,16 @@ import ast
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
-from dp2ddp.analyse.api.devices import AVAILABLE, COUNT, DEVICE_ARGUMENTS, DEVICE_OF_TENSOR, DEVICE_TYPES
+from dp2ddp.analyse.api.devices import (
+    AVAILABLE,
+    BINDS,
+    BLOCKS,
+    COUNT,
+    DEVICE_ARGUMENTS,
+    DEVICE_FIRST,
+    DEVICE_OF_TENSOR,
+    DEVICE_TYPES,
+)
 from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
@@ -140,8 +149,8 @@ def _makes_device(function: ast.expr) -> bool:
 def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
     """What runs where the current GPU may not be the rank's, though the runtime makes it that.
 
-    That is where the file of the program is not begun yet, in threads that may have been started before CUDA was in
-    use, and where the program makes another GPU the current one for a while.
+    That is where the file of the program is not begun yet, and in threads that may have been started before CUDA was
+    in use. What makes another GPU the current one for a while is given the rank's instead.
     """
     program = context.program
     found: set[int] = set()
@@ -157,11 +166,6 @@ def unbound(context: Context, scripts: Iterable[Script]) -> set[int]:
         family = program.bases(scope.owner) if scope.owner is not None else ()
         if any(full_name(it) == "threading.Thread" for it in family):
             found.update(*(context.runs(statement) for statement in scope.body))
-    for node in list(program.nodes.values()):
-        if isinstance(node, ast.With) and any(
-            is_call_of(context, it.context_expr, "torch.cuda.device") for it in node.items
-        ):
-            found.update(*(context.runs(statement) for statement in node.body))
     return found
 
 
@@ -235,12 +239,10 @@ def _unnumbered(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Devi
         if device.kind != "device":
             yield place, device
             continue
-        if isinstance(place, ast.Subscript):
-            yield place, _device(context, place, "name")
-            continue
-        given = place.args[0] if isinstance(place, ast.Call) else place
-        for part in (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,):
-            if is_gpu(context, part) and ast.unparse(part) != "'cuda'":
+        given = place.args[0] if is_call_of(context, place, "torch.device") else place  # type: ignore[attr-defined]
+        chosen = isinstance(given, ast.IfExp)
+        for part in (given.body, given.orelse) if chosen else (given,):
+            if (not chosen or is_gpu(context, part)) and ast.unparse(part) != "'cuda'":
                 yield part, _device(context, part, "name")
 
 
@@ -290,10 +292,15 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
                 yield from ((part, _device(context, part, "name")) for part in gpus)
         elif is_gpu(context, first):
             yield node, _device(context, node, "device")
-    elif "torch.cuda.set_device" in call.names:
+    elif call.names & BINDS:
         statement = context.program.statement(node)
         if isinstance(statement, ast.Expr):
             yield node, _device(context, statement, "current", call.argument("device", 0))
+    elif call.names & BLOCKS:
+        given = call.argument("device", 0)
+        parts = (given.body, given.orelse) if isinstance(given, ast.IfExp) else (given,)
+        others = (it for it in parts if it is not None and not _is_own(context, it))
+        yield from ((it, _device(context, it, "device")) for it in others)
     elif COUNT in call.names:
         if _counts_replicas(context, node):
             yield node, _device(context, node, "count")
@@ -318,6 +325,36 @@ def _call(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]:
         yield node, _device(context, node, "cuda", node.func.value, blocking, number)  # type: ignore[attr-defined]
     else:
         yield from _arguments(context, call)
+
+
+def _is_own(context: Context, node: ast.expr, depth: int = 0) -> bool:
+    """Whether something that a block makes the current GPU is the rank's own, or none at all.
+
+    That is where a tensor is, or a device that is the rank's where it is made.
+    """
+    match node:
+        case ast.Constant(value=None) | ast.UnaryOp(op=ast.USub()):
+            return True  # such a block does nothing
+        case ast.Call(func=ast.Attribute(attr=attr)) if attr == DEVICE_OF_TENSOR:
+            return True
+    if depth > 4 or is_gpu(context, node):
+        return is_current(node)
+    if is_device(context, node):
+        return True
+    sources = _sources(context, node)
+    if not sources:
+        return isinstance(node, ast.Attribute) and node.attr == "device"
+    return all(_is_own(context, it, depth + 1) for it in sources)
+
+
+def _sources(context: Context, node: ast.expr) -> list[ast.expr]:
+    """What a name, an attribute or a parameter may be."""
+    if id(node) not in context.program.nodes or not isinstance(node, ast.Name | ast.Attribute):
+        return []
+    found = context.program.definitions(node)
+    if found and all(isinstance(it, ast.arg) for it in found):
+        return [source for it in found for source in context.program.given(it)]  # type: ignore[arg-type]
+    return assigned(context, node)
 
 
 def _is_moved_by(context: Context, function: ast.expr | None) -> bool:
@@ -360,6 +397,8 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
         places += call.node.args[:1]
     if "torch.load" in call.names:
         places += call.node.args[1:2]
+    if call.names & DEVICE_FIRST:
+        places += call.node.args[:1]
     for place in places:
         numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
         if numbered and not isinstance(place, ast.IfExp):
@@ -375,11 +414,7 @@ def _is_first_of_wrap(context: Context, node: ast.expr, depth: int = 0) -> bool:
         return is_of_wrap(context, node)
     if not isinstance(node, ast.Name) or depth > 4 or id(node) not in context.program.nodes:
         return False
-    found = context.program.definitions(node)
-    if found and all(isinstance(it, ast.arg) for it in found):
-        given = [source for it in found for source in context.program.given(it)]  # type: ignore[arg-type]
-    else:
-        given = assigned(context, node)
+    given = _sources(context, node)
     return bool(given) and all(
         _is_number(context, it) or _is_first_of_wrap(context, it, depth + 1) for it in given
     )

@@ -86,11 +86,17 @@ def _earlier(context: Context, at: Anchor, after: bool) -> set[int]:
             found |= context.runs(statement)
         after = False
         around = program.parent(start)
+        # what is asked or given at the head of a statement, and for a call
+        parts = ast.iter_child_nodes(around) if isinstance(around, ast.stmt) else ()
+        head: list[ast.AST] = [it for it in parts if isinstance(it, ast.expr | ast.withitem)]
         if isinstance(around, ast.FunctionDef):
             scope = program.by_node[id(around)].index
             left.add(scope)
             calls = context.callers.get(scope, ())
             around = next((it for it in calls if program.scope(it).index not in left), None)
+            made = [around.func.value] if around and isinstance(around.func, ast.Attribute) else []
+            head = [*made, *around.args, *(it.value for it in around.keywords)] if around else []
+        found.update(*(context.runs(it) for it in head))
         start = None if around is None or isinstance(around, ast.Module) else program.statement(around)
     return found
 
