@@ -348,11 +348,62 @@ def test_what_differs_between_processes_becomes_alike(name: str, program: str) -
     assert not [it for it in conversion.findings if it.rule == "DDP503" and it.severity is not Severity.NOTE]
 
 
-def test_an_order_of_arrival_is_named() -> None:
-    _, conversion = converted(PROGRAM.replace(LOADER, QUEUE + LOADER))
+# What is taken in the order in which it is ready, or from processes that draw for themselves.
+AS_READY = {
+    "a queue": QUEUE,
+    "a queue that may be empty": QUEUE.replace("get()", "get_nowait()"),
+    "a queue of processes": QUEUE.replace("queue", "multiprocessing"),
+    "a queue of torch's processes": QUEUE.replace(
+        "import queue", "from torch import multiprocessing as queue"
+    ),
+    "a queue of a context": QUEUE.replace("import queue", "import multiprocessing").replace(
+        "queue.Queue()", "multiprocessing.get_context('spawn').Queue()"
+    ),
+    "a pool": "from multiprocessing import Pool\n\nwith Pool(2) as pool:\n"
+    "    first = list(pool.imap_unordered(len, ['a', 'b']))\n",
+    "a pool of threads": "from multiprocessing.pool import ThreadPool\n\npool = ThreadPool(2)\n"
+    "first = list(pool.imap_unordered(len, ['a', 'b']))\n",
+    "futures": "from concurrent import futures\n\npool = futures.ThreadPoolExecutor()\n"
+    "first = next(futures.as_completed([pool.submit(len, 'a')]))\n",
+    "futures that are done": "from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait\n\n"
+    "pool = ThreadPoolExecutor()\ndone, _ = wait([pool.submit(len, 'a')], return_when=FIRST_COMPLETED)\n",
+    "connections": "from multiprocessing import Pipe\nfrom multiprocessing.connection import wait\n\n"
+    "one, other = Pipe()\nfirst = wait([one])\n",
+    "joblib": "from joblib import Parallel, delayed\n\n"
+    "first = Parallel(2, return_as='generator_unordered')(delayed(len)(it) for it in ['a', 'b'])\n",
+    "ray": "import ray\n\nwork = ray.remote(len)\ndone, rest = ray.wait([work.remote('a')])\n",
+    "messages": "import zmq\n\nsocket = zmq.Context().socket(zmq.PULL)\nfirst = socket.recv_pyobj()\n",
+    "connected programs": "import socket\n\ntaken = socket.socket()\nfirst = taken.recv(8)\n",
+}
+
+
+@pytest.mark.parametrize("name", AS_READY)
+def test_an_order_of_arrival_is_named(name: str) -> None:
+    text = PROGRAM.replace(LOADER, AS_READY[name] + LOADER)
+    _, conversion = converted(text)
     (warning,) = [it for it in conversion.findings if it.severity is Severity.WARNING]
-    assert (warning.rule, warning.location.span.line) == ("DDP503", 11)
+    line = text[: text.index("first =" if "first =" in text else "done, ")].count("\n") + 1
+    assert (warning.rule, warning.location.span.line) == ("DDP503", line)
     assert "completion order" in warning.message
+
+
+def test_results_of_workers_that_draw_for_themselves_are_named() -> None:
+    """ray's actors are processes of each rank's own: nothing seeds them alike."""
+    given = "import ray\n\nwork = ray.remote(torch.rand)\nfirst = ray.get([work.remote(2)])\n"
+    _, conversion = converted(PROGRAM.replace(LOADER, given + LOADER))
+    (warning,) = [it for it in conversion.findings if it.severity is Severity.WARNING]
+    assert (warning.rule, warning.location.span.line) == ("DDP503", 10)
+    assert "random numbers differ across ranks" in warning.message
+
+
+def test_an_order_that_is_kept_is_no_matter() -> None:
+    kept = (
+        "from concurrent.futures import ThreadPoolExecutor\nfrom joblib import Parallel, delayed\n\n"
+        "pool = ThreadPoolExecutor()\nfirst = list(pool.map(len, ['a', 'b']))\n"
+        "second = Parallel(2, return_as='generator')(delayed(len)(it) for it in ['a', 'b'])\n"
+    )
+    _, conversion = converted(PROGRAM.replace(LOADER, kept + LOADER))
+    assert not [it for it in conversion.findings if it.severity is Severity.WARNING]
 
 
 HARMLESS = {

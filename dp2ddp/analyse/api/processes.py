@@ -29,8 +29,25 @@ RUNS_TARGET = PROCESSES | {"threading.Thread"}
 THREADS = ("threading.", "concurrent.futures.", "multiprocessing.pool.ThreadPool", "multiprocessing.dummy.")
 # What hands out results of threads or processes, by the beginning and the end of its name; and by its whole name.
 QUEUES = ("queue.", "multiprocessing.", "torch.multiprocessing.")
-TAKES_AS_READY = ("Queue.get", ".imap_unordered")
-AS_COMPLETED = frozenset({"concurrent.futures.as_completed"})
+TAKES_AS_READY = ("Queue.get", "Queue.get_nowait", ".imap_unordered")
+AS_COMPLETED = frozenset("""
+    asyncio.as_completed asyncio.wait concurrent.futures.as_completed concurrent.futures.wait
+    dask.distributed.as_completed dask.distributed.wait distributed.as_completed distributed.wait
+    multiprocessing.connection.wait
+    ray.wait ray.util.ActorPool.get_next_unordered ray.util.ActorPool.map_unordered
+    """.split())
+# What does so where it is told to, by an argument and its value.
+UNORDERED = {"joblib.Parallel": ("return_as", "generator_unordered")}
+# What takes results of processes that draw random numbers of their own: they are seeded for themselves.
+OF_OTHERS = frozenset("""
+    ray.get ray.util.ActorPool.get_next ray.util.ActorPool.map
+    """.split())
+# What takes a message of whichever process has sent one, by the beginning and the end of its name.
+SOCKETS = ("zmq.", "socket.")
+RECEIVES = tuple(
+    f".{it}"
+    for it in "recv recv_into recv_json recv_multipart recv_pyobj recv_serialized recv_string recvfrom".split()
+)
 # What one thread waits for another by.
 WAITS = frozenset("""
     queue.Queue queue.SimpleQueue Queue.Queue threading.Barrier threading.Condition threading.Event

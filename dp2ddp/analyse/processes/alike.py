@@ -9,7 +9,16 @@ from dp2ddp.analyse.api.iteration import FUNCTION_ARGUMENTS
 from dp2ddp.analyse.api.layers import STEPS_OF_TRAINING
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.api.numbers import PASSES_NUMBER_ON
-from dp2ddp.analyse.api.processes import AS_COMPLETED, ENDS, QUEUES, TAKES_AS_READY
+from dp2ddp.analyse.api.processes import (
+    AS_COMPLETED,
+    ENDS,
+    OF_OTHERS,
+    QUEUES,
+    RECEIVES,
+    SOCKETS,
+    TAKES_AS_READY,
+    UNORDERED,
+)
 from dp2ddp.analyse.api.randomness import (
     DRAWING_METHODS,
     DRAWS,
@@ -219,12 +228,35 @@ def draws(call: Call) -> bool:
 
 
 def _queue(context: Context, call: Call) -> Iterator[Obstacle]:
-    """Batches that come in the order in which threads or processes are done with them."""
-    taken = any(name.startswith(QUEUES) and name.endswith(TAKES_AS_READY) for name in call.names)
-    if taken or call.names & AS_COMPLETED:
+    """Batches that come in the order in which threads or processes are done with them, or from such as draw alone."""
+    what = ast.unparse(call.node)
+    if _is_as_ready(call):
         yield context.obstacle(
             call.node,
-            f"`{ast.unparse(call.node)}` yields results in completion order, which differs across ranks",
+            f"`{what}` yields results in completion order, which differs across ranks",
             "if training uses them, read them in submission order",
             NO_TIER,
         )
+    elif call.names & OF_OTHERS:
+        yield context.obstacle(
+            call.node,
+            f"`{what}` yields results of each rank's own workers, whose random numbers differ across ranks",
+            "if training uses them, seed each worker by its number, or use rank 0's: `ddp.from_main_process(…)`",
+            NO_TIER,
+        )
+
+
+def _is_as_ready(call: Call) -> bool:
+    """Whether a call takes what is ready first, whichever that is."""
+    named = any(
+        name.startswith(homes) and name.endswith(takes)
+        for name in call.names
+        for homes, takes in ((QUEUES, TAKES_AS_READY), (SOCKETS, RECEIVES))
+    )
+    told = [
+        (call.argument(argument), value)
+        for name in call.names & UNORDERED.keys()
+        for argument, value in [UNORDERED[name]]
+    ]
+    asked = any(isinstance(it, ast.Constant) and it.value == value for it, value in told)
+    return named or asked or bool(call.names & AS_COMPLETED)
