@@ -39,6 +39,29 @@ REFUSED = {
         8,
         "are used by index",
     ),
+    "layers on GPUs that a loop numbers": (
+        "nn.Linear(8, 2).cuda()",
+        "nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))\nfor number, layer in enumerate(model):\n"
+        '    layer.to(f"cuda:{number}")',
+        "DDP503",
+        10,
+        "are used by index",
+    ),
+    "layers on the GPUs of a loop": (
+        "nn.Linear(8, 2).cuda()",
+        "nn.Sequential(nn.Linear(8, 8), nn.Linear(8, 2))\nfor number in range(2):\n"
+        "    gpu = 'cuda:' + str(number)\n    model[number].to(gpu)",
+        "DDP503",
+        10,
+        "are used by index",
+    ),
+    "copies on the GPUs of a loop": (
+        "nn.Linear(8, 2).cuda()",
+        "nn.Linear(8, 2)\ncopies = [nn.Linear(8, 2).cuda(number + 1) for number in range(2)]",
+        "DDP503",
+        9,
+        "are used by index",
+    ),
     "gradients cut off before they are averaged": (
         WRAP,
         WRAP + "\nfor p in model.parameters():\n    p.register_hook(lambda grad: grad.clamp(-1, 1))",

@@ -176,6 +176,44 @@ def test_the_current_gpu_stays_and_a_number_is_the_process_s_own(line: str, left
     assert text.count("cuda()") >= PROGRAM.count("cuda()")
 
 
+SPREAD = """
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.ModuleList([nn.Linear(8, 8), nn.Linear(8, 2)])
+        self.spread = False
+
+    def parallelize(self, gpus):
+        self.spread = True
+        self.gpus = gpus
+        self.last = "cuda:" + str(max(gpus))
+
+    def forward(self, x):
+        for i, layer in enumerate(self.layers):
+            x = layer(x)
+            if self.spread:
+                for k, at in self.gpus.items():
+                    if i == at and "cuda:" + str(k) != self.last:
+                        x = x.to("cuda:" + str(k + 1))
+        return x
+
+
+"""
+
+
+def test_numbers_of_gpus_that_a_loop_goes_through_stay_where_nothing_spreads_the_model() -> None:
+    """What a program could do with a model, and does not, is no reason; and its code stays right."""
+    made = f"{SPREAD}model = Net().cuda()\nfirst = model(data[0][0].cuda())\n"
+    text, _ = converted(PROGRAM.replace("model = nn.Linear(8, 2).cuda()\n", made))
+    assert SPREAD in text
+
+
+def test_a_list_of_gpus_for_the_wrap_spreads_nothing() -> None:
+    given = 'gpus = [torch.device(f"cuda:{i}") for i in range(torch.cuda.device_count())]\n'
+    text, _ = converted(PROGRAM.replace(WRAP, f"{given}model = nn.DataParallel(model, device_ids=gpus)"))
+    assert "DistributedDataParallel(" in text
+
+
 @pytest.mark.parametrize(
     ("before", "after"),
     [

@@ -15,11 +15,19 @@ from dp2ddp.analyse.api.devices import (
     DEVICE_FIRST,
     DEVICE_OF_TENSOR,
     DEVICE_TYPES,
+    MOVES,
 )
 from dp2ddp.analyse.api.processes import ENDS, TELLS, THREADS
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
-from dp2ddp.analyse.processes.conditions import assigned, is_call_of, is_choice, is_cuda_string, is_device
+from dp2ddp.analyse.processes.conditions import (
+    assigned,
+    is_call_of,
+    is_choice,
+    is_cuda_string,
+    is_device,
+    number_of,
+)
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Cls, Const, Inst, Value, full_name
 from dp2ddp.facts import Device, Obstacle, Script
@@ -195,13 +203,79 @@ def _split(context: Context) -> Iterator[Obstacle]:
         if _is_cuda(node) and node.args and isinstance(node.args[0], ast.Constant):
             numbers.setdefault(str(node.args[0].value), node)
     numbers = {number: node for number, node in numbers.items() if number.isdigit()}
-    if len(numbers) > 1:
+    spread = [
+        it
+        for it in context.program.nodes.values()
+        if context.runs_in_training(it) and _is_spread(context, it)
+    ]
+    placed = [it for it in spread if not _is_compared(context, it) and not _is_switched_off(context, it)]
+    if placed:
+        yield context.obstacle(
+            placed[0],
+            f"GPUs are used by index, `{ast.unparse(placed[0])}`, as by a model that is split over GPUs",
+            "model parallelism is not converted; put the whole model on one GPU",
+        )
+    elif len(numbers) > 1:
         node = list(numbers.values())[-1]
         yield context.obstacle(
             node,
             f"GPUs {', '.join(sorted(numbers))} are used by index, as by a model that is split over GPUs",
             "model parallelism is not converted; put the whole model on one GPU",
         )
+
+
+def _is_spread(context: Context, node: ast.AST) -> bool:
+    """Whether something names one GPU after the other, as a loop numbers them, and is put there or compared with it.
+
+    Not a list of GPUs, ``[f"cuda:{i}" for i in range(n)]``: it is for a wrap.
+    """
+    number = number_of(node) if _is_cuda(node) or _is_cuda_format(node) else None
+    names = [it for it in ast.walk(number) if isinstance(it, ast.Name)] if number is not None else []
+    if not any(_is_of_loop(context, it) for it in names):
+        return False
+    named = [it for it in _names_of(context, node) if isinstance(it, ast.Name)]  # type: ignore[arg-type]
+    uses = [node, *(it for target in named for it in _uses(context, target))]
+    return _is_cuda(node) or any(_is_put_there(context, it) or _is_compared(context, it) for it in uses)
+
+
+def _is_of_loop(context: Context, name: ast.Name) -> bool:
+    """Whether a name is what a loop goes through, or made of that: ``i``, ``gpu = i % 2``."""
+    definitions = context.program.definitions(name) if id(name) in context.program.nodes else []
+    return any(
+        isinstance(around, ast.For | ast.comprehension) and it in ast.walk(around.target)
+        for it in definitions
+        for around in context.program.ancestors(it)
+    )
+
+
+def _is_put_there(context: Context, node: ast.AST) -> bool:
+    """Whether a tensor or a module is put on a device that is named so."""
+    around = context.program.parent(node)
+    if isinstance(around, ast.Call) and is_call_of(context, around, "torch.device"):
+        return _is_put_there(context, around)
+    if isinstance(around, ast.keyword):
+        return around.arg == "device" and not is_call_of(
+            context, context.program.parent(around), "torch.device"
+        )
+    moves = (
+        isinstance(around, ast.Call) and isinstance(around.func, ast.Attribute) and around.func.attr in MOVES
+    )
+    return moves and node in around.args[:1]  # type: ignore[union-attr]
+
+
+def _is_compared(context: Context, node: ast.AST) -> bool:
+    return isinstance(context.program.parent(node), ast.Compare)
+
+
+def _is_switched_off(context: Context, node: ast.AST) -> bool:
+    """Whether something stands under a switch that nothing in the training turns on: ``if self.model_parallel:``."""
+    for around in context.program.ancestors(node):
+        if isinstance(around, ast.If) and isinstance(around.test, ast.Attribute | ast.Name):
+            inside = any(node in ast.walk(it) for it in around.body)
+            given = [it for it in assigned(context, around.test) if context.runs_in_training(it)]
+            if inside and given and all(isinstance(it, ast.Constant) and not it.value for it in given):
+                return True
+    return False
 
 
 def _is_cuda(node: ast.AST) -> bool:
@@ -218,6 +292,8 @@ def _counts_devices(context: Context, call: Call) -> bool:
 
 def _devices(context: Context, node: ast.AST) -> Iterator[tuple[ast.AST, Device]]:
     match node:
+        case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_spread(context, node):
+            return  # such code is right as it is, where it does not run; else the program is refused
         case ast.JoinedStr() | ast.BinOp() | ast.Call() if _is_cuda_format(node):
             if not _given_as_device(context, node):
                 yield node, _device(context, node, "name")
@@ -401,7 +477,7 @@ def _arguments(context: Context, call: Call) -> Iterator[tuple[ast.AST, Device]]
         places += call.node.args[:1]
     for place in places:
         numbered = is_gpu(context, place) or _is_first_of_wrap(context, place)
-        if numbered and not isinstance(place, ast.IfExp):
+        if numbered and not isinstance(place, ast.IfExp) and not _is_spread(context, place):
             yield place, _device(context, place, "device")
 
 
