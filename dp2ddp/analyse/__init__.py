@@ -172,7 +172,7 @@ def analyse(linked: Linked, *, assume: bool = False, unsharded: frozenset[Path] 
             *metrics.numbered(context, batch_loops),
             *reports.obstacles(context, reported),
             *differing.obstacles(context, batch_loops, judged, reported),
-            *devices.obstacles(context),
+            *devices.obstacles(context, parallel.at_home(context)),
             *effects.obstacles(context),
             *hooks.obstacles(context),
             *hooks.returned(context),

@@ -119,9 +119,9 @@ def _choosing(context: Context) -> set[int]:
     return found
 
 
-def obstacles(context: Context) -> Iterator[Obstacle]:
-    """GPUs that have to be chosen by their numbers: for parts of a model."""
-    yield from _split(context)
+def obstacles(context: Context, at_home: set[int]) -> Iterator[Obstacle]:
+    """GPUs that have to be chosen by their numbers, for parts of a model; ``at_home`` as in ``collect``."""
+    yield from _split(context, at_home)
 
 
 def _beside(context: Context, node: ast.AST, place: ast.AST, device: Device) -> bool:
@@ -192,7 +192,7 @@ def _only_names(context: Context, node: ast.AST | None) -> bool:
     return node is not None and is_call_of(context, node, "torch.device")
 
 
-def _split(context: Context) -> Iterator[Obstacle]:
+def _split(context: Context, at_home: set[int]) -> Iterator[Obstacle]:
     """Parts of a model placed on different GPUs by their numbers."""
     numbers: dict[str, ast.AST] = {}
     for node in context.program.nodes.values():
@@ -208,7 +208,11 @@ def _split(context: Context) -> Iterator[Obstacle]:
         for it in context.program.nodes.values()
         if context.runs_in_training(it) and _is_spread(context, it)
     ]
-    placed = [it for it in spread if not _is_compared(context, it) and not _is_switched_off(context, it)]
+    placed = [
+        it
+        for it in spread
+        if id(it) not in at_home and not _is_compared(context, it) and not _is_switched_off(context, it)
+    ]
     if placed:
         yield context.obstacle(
             placed[0],
