@@ -286,10 +286,14 @@ class Loader(Fact):
 
 @dataclass(frozen=True)
 class Loading(Fact):
-    """A DataLoader with workers, whose batches every process draws. ``target`` is as in ``Loader``."""
+    """A DataLoader with workers, whose batches every process draws. ``target`` is as in ``Loader``.
+
+    ``cut``: of each batch a rank takes its part, as the program hands them out itself.
+    """
 
     statement: Anchor
     target: Anchor | None = None
+    cut: bool = False
 
 
 @dataclass(frozen=True)

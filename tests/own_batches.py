@@ -342,7 +342,7 @@ class Pairs(torch.utils.data.Dataset):
 class Loader:
     def __init__(self, most):
         self.most = most
-        self.inner = torch.utils.data.DataLoader(Pairs(), batch_size=7, shuffle=True)
+        self.inner = torch.utils.data.DataLoader(Pairs(), batch_size=7, shuffle=True, num_workers=2)
 
     def __len__(self):
         return min(len(self.inner.dataset), self.most)

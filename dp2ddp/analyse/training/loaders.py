@@ -18,7 +18,7 @@ from dp2ddp.analyse.api.iteration import (
 from dp2ddp.analyse.api.naming import LOADER
 from dp2ddp.analyse.context import Context
 from dp2ddp.analyse.processes.branches import is_shared
-from dp2ddp.analyse.processes.conditions import assigned
+from dp2ddp.analyse.processes.conditions import assigned, is_call_of
 from dp2ddp.analyse.processes.downloads import fetches
 from dp2ddp.analyse.program.calls import Call
 from dp2ddp.analyse.program.values import Const, Ext, Inst
@@ -97,7 +97,7 @@ def _as_made(context: Context, node: ast.expr, **more: Any) -> Loader:
 
 def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
     """The loaders with workers, of those that all processes draw from."""
-    found = []
+    found, cut = [], _behind_own(context)
     for call in context.loaders:
         if (
             id(call.node) in drawn
@@ -108,8 +108,22 @@ def loading(context: Context, drawn: set[int]) -> tuple[Loading, ...]:
             statement = context.program.statement(call.node)
             target = _target(context, statement, call)
             place = context.place(call.node)
-            found.append(Loading(**place, statement=context.program.anchor(statement), target=target))
+            at, is_cut = context.program.anchor(statement), id(call.node) in cut
+            found.append(Loading(**place, statement=at, target=target, cut=is_cut))
     return tuple(found)
+
+
+def _behind_own(context: Context) -> set[int]:
+    """The loaders that batches come from which the program hands out itself."""
+    program, found = context.program, set[int]()
+    own = [it for it in program.nodes.values() if hasattr(it, "own_batch")]
+    for key in set[int]().union(*map(context.runs, own)):
+        match program.nodes.get(key):
+            case ast.For(iter=source) | ast.comprehension(iter=source):
+                found |= context.made(context.iterated(program.values(source)), LOADER)
+            case ast.Call(args=[source, *_]) as node if is_call_of(context, node, "builtins.next"):
+                found |= context.made(context.iterated(program.values(source)), LOADER)
+    return found
 
 
 def _may_have_workers(context: Context, call: Call) -> bool:
@@ -124,8 +138,11 @@ def workers(context: Context) -> tuple[Workers, ...]:
     Workers of a stream may each read a part of it: their number decides what is drawn, and stays as it is.
     """
     found: dict[Anchor, Workers] = {}
+    cut = _behind_own(context)
     for call in context.loaders:
         given = context.loader_arguments(call)
+        if id(call.node) in cut:  # the batches stay those of as many workers
+            continue
         if not context.runs_in_training(call.node) or _is_stream(context, given.argument("dataset", 0)):
             continue
         for value in given_for(context, given, "num_workers"):
@@ -222,7 +239,8 @@ def _loader(context: Context, call: Call) -> Loader:
     statement = program.statement(call.node)
     own = getattr(call.node, "own_batch", None)
     if own is not None:
-        return _as_made(context, call.node.args[0], shard="the program makes these batches", own=own)
+        source = call.node.own_source  # type: ignore[attr-defined]
+        return _as_made(context, source, shard="the program makes these batches", own=own)
     if context.is_derived_loader(call):
         given = context.loader_arguments(call)
         shard, target = "its class derives from DataLoader", _target(context, statement, call)

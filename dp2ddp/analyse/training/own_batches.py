@@ -27,8 +27,8 @@ from dp2ddp.analyse.program.sources import How
 from dp2ddp.analyse.program.values import Bound, Func
 from dp2ddp.facts import OwnBatch
 
-NEXT, LOADS = "_next_of_own_batches", "_DataLoader_of_own_batches"
-"""What ``next`` and DataLoader are called where batches are looked at as a loader's."""
+NEXT, LOADS, TAKEN = "_next_of_own_batches", "_DataLoader_of_own_batches", "_own_batch"
+"""What ``next``, DataLoader and a batch are called where batches are looked at as a loader's."""
 FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 DEPTH = 40
 NAMES = 8
@@ -93,19 +93,40 @@ class _UnseenName(ast.Name):
     """What it calls."""
 
 
+class _UnseenLoop(ast.GeneratorExp):
+    """What goes through something, as a loop does."""
+
+
+class _UnseenComprehension(ast.comprehension):
+    """Its only part."""
+
+
 def _hand_out(tree: ast.Module, node: ast.expr, kind: OwnBatch) -> None:
-    made: ast.Call = _UnseenCall(_UnseenName(LOADS, ast.Load()), [node], [])
-    made.own_batch = kind  # type: ignore[attr-defined]
+    given = node
+    if kind.is_loop:
+        taken, stored = _UnseenName(TAKEN, ast.Load()), _UnseenName(TAKEN, ast.Store())
+        given = _UnseenLoop(taken, [_UnseenComprehension(stored, node, [], 0)])
+    made: ast.Call = _UnseenCall(_UnseenName(LOADS, ast.Load()), [given], [])
+    made.own_batch, made.own_source = kind, node  # type: ignore[attr-defined]
     whole = made if kind.is_loop else _UnseenCall(_UnseenName(NEXT, ast.Load()), [made], [])
-    for it in (whole, whole.func, made, made.func):
-        ast.copy_location(it, node)
-        it.inserted = True  # type: ignore[attr-defined]
+    inserted = {id(it): it for it in _above(whole, node)}
     for parent in ast.walk(tree):
         for name, value in ast.iter_fields(parent):
-            if value is node and parent is not made:
+            if value is node:
                 setattr(parent, name, whole)
-            elif isinstance(value, list) and node in value and parent is not made:
+            elif isinstance(value, list) and node in value:
                 setattr(parent, name, [whole if it is node else it for it in value])
+    for it in inserted.values():
+        ast.copy_location(it, node)
+        it.inserted = True  # type: ignore[attr-defined]
+
+
+def _above(whole: ast.AST, node: ast.AST) -> Iterator[ast.AST]:
+    """What stands round a node, and beside it."""
+    if whole is not node:
+        yield whole
+        for child in ast.iter_child_nodes(whole):
+            yield from _above(child, node)
 
 
 def _import(tree: ast.Module) -> None:
