@@ -392,6 +392,20 @@ for step in range(6):
 }
 
 BEWARE = {
+    "incomplete batches are left out": """
+def batches(size):
+    for start in range(0, len(X), size):
+        yield X[start : start + size], Y[start : start + size]
+
+
+for epoch in range(2):
+    for x, y in batches(8):
+        if x.size(0) < 8:
+            continue
+        loss = criterion(net(x), y)
+        STEP
+        print(loss.item())
+""",
     "views of a batch": """
 teacher = nn.DataParallel(nn.Linear(6, 3))
 for start in range(0, 48, 8):
@@ -607,3 +621,6 @@ for step in range(8):
     print(step, loss.item(), baseline)
 """,
 }
+
+ACTING = DIVIDED["replay memory"], ("nn.ReLU(), ", "nn.ReLU(), nn.Dropout(0.5), ")
+"""A program that acts by the model that it trains, and what makes that draw random numbers."""

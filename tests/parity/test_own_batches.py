@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from own_batches import BEWARE, DIVIDED, _program
+from own_batches import ACTING, BEWARE, DIVIDED, _program
 from programs import PATH
 
 from dp2ddp.convert import convert
@@ -47,3 +47,13 @@ def test_what_is_not_so_simple_trains_to_the_same_numbers(lab: Lab, name: str, p
     assert differences(before, after, losses=False) == []
     assert before.printed
     assert same_numbers(before.printed, after.printed)
+
+
+def test_a_model_that_draws_as_it_acts_keeps_batches_whole() -> None:
+    """Each rank would act otherwise, and so have another memory."""
+    body, (plain, drawing) = ACTING
+    forms = []
+    for text in (_program(body), _program(body).replace(plain, drawing)):
+        (script,) = convert(Project.of({PATH: text})).scripts
+        forms.append(script.tier)
+    assert forms == ["sharded", "whole batch"]

@@ -126,7 +126,7 @@ class Forwards(Samples):
         for index in own:
             scope = self.program.scopes[index]
             arguments = self._arguments(call, scope, True, frame)
-            yield from self._inside.returned(scope, *arguments, _is_in_training_mode(self.context, call.node))
+            yield from self._inside.returned(scope, *arguments, is_in_training_mode(self.context, call.node))
 
 
 class _Inside(Samples):
@@ -185,7 +185,7 @@ def modes_before(program: Program, node: ast.AST) -> Iterator[tuple[ast.Call, st
 
 
 @once
-def _is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
+def is_in_training_mode(context: Context, call: ast.Call) -> bool | None:
     """Whether a model is in training mode where it is called; None if that is not known."""
     program, called = context.program, ast.unparse(call.func)
     above = [

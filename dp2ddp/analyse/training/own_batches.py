@@ -20,6 +20,7 @@ from dp2ddp.analyse.api.numbers import NUMBER_HOMES, PASSES_NUMBER_ON
 from dp2ddp.analyse.api.randomness import DRAWS, DRAWS_ONE, DRAWS_SEVERAL, HOW_MANY
 from dp2ddp.analyse.api.tensors import ARRAY_HOMES, DESCRIBES, FILLS, NO_BATCH_HOMES, ZEROS
 from dp2ddp.analyse.context import COMPREHENSIONS, LOOPS, Context
+from dp2ddp.analyse.dataflow.forwards import is_in_training_mode
 from dp2ddp.analyse.processes.conditions import assigned
 from dp2ddp.analyse.program.calls import Call, handed
 from dp2ddp.analyse.program.scopes import Scope
@@ -203,9 +204,32 @@ class _Tracing:
                 for site in list(found.values())
                 for it in self._cut_alike(site.node)
             }
+            if found and self._acts_at_random():
+                return None
         except Unknown:
             return None
         return found if all(map(self._only_trains, found.values())) else None
+
+    def _acts_at_random(self) -> bool:
+        """Whether a round runs a wrapped model that draws on what is no part of a batch: each rank has its own stream.
+
+        What it makes of that may decide what is taken next.
+        """
+        program = self.context.program
+        forwards = [
+            call
+            for call in program.calls
+            if id(call.node) in self.runs
+            and self.context.is_wrapped(call.callees)
+            and is_in_training_mode(self.context, call.node) is not False
+        ]
+        layers = (it for it in program.calls if any(name.startswith("torch.nn.") for name in it.names))
+        draws = any(
+            (row := operations.operation(name)) is not None and row.random
+            for it in layers
+            for name in it.names
+        )
+        return draws and not all(self._all(handed(it.node)) for it in forwards)
 
     def _cut_alike(self, node: ast.expr) -> Iterator[ast.expr]:
         """What a round also takes by the same bounds as a batch, beside the loss: targets that are compared."""
